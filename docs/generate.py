@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pyspark_zkafka.error_catalogue import CATALOGUE
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka import conditions
+from pyspark_zkafka.errors import Condition, ZKafkaError
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
 from pyspark_zkafka.options.table import TABLE, Derived, Option
+from pyspark_zkafka.testing import conditions as local
 
 _OPTIONS = """# Options
 
@@ -91,16 +93,24 @@ def pages() -> dict[str, str]:
         + "".join(_translated())
         + "\n## Refused\n\n| property | why, and what to do |\n|---|---|\n"
         + refused,
-        "errors.md": _ERRORS + "".join(_section(kind, conditions) for kind, conditions in CATALOGUE.items()),
+        "errors.md": _ERRORS + _conditions(),
     }
 
 
-def _section(kind: type[ZKafkaError], conditions: dict[str, tuple[str, str]]) -> str:
+def _conditions() -> str:
+    by_class: dict[type[ZKafkaError], list[Condition[Any]]] = {}
+    for found in [*vars(conditions).values(), *vars(local).values()]:
+        if isinstance(found, Condition):
+            by_class.setdefault(found.kind, []).append(found)
+    return "".join(_section(kind, found) for kind, found in by_class.items())
+
+
+def _section(kind: type[ZKafkaError], found: list[Condition[Any]]) -> str:
     above = [base.__name__ for base in kind.__mro__ if issubclass(base, ZKafkaError)][:0:-1]
     title = " > ".join([*above[1:], kind.__name__])
     meaning = (kind.__doc__ or "").strip().splitlines()[0]
     retriable = " Retriable." if kind.retriable else ""
-    rows = "".join(f"| `{name}` | {cause} | {remedy} |\n" for name, (cause, remedy) in conditions.items())
+    rows = "".join(f"| `{c.name}` | {c.cause} | {c.remedy} |\n" for c in found)
     return f"\n## {title}\n\n{meaning}{retriable}\n\n| condition | cause | remedy |\n|---|---|---|\n{rows}"
 
 

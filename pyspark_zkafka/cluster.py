@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.conditions import MIGRATED_TO_KRAFT, NO_BROKERS, NO_LISTENER, WRONG_SECURITY_PROTOCOL
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
 from pyspark_zkafka.model.planning import Listener
@@ -131,14 +132,12 @@ def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
     if connection.bootstrap_servers is not None:
         return connection.bootstrap_servers
     if not snapshot.brokers and snapshot.kraft_epoch >= 0:
-        raise ClusterStateError(
-            "MIGRATED_TO_KRAFT",
+        raise MIGRATED_TO_KRAFT(
             "All brokers have left ZooKeeper for KRaft: /brokers/ids is empty, and /controller is a controller of KRaft; "
             "ZooKeeper's state is out of date; set kafka.bootstrap.servers to the brokers' addresses",
         )
     if not snapshot.brokers:
-        raise ClusterStateError(
-            "NO_BROKERS",
+        raise NO_BROKERS(
             "No live broker is registered under /brokers/ids; start one, or check the chroot in zookeeper.connect",
         )
     endpoints = [connection.listener.endpoint(broker) for broker in snapshot.brokers.values()]
@@ -153,8 +152,7 @@ def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> No
     """Raise if a listener chosen by name has another security protocol: librdkafka would retry until it times out."""
     for endpoint in endpoints:
         if endpoint.security_protocol.upper() != listener.security_protocol.upper():
-            raise ClusterStateError(
-                "WRONG_SECURITY_PROTOCOL",
+            raise WRONG_SECURITY_PROTOCOL(
                 f"The listener {endpoint.listener} at {endpoint} is registered with {endpoint.security_protocol}, and "
                 f"kafka.security.protocol is {listener.security_protocol}; set it to {endpoint.security_protocol}, or, if "
                 "a proxy converts the protocol, set kafka.bootstrap.servers to the proxy's address",
@@ -164,8 +162,7 @@ def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> No
 def _no_listener(connection: Connection, snapshot: ClusterSnapshot) -> ClusterStateError:
     requested = connection.listener.name or f"with kafka.security.protocol {connection.listener.security_protocol}"
     registered = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
-    return ClusterStateError(
-        "NO_LISTENER",
+    return NO_LISTENER(
         f"No broker has a listener {requested}; the brokers register {', '.join(registered)}; "
         "set listener.name or kafka.security.protocol accordingly",
     )

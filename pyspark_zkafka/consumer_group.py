@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.errors import GroupError, OptionError
+from pyspark_zkafka.conditions import COMMIT_BY_MEMBER, INVALID_OPTIONS, NOT_A_MEMBER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +95,7 @@ class ConsumerGroup:
 
         unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
         if unfit:
-            raise OptionError("INVALID_OPTIONS", f"A ConsumerGroup does not accept {', '.join(unfit)}; leave it out")
+            raise INVALID_OPTIONS(f"A ConsumerGroup does not accept {', '.join(unfit)}; leave it out")
         self._raw = {**(options or {}), "group.id": group}
         if zookeeper_connect is not None:
             self._raw["zookeeper.connect"] = zookeeper_connect
@@ -105,7 +105,7 @@ class ConsumerGroup:
             self._raw["subscribePattern"] = subscribe_pattern
         self._options = parse_stream(self._raw)
         if self._options.group is None or not self._options.group.join:
-            raise OptionError("INVALID_OPTIONS", "A ConsumerGroup joins its group; leave groupMembership=none out")
+            raise INVALID_OPTIONS("A ConsumerGroup joins its group; leave groupMembership=none out")
         self._reports = StreamWarnings(self._options.read.fail_on_data_loss, time.monotonic)
         self._session: StreamSession | None = None
 
@@ -177,7 +177,7 @@ class ConsumerGroup:
     def _owned(self, session: StreamSession) -> tuple[list[TopicPartition], ClaimOwner]:
         member = session.member
         if member is None:
-            raise GroupError("NOT_A_MEMBER", "This ConsumerGroup is not a member of a group; set group.id")
+            raise NOT_A_MEMBER("This ConsumerGroup is not a member of a group; set group.id")
         member.rebalance()
         member.read(())
         member.wait_settled()
@@ -185,7 +185,7 @@ class ConsumerGroup:
 
     def _open(self) -> StreamSession:
         if self._session is None:
-            raise GroupError("NOT_A_MEMBER", "A ConsumerGroup is a member only inside its with block; use it there")
+            raise NOT_A_MEMBER("A ConsumerGroup is a member only inside its with block; use it there")
         return self._session
 
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
@@ -205,7 +205,7 @@ def _joined(topics: Sequence[str]) -> str:
 
     problem = describe_bad_names("subscribe", topics)
     if problem is not None:
-        raise OptionError("INVALID_OPTIONS", problem)
+        raise INVALID_OPTIONS(problem)
     return ",".join(topics)
 
 
@@ -255,8 +255,7 @@ class GroupBatch:
 
         session = self._member._session
         if session is not None and session.commits_as_member:
-            raise GroupError(
-                "COMMIT_BY_MEMBER",
+            raise COMMIT_BY_MEMBER(
                 "Kafka accepts commits of a group's members alone, and the tasks of a write are none; leave commit_options "
                 "out, and call batch.commit() when the write has succeeded",
             )

@@ -33,8 +33,10 @@ Only an error's text passes from Python through Spark's JVM, so the text is comp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 __all__ = [
     "BrokersUnavailable",
@@ -64,6 +66,7 @@ __all__ = [
 ]
 
 _QUOTED_BYTES = 120
+_Error = TypeVar("_Error", bound="ZKafkaError")
 
 
 def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> str:
@@ -89,6 +92,20 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
+@dataclass(frozen=True, slots=True)
+class Condition(Generic[_Error]):
+    """A condition in which errors of one class are raised; see `ZKafkaError.define`."""
+
+    kind: type[_Error]
+    name: str
+    cause: str
+    remedy: str
+
+    def __call__(self, message: str, **parameters: Any) -> _Error:
+        """Return the error; see `ZKafkaError` for `message` and `parameters`."""
+        return self.kind(self.name, message, **parameters)
+
+
 class ZKafkaError(Exception):
     """The base of all errors of this package; pickle-safe.
 
@@ -107,6 +124,13 @@ class ZKafkaError(Exception):
         self.condition = condition
         self.message = message
         self.parameters = parameters
+
+    @classmethod
+    def define(cls: type[_Error], text: str) -> Condition[_Error]:
+        """Return a condition of this class. `text` is its name, and two sentences in Markdown: the cause and the remedy."""
+        name, sentences = text.split(maxsplit=1)
+        cause, remedy = re.split(r"(?<=[.?!]) (?=[A-Z`])", " ".join(sentences.split()))
+        return Condition(cls, name, cause, remedy)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without a call of `__init__`: its parameters differ from class to class.

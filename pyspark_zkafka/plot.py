@@ -17,7 +17,7 @@ from itertools import groupby
 from math import nan
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, MATPLOTLIB_MISSING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -178,9 +178,7 @@ def _read(function: str, rows: Rows, columns: Sequence[str]) -> list[Row]:
     missing = [name for name in columns if found and name not in found[0]]
     if missing:
         have = ", ".join(map(str, found[0]))
-        raise OptionError(
-            "INVALID_SCHEMA", f"{function} needs the columns {', '.join(missing)}; the rows have {have}; select them"
-        )
+        raise INVALID_SCHEMA(f"{function} needs the columns {', '.join(missing)}; the rows have {have}; select them")
     return found
 
 
@@ -225,7 +223,7 @@ def _seconds(span: Any) -> float:
 def _sums(rows: Sequence[Row], by: str, *, lone_group: bool) -> Iterator[tuple[str, list[tuple[Any, float]]]]:
     """The label of each line, and its points in order of time."""
     if by not in _SERIES:
-        raise OptionError("INVALID_OPTION", f"by={by!r} is not possible; give one of {', '.join(_SERIES)}")
+        raise INVALID_OPTION(f"by={by!r} is not possible; give one of {', '.join(_SERIES)}")
     columns = _SERIES[by]
 
     def key(row: Row) -> tuple[Any, ...]:
@@ -349,7 +347,7 @@ def _axes(width_in: float, height_in: float) -> tuple[Figure, Axes]:
         from matplotlib.figure import Figure
     except ImportError as exc:
         message = "pyspark_zkafka.plot draws with matplotlib, which is not installed; pip install 'pyspark-zkafka[plot]'"
-        raise ZKafkaError("MATPLOTLIB_MISSING", message) from exc
+        raise MATPLOTLIB_MISSING(message) from exc
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG
 from pyspark_zkafka.errors import OptionError
 
 __all__ = ["ConfigAdmin", "invalid_config"]
@@ -55,4 +56,4 @@ def invalid_config(topic: str, error: KafkaError) -> OptionError | None:
     if error.code() not in _INVALID_CONFIG_CODES:
         return None
     text = f"The configuration of {topic} is not valid: {error.str()}"
-    return OptionError("INVALID_TOPIC_CONFIG", f"{text}; correct the name or the value")
+    return INVALID_TOPIC_CONFIG(f"{text}; correct the name or the value")

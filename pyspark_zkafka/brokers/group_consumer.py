@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
+from pyspark_zkafka.conditions import GROUP_PROTOCOL_UNSUPPORTED, INCONSISTENT_GROUP_PROTOCOL, INSTANCE_ID_TAKEN
 from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.librdkafka import load
@@ -255,14 +256,12 @@ def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) 
     is_fatal = error.fatal() or error.code() == KafkaError._FATAL
     code, text = error.code(), f"joining group {group}: {error.name()} ({error.str()})"
     if code in _INCONSISTENT_CODES:
-        return GroupError(
-            "INCONSISTENT_GROUP_PROTOCOL",
+        return INCONSISTENT_GROUP_PROTOCOL(
             f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
             "protocol; set partition.assignment.strategy and group.protocol to theirs",
         )
     if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
-        return GroupError(
-            "INSTANCE_ID_TAKEN",
+        return INSTANCE_ID_TAKEN(
             f"{text}; another member of the group has the group.instance.id {options.instance_id}; give each "
             "member its own, or wait until the session of one that died has expired",
         )
@@ -273,8 +272,7 @@ def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) 
 
 def unsupported_protocol(group: str, found: str) -> GroupError:
     """The error for brokers that do not know KIP-848, or on which it is switched off."""
-    return GroupError(
-        "GROUP_PROTOCOL_UNSUPPORTED",
+    return GROUP_PROTOCOL_UNSUPPORTED(
         f"{found}; group.protocol=consumer needs brokers from 4.0 on, with the feature group.version at 1 or more "
         f"(kafka-features upgrade); set group.protocol=classic for group {group}",
     )

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark_zkafka.brokers.clients import librdkafka_logger, make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
+from pyspark_zkafka.conditions import GROUP_ACTIVE
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError
 from pyspark_zkafka.model.nouns import TopicPartition
 
@@ -59,8 +60,7 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
 
 def group_active(group: str, doing: str) -> GroupError:
     """The error for a commit that brokers refuse, as members of the group commit themselves."""
-    return GroupError(
-        "GROUP_ACTIVE",
+    return GROUP_ACTIVE(
         f"{doing[0].upper()}{doing[1:]} failed, since consumers that Kafka coordinates are active in the group; stop these "
         "consumers, and run this again",
         group=group,

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.conditions import (
+    BROKERS_UNAVAILABLE,
+    KAFKA_ERROR,
+    NO_LEADER,
+    REFUSED_BY_BROKER,
+    UNKNOWN_TOPIC,
+    UNUSABLE_KAFKA_PROPERTY,
+)
+from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 
 __all__ = [
@@ -159,7 +167,7 @@ class ErrorReports:
         """The error if, by the last report, no broker can be reached; None if one may be."""
         if not self._all_down:
             return None
-        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
+        return BROKERS_UNAVAILABLE(f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
 
 
 def _is_refusal(error: KafkaError) -> bool:
@@ -169,8 +177,7 @@ def _is_refusal(error: KafkaError) -> bool:
 
 def silent_leaders(partitions: Iterable[TopicPartition], timeout_s: float) -> BrokersUnavailable:
     """The error for partitions whose leaders did not answer a request for offsets."""
-    return BrokersUnavailable(
-        "BROKERS_UNAVAILABLE",
+    return BROKERS_UNAVAILABLE(
         f"The leaders of {', '.join(map(str, partitions))} did not answer a request for offsets within {timeout_s:g} s; "
         "check that these brokers run and are reachable from here, or raise kafka.request.timeout.ms",
     )
@@ -196,23 +203,21 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     """Our error for one of librdkafka's, with the original name and text."""
     code, text = error.code(), f"{doing}: {error.name()} ({error.str()})"
     if code == KafkaError._INVALID_ARG and any(sign in text for sign in _ABOUT_PROPERTIES):
-        return OptionError(
-            "UNUSABLE_KAFKA_PROPERTY",
+        return UNUSABLE_KAFKA_PROPERTY(
             f"{text}; check the kafka.* option of this property; the driver and every executor must have the "
             "same librdkafka (confluent-kafka), a file must be on the driver and on every executor, and a key's password "
             "must fit",
         )
     if code in UNKNOWN_TOPIC_CODES:
-        return UnknownTopic("UNKNOWN_TOPIC", f"{text}; the topic or partition does not exist, or was deleted")
+        return UNKNOWN_TOPIC(f"{text}; the topic or partition does not exist, or was deleted")
     if code in _NO_LEADER_CODES or (code == KafkaError._NOENT and "No leaders found" in error.str()):
-        return NoLeader(
-            "NO_LEADER",
+        return NO_LEADER(
             f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
         )
     if code in _UNREACHABLE_CODES:
-        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{text}; {_UNREACHABLE}")
+        return BROKERS_UNAVAILABLE(f"{text}; {_UNREACHABLE}")
     if code in _NO_COORDINATOR_CODES:
-        return BrokersUnavailable("BROKERS_UNAVAILABLE", f"{text}; {_NO_COORDINATOR}")
+        return BROKERS_UNAVAILABLE(f"{text}; {_NO_COORDINATOR}")
     if code in _REFUSED_CODES:
-        return ClusterStateError("REFUSED_BY_BROKER", f"{text}; {_REFUSED_CODES[code]}")
-    return ClusterStateError("KAFKA_ERROR", f"{text}; see librdkafka's documentation of that error")
+        return REFUSED_BY_BROKER(f"{text}; {_REFUSED_CODES[code]}")
+    return KAFKA_ERROR(f"{text}; see librdkafka's documentation of that error")

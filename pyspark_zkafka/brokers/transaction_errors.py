@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
+from pyspark_zkafka.conditions import FENCED, TRANSACTION_FAILED
 from pyspark_zkafka.errors import TransactionFailed
 
 __all__ = ["Transaction", "transaction_failed"]
@@ -56,10 +57,10 @@ def transaction_failed(error: KafkaError, doing: str, transaction: Transaction) 
     parameters = {"transactional_id": transaction.transactional_id, "code": error.name()}
     if _is_fencing(error):
         overdue = transaction.is_overdue
-        return TransactionFailed("FENCED", f"{found}; {_of_fencing(transaction)}", overdue=overdue, **parameters)
+        return FENCED(f"{found}; {_of_fencing(transaction)}", overdue=overdue, **parameters)
     remedy = _REMEDIES.get(error.code(), _DEFAULT_REMEDY)
     remedy = remedy.format(id=transaction.transactional_id, timeout_ms=transaction.timeout_ms)
-    return TransactionFailed("TRANSACTION_FAILED", f"{found}; {remedy}", **parameters)
+    return TRANSACTION_FAILED(f"{found}; {remedy}", **parameters)
 
 
 def _of_fencing(transaction: Transaction) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from pyspark_zkafka.brokers.config_admin import ConfigAdmin
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.conditions import TRANSACTION_TIMEOUT
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, Connection
 
 __all__ = ["require_allowed", "require_transaction_timeout"]
@@ -31,8 +32,7 @@ def require_transaction_timeout(connection: Connection, bootstrap_servers: str) 
 def require_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
     """Raise OptionError if a timeout exceeds the brokers' limit; None is an unknown limit."""
     if allowed_ms is not None and timeout_ms > allowed_ms:
-        raise OptionError(
-            "TRANSACTION_TIMEOUT",
+        raise TRANSACTION_TIMEOUT(
             f"kafka.transaction.timeout.ms is {timeout_ms}, and the brokers allow {allowed_ms} at the most ({_SETTING}); "
             f"lower it, or raise {_SETTING} of the brokers",
         )

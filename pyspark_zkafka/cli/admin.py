@@ -12,7 +12,8 @@ from pyspark_zkafka.cli.command import FAILED, Target, changes_cluster, reads_cl
 from pyspark_zkafka.cli.output import Row, columns
 from pyspark_zkafka.cli.progress import progress_bar
 from pyspark_zkafka.cli.reassign import WAIT_S, NoWait, Timeout, reassign
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.errors import ZKafkaError
 
 if TYPE_CHECKING:
     from pyspark_zkafka.model.nouns import ClusterSnapshot
@@ -78,7 +79,7 @@ def elect(
     from pyspark_zkafka.operations.election import LEADS_ALREADY, start
 
     if bool(topic) == (all_partitions or all_topic_partitions):
-        raise OptionError("INVALID_OPTION", "Choose the partitions: either --topic or --all")
+        raise INVALID_OPTION("Choose the partitions: either --topic or --all")
     with target.zookeeper() as client:
         require_controller(client)
         found = _candidates(client, topic)

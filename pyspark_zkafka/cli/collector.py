@@ -19,7 +19,8 @@ from prometheus_client.registry import Collector
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.inspect.clusters import ClusterReport, read_cluster
 from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, PartitionReport
@@ -67,8 +68,7 @@ class EnsembleReader:
         self, connection: Connection, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
     ) -> None:
         if connection.zookeeper is None:
-            raise OptionError(
-                "INVALID_OPTION",
+            raise INVALID_OPTION(
                 "The exporter reads ZooKeeper; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka_exporter for a cluster "
                 "without it",
             )

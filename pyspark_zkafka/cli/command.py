@@ -16,6 +16,7 @@ import typer
 
 from pyspark_zkafka.cli.config_file import read_config_file
 from pyspark_zkafka.cli.output import Column, Output, Row, printable
+from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ class Target:
     def require_cluster(self) -> None:
         """Raise OptionError if neither ZooKeeper nor brokers were given."""
         if not {"zookeeper.connect", "kafka.bootstrap.servers"} & self.options.keys():
-            raise OptionError(
-                "INVALID_OPTION",
+            raise INVALID_OPTION(
                 "No cluster is given; use --zookeeper (or ZKAFKA_ZOOKEEPER), or --bootstrap-server if it has no ZooKeeper",
             )
 
@@ -120,9 +120,7 @@ class Target:
         from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
         if self.connection.zookeeper is None:
-            raise OptionError(
-                "INVALID_OPTION", "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)"
-            )
+            raise INVALID_OPTION("This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)")
         with ZooKeeperClient(self.connection.zookeeper) as client:
             yield client
 
@@ -172,7 +170,7 @@ class Target:
         if self.yes:
             return True
         if not sys.stdin.isatty():
-            raise OptionError("INVALID_OPTION", "There is no terminal for the confirmation; use --yes or --dry-run")
+            raise INVALID_OPTION("There is no terminal for the confirmation; use --yes or --dry-run")
         typer.confirm(printable(question), abort=True, err=True)
         return True
 
@@ -255,9 +253,7 @@ def read_text(file: Path | str) -> str:
         return sys.stdin.read() if str(file) == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise OptionError(
-            "INVALID_OPTION", f"The file {file} cannot be read: {reason}. Correct its name or its text"
-        ) from error
+        raise INVALID_OPTION(f"The file {file} cannot be read: {reason}. Correct its name or its text") from error
 
 
 def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import javaproperties
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.options.parser import resolve_references
 
 __all__ = ["read_config_file"]
@@ -36,13 +36,13 @@ def read_config_file(
     try:
         properties = javaproperties.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise OptionError("INVALID_OPTION", f"--command-config {path} cannot be read: {error}") from error
+        raise INVALID_OPTION(f"--command-config {path} cannot be read: {error}") from error
     options = {}
     for name, value in properties.items():
         try:
             resolved = resolve_references(value, environment)
         except ValueError as error:
-            raise OptionError("INVALID_OPTION", f"{name} in {path} {error}") from error
+            raise INVALID_OPTION(f"{name} in {path} {error}") from error
         options[_option_name(name)] = _PROMPT.sub(lambda reference: prompt(reference[1]), resolved)
     return options
 

@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.conditions import DEMO_FAILED
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.options.values import ZooKeeperConfig
@@ -34,7 +34,7 @@ def step(console: Console, title: str, call: str, *, spinner: bool = True) -> It
 def prove(console: Console, claim: str, holds: bool) -> None:
     """Print a claim as proved, or end the demo."""
     if not holds:
-        raise ZKafkaError("DEMO_FAILED", f"This check failed: {claim}; please report it with the output above")
+        raise DEMO_FAILED(f"This check failed: {claim}; please report it with the output above")
     console.print(f"[green]proved[/] {claim}")
 
 

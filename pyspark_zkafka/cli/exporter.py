@@ -16,7 +16,7 @@ from pyspark_zkafka.cli.command import Target, reads_cluster
 from pyspark_zkafka.cli.group_describe import StorageOption
 from pyspark_zkafka.cli.group_stores import Storage
 from pyspark_zkafka.cli.output import LogFormatter
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer
@@ -57,8 +57,7 @@ def exporter(
         try:
             server = _serve(collector, host, port)
         except OSError as error:
-            raise OptionError(
-                "INVALID_OPTION",
+            raise INVALID_OPTION(
                 f"--listen-address {listen_address} cannot be used: {error.strerror}. Choose another port, or end the "
                 "program that has this one",
             ) from error
@@ -77,7 +76,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT or (":" in host and not host.startswith("[")):
-        raise OptionError("INVALID_OPTION", f"--listen-address is {text}; use HOST:PORT, or :PORT for all addresses")
+        raise INVALID_OPTION(f"--listen-address is {text}; use HOST:PORT, or :PORT for all addresses")
     return host.strip("[]"), int(port)
 
 
@@ -86,7 +85,7 @@ def parse_filter(option: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise OptionError("INVALID_OPTION", f"{option} is {text}, which is no regular expression: {error}") from error
+        raise INVALID_OPTION(f"{option} is {text}, which is no regular expression: {error}") from error
 
 
 @contextmanager
@@ -94,7 +93,7 @@ def _collector(
     target: Target, topics: re.Pattern[str], groups: re.Pattern[str], timeout_s: float, storage: Storage
 ) -> Iterator[ClusterCollector]:
     if importlib.util.find_spec("prometheus_client") is None:
-        raise OptionError("INVALID_OPTION", "zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
+        raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
     from pyspark_zkafka.cli.collector import BrokerReader, ClusterCollector, EnsembleReader
 
     handler = logging.StreamHandler()

@@ -9,7 +9,8 @@ import typer
 from pyspark_zkafka.cli.command import Target, changes_cluster
 from pyspark_zkafka.cli.group_stores import with_progress
 from pyspark_zkafka.cli.output import columns
-from pyspark_zkafka.errors import OptionError, UnknownTopic, listing
+from pyspark_zkafka.conditions import INVALID_OPTION, UNKNOWN_TOPIC
+from pyspark_zkafka.errors import listing
 
 __all__ = ["add_to"]
 
@@ -39,15 +40,14 @@ def delete(
 
     names = list(dict.fromkeys(groups))
     if topic is not None and not is_znode_name(topic):
-        raise OptionError("INVALID_OPTION", f"--topic {topic!r} cannot be the name of a znode; write the name of a topic")
+        raise INVALID_OPTION(f"--topic {topic!r} cannot be the name of a znode; write the name of a topic")
     with target.zookeeper() as client:
         require_groups(client, names)
         for name, activity in group_activity(client, names).items():
             require_inactive(name, activity, f"Delete for group '{name}' failed because its consumers are still active")
         rows = [{"group": name, "topic": topic, "znodes": len(group_znodes_of(client, name, topic))} for name in names]
         if without := [row["group"] for row in rows if not row["znodes"]]:
-            raise UnknownTopic(
-                "UNKNOWN_TOPIC",
+            raise UNKNOWN_TOPIC(
                 f"The groups {listing(without)} have neither owners nor offsets of topic {topic}; nothing was deleted. "
                 "Correct the names, see zkafka groups list",
             )

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cli.demo_steps import log_ends, prove, step, table, zookeeper_client
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.conditions import DEMO_FAILED
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
@@ -90,7 +90,7 @@ class GroupDemo:
             with Live(self._table(), console=self.console, auto_refresh=False) as live:
                 while not self._settled(before) or producer.is_alive():
                     if time.monotonic() > deadline:
-                        raise ZKafkaError("DEMO_FAILED", f"{title}: not every partition has an owner; please report it")
+                        raise DEMO_FAILED(f"{title}: not every partition has an owner; please report it")
                     live.update(self._table(), refresh=True)
                     time.sleep(0.1)
                 producer.join()

@@ -11,11 +11,11 @@ import typer
 from pyspark_zkafka.cli.command import Target, changes_cluster
 from pyspark_zkafka.cli.group_stores import AllGroups, Groups, open_servers, require_groups, with_progress
 from pyspark_zkafka.cli.output import Column, columns
+from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import (
     BrokersUnavailable,
     ClusterStateError,
     GroupError,
-    OptionError,
     ZKafkaError,
     ZooKeeperRefused,
     listing,
@@ -82,9 +82,9 @@ def migrate(
 
     names = require_groups(groups, all_groups)
     if verify and (live or force):
-        raise OptionError("INVALID_OPTION", "--verify changes nothing; use it without --live and --force")
+        raise INVALID_OPTION("--verify changes nothing; use it without --live and --force")
     if live and force:
-        raise OptionError("INVALID_OPTION", "--force could set back what running consumers commit; use it without --live")
+        raise INVALID_OPTION("--force could set back what running consumers commit; use it without --live")
     with open_servers(target) as servers:
         migration = Migration(servers.ensemble, servers.brokers, to.value, force)
         looks = migration.look(_all_groups(target, migration) if names is None else names)

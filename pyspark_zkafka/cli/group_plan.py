@@ -9,7 +9,7 @@ import typer
 
 from pyspark_zkafka.cli.command import Target, read_text, reads_cluster
 from pyspark_zkafka.cli.output import Column, Row, columns
-from pyspark_zkafka.errors import GroupError, OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION, NO_MEMBERS
 from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def plan(
     from pyspark_zkafka.operations.assignment_plans import plan_assignments
 
     if members is not None and threads:
-        raise OptionError("INVALID_OPTION", "--members and --threads contradict each other; use one of them")
+        raise INVALID_OPTION("--members and --threads contradict each other; use one of them")
     with target.zookeeper() as client:
         state = _state(client, group)
         for znode in state.unusable_members.values():
@@ -114,9 +114,7 @@ def _inputs(
     else:
         found = state.registrations
         if not found:
-            raise GroupError(
-                "NO_MEMBERS", f"Group {state.name} has no members to plan for; give some with --threads or --members"
-            )
+            raise NO_MEMBERS(f"Group {state.name} has no members to plan for; give some with --threads or --members")
     wanted = {topic for registration in found.values() for topic in topics_of(registration, existing)}
     require_topics(topics or (), existing)
     return found, {name: list(topic.partitions) for name, topic in client.topics(wanted).items()}

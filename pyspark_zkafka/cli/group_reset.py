@@ -11,7 +11,7 @@ import typer
 from pyspark_zkafka.cli.command import Target, changes_cluster, read_text
 from pyspark_zkafka.cli.group_stores import Storage, open_servers
 from pyspark_zkafka.cli.output import columns
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OFFSETS_FILE, INVALID_OPTION
 
 if TYPE_CHECKING:
     from pyspark_zkafka.model.nouns import TopicPartition
@@ -122,9 +122,7 @@ def _scope(topics: list[str] | None, all_topics: bool, from_file: Path | None) -
     from pyspark_zkafka.operations.topics import parse_scope
 
     if bool(topics) + all_topics + (from_file is not None) != 1:
-        raise OptionError(
-            "INVALID_OPTION", "Use one of --topic, --all-topics and --from-file, whose lines name the partitions"
-        )
+        raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
     return parse_scope(topics) if topics else None
 
 
@@ -135,7 +133,7 @@ def _scenario(given: dict[str, object], group: str) -> Scenario:
     named = [(name, value) for name, value in given.items() if value is not None]
     if len(named) != 1:
         found = " and ".join(name for name, _ in named) or "none of them"
-        raise OptionError("INVALID_OPTION", f"Use one of {', '.join(given)}; found {found}")
+        raise INVALID_OPTION(f"Use one of {', '.join(given)}; found {found}")
     match named[0]:
         case ("--to-earliest", _):
             return resets.ToPosition(EARLIEST)
@@ -163,7 +161,5 @@ def _offsets_in(file: Path, group: str) -> dict[TopicPartition, int]:
     bad = [str(o.partition) for o in (*found.offsets, *found.without) if not isinstance(o.partition, TopicPartition)]
     bad += [f"{o.partition} at {o.offset}" for o in found.without if isinstance(o.partition, TopicPartition)]
     if bad:
-        raise OptionError(
-            "INVALID_OFFSETS_FILE", f"{file} has no offset to reset to for {', '.join(bad[:10])}; leave these lines out"
-        )
+        raise INVALID_OFFSETS_FILE(f"{file} has no offset to reset to for {', '.join(bad[:10])}; leave these lines out")
     return {o.partition: o.offset for o in found.offsets if isinstance(o.partition, TopicPartition)}

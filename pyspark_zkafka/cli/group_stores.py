@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import track
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION
 
 if TYPE_CHECKING:
     from pyspark_zkafka.brokers.group_admin import GroupAdmin
@@ -56,8 +56,7 @@ class Servers:
     def ensemble(self) -> ZooKeeperClient:
         """ZooKeeper; OptionError if it was not given."""
         if self.zookeeper is None:
-            raise OptionError(
-                "INVALID_OPTION",
+            raise INVALID_OPTION(
                 "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka-consumer-groups "
                 "for groups that Kafka coordinates",
             )
@@ -88,7 +87,7 @@ def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | No
         Neither was given, or both.
     """
     if bool(groups) == all_groups:
-        raise OptionError("INVALID_OPTION", "Name one or more groups, or use --all-groups")
+        raise INVALID_OPTION("Name one or more groups, or use --all-groups")
     return None if all_groups else list(dict.fromkeys(groups or ()))
 
 

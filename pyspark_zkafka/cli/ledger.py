@@ -12,7 +12,8 @@ import typer
 from pyspark_zkafka.cli.command import FAILED, Target, changes_cluster, reads_cluster
 from pyspark_zkafka.cli.group_stores import open_servers, with_progress
 from pyspark_zkafka.cli.output import Column, Row, columns, duration_text, iso_time
-from pyspark_zkafka.errors import LedgerError, OptionError, listing
+from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_IN_USE, UNKNOWN_LEDGER
+from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
 from pyspark_zkafka.model.nouns import TopicPartition
 
@@ -146,8 +147,7 @@ def require_idle(ledgers: Iterable[Ledger], now_ms: int) -> None:
     reasons = {ledger.query: _reason(ledger, now_ms) for ledger in ledgers}
     active = [f"{query} ({reason})" for query, reason in reasons.items() if reason is not None]
     if active:
-        raise LedgerError(
-            "LEDGER_IN_USE",
+        raise LEDGER_IN_USE(
             f"No ledger was deleted, as these queries may be running: {listing(active, _SHOWN)}; stop them, and run this "
             "again a minute later, or use --force",
             queries=[query for query, reason in reasons.items() if reason is not None],
@@ -192,8 +192,7 @@ def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) ->
     ledgers = group_by_query(groups, brokers.committed_metadata(name for names in groups.values() for name in names))
     unknown = [query for query in queries or () if query not in ledgers]
     if unknown:
-        raise LedgerError(
-            "UNKNOWN_LEDGER",
+        raise UNKNOWN_LEDGER(
             f"There is no ledger of {listing(unknown, _SHOWN)}; brokers forget one some days after its last write "
             "(offsets.retention.minutes); list the ledgers with `zkafka ledger list`",
             queries=unknown,
@@ -218,8 +217,7 @@ def delete_ledger(brokers: GroupAdmin, ledger: Ledger, *, force: bool = False) -
     groups = {ledger.query: ledger.groups}
     now = group_by_query(groups, brokers.committed_metadata(ledger.groups))[ledger.query]
     if now != ledger and not force:
-        raise LedgerError(
-            "LEDGER_IN_USE",
+        raise LEDGER_IN_USE(
             f"The ledger of {ledger.query} was not deleted, as it has changed since it was shown: the query is running; "
             "stop it, and run this again a minute later, or use --force",
             queries=[ledger.query],
@@ -288,7 +286,7 @@ def delete(
     """
     names = list(dict.fromkeys(queries or ()))
     if bool(names) == (older_than is not None):
-        raise OptionError("INVALID_OPTION", "Name one or more queries, or use --older-than")
+        raise INVALID_OPTION("Name one or more queries, or use --older-than")
     age_ms = None if older_than is None else _age_ms(older_than)
     with open_servers(target) as servers:
         found = list(read_ledgers(servers.brokers, names or None).values())
@@ -318,7 +316,7 @@ def _age_ms(text: str) -> int:
             raise ValueError("a number with its unit, such as 7d, 12h or 30m")
         return parse_duration_ms(text)
     except ValueError as error:
-        raise OptionError("INVALID_OPTION", f"--older-than {text!r} is not a duration; write {error}") from error
+        raise INVALID_OPTION(f"--older-than {text!r} is not a duration; write {error}") from error
 
 
 def _now_ms() -> int:

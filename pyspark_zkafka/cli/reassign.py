@@ -11,7 +11,7 @@ import typer
 from pyspark_zkafka.cli.command import FAILED, Target, changes_cluster, read_text
 from pyspark_zkafka.cli.output import Row, columns
 from pyspark_zkafka.cli.progress import progress_bar
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION
 
 if TYPE_CHECKING:
     from pyspark_zkafka.model.nouns import TopicPartition
@@ -55,9 +55,9 @@ def reassign(
     Example: zkafka admin reassign --reassignment-json-file moves.json --zookeeper zk1:2181/kafka
     """
     if generate + execute + verify > 1:
-        raise OptionError("INVALID_OPTION", "--generate, --execute and --verify exclude each other; use one of them")
+        raise INVALID_OPTION("--generate, --execute and --verify exclude each other; use one of them")
     if not generate and (topics or broker_list or disable_rack_aware):
-        raise OptionError("INVALID_OPTION", "--topics, --broker-list and --disable-rack-aware are for --generate; add it")
+        raise INVALID_OPTION("--topics, --broker-list and --disable-rack-aware are for --generate; add it")
     if generate:
         _propose(target, _words(topics, "--topics"), _broker_ids(broker_list), not disable_rack_aware)
     elif verify:
@@ -148,21 +148,19 @@ def _read(file: Path | None) -> dict[TopicPartition, tuple[int, ...]]:
     from pyspark_zkafka.operations.reassignment import parse_reassignment
 
     if file is None:
-        raise OptionError(
-            "INVALID_OPTION", "No reassignment is given; use --reassignment-json-file, or --generate to propose one"
-        )
+        raise INVALID_OPTION("No reassignment is given; use --reassignment-json-file, or --generate to propose one")
     return parse_reassignment(read_text(file), str(file))
 
 
 def _words(text: str | None, option: str) -> list[str]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     if not words:
-        raise OptionError("INVALID_OPTION", f"--generate needs {option}")
+        raise INVALID_OPTION(f"--generate needs {option}")
     return words
 
 
 def _broker_ids(text: str | None) -> list[int]:
     words = _words(text, "--broker-list")
     if not all(word.isdecimal() for word in words):
-        raise OptionError("INVALID_OPTION", f"--broker-list is {text!r}; expected brokers' ids, such as 1,2,3")
+        raise INVALID_OPTION(f"--broker-list is {text!r}; expected brokers' ids, such as 1,2,3")
     return [int(word) for word in words]

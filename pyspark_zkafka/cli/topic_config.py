@@ -9,6 +9,7 @@ import typer
 
 from pyspark_zkafka.cli.command import Target, changes_cluster, reads_cluster
 from pyspark_zkafka.cli.output import columns
+from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG
 from pyspark_zkafka.errors import OptionError, ZKafkaError
 
 if TYPE_CHECKING:
@@ -101,6 +102,6 @@ def _validate(target: Target, client: ZooKeeperClient, topic: str, config: Mappi
         target.output.note(f"No broker has validated the values; they are checked against Kafka 3.9's settings. {error}")
         problems = config_problems({name: config[name] for name in changed if name in config})
         if problems:
-            raise OptionError(
-                "INVALID_TOPIC_CONFIG", f"Settings of {topic}: {'; '.join(problems)}; correct the names or the values"
+            raise INVALID_TOPIC_CONFIG(
+                f"Settings of {topic}: {'; '.join(problems)}; correct the names or the values"
             ) from error

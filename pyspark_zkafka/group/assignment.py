@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.errors import CodecError, GroupError
+from pyspark_zkafka.conditions import NOT_STICKY
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.group.claims import claim_paths, thread_of
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic, topics_of
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
@@ -74,8 +75,7 @@ class GroupWatch:
         """
         strangers = [name for name, member in view.members.items() if member.assignor != self.own.assignor]
         if self.strategy == "sticky" and strangers:
-            raise GroupError(
-                "NOT_STICKY",
+            raise NOT_STICKY(
                 f"partition.assignment.strategy is sticky, which all members of {self.group} must have; found "
                 f"{', '.join(strangers)} without it; set one strategy for all: range or roundrobin next to JVM consumers",
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pyspark_zkafka.conditions import CLAIMS_CONTENDED, PARTITION_OWNED
 from pyspark_zkafka.errors import GroupContended, PartitionOwned, listing
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -214,8 +215,7 @@ def _kept(data: bytes | None) -> bytes | None:
 
 
 def _contended(group: str) -> GroupContended:
-    return GroupContended(
-        "CLAIMS_CONTENDED",
+    return CLAIMS_CONTENDED(
         f"The claims of group {group} changed {_ATTEMPTS} times while they were read; try again, "
         "and if that does not help, find the client that deletes and creates the znodes of its owners",
     )
@@ -362,8 +362,7 @@ def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned
         f"{tp} by {thread_of(node) or 'a nameless owner'} (session {session_text(node.stat.ephemeral_owner)})"
         for tp, node in owners.items()
     ]
-    return PartitionOwned(
-        "PARTITION_OWNED",
+    return PARTITION_OWNED(
         f"The offsets of group {group} were not committed: the group owns {listing(shown, _SHOWN)}; "
         "stop these consumers (one that died is gone when its session expires), join the group with ConsumerGroup, "
         "or use another group.id",

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_zkafka.errors import GroupContended, OptionError, ZooKeeperError
+from pyspark_zkafka.conditions import COMMIT_CONTENDED, INVALID_OFFSET, OFFSETS_CHANGED
+from pyspark_zkafka.errors import GroupContended, ZooKeeperError
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Partition, Proof, Unchanged
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -264,8 +265,7 @@ class _Commit:
         return f"{done}, are written, the others are not"
 
     def _changed(self, found: str) -> GroupContended:
-        return GroupContended(
-            "OFFSETS_CHANGED",
+        return OFFSETS_CHANGED(
             f"The offsets of group {self.group} were changed by somebody else since they were read{found}; "
             f"{self._progress}; find out who commits for this group, and run this again",
             group=self.group,
@@ -280,8 +280,7 @@ def _order(partition: Partition) -> tuple[str, int, int]:
 def _require_offsets(offsets: Mapping[Any, int]) -> None:
     bad = [f"{tp} at {offset}" for tp, offset in offsets.items() if not 0 <= offset < 2**63]
     if bad:
-        raise OptionError(
-            "INVALID_OFFSET",
+        raise INVALID_OFFSET(
             f"Offsets to commit must be 0 or more and fit 64 bits; found {', '.join(sorted(bad))}; "
             "give the next offset to read, not -1 (latest) or -2 (earliest)",
         )
@@ -289,8 +288,7 @@ def _require_offsets(offsets: Mapping[Any, int]) -> None:
 
 def _contended(group: str, conflict: Conflict | None, attempts: int) -> GroupContended:
     found = "" if conflict is None else f", the last time {conflict.operation.path}: {conflict.reason.value}"
-    return GroupContended(
-        "COMMIT_CONTENDED",
+    return COMMIT_CONTENDED(
         f"The offsets of group {group} were not committed: others changed them {attempts} times meanwhile{found}; "
         "try again, and if that does not help, find the other clients that commit to this group",
     )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, listing
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MEMBERS_IN_ZOOKEEPER, MIGRATED_TO_KRAFT, NO_COORDINATORS
+from pyspark_zkafka.errors import BrokersUnavailable, listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
@@ -81,8 +82,7 @@ class KafkaJoin:
 
 def no_coordinator(group: str) -> BrokersUnavailable:
     """The error for a cluster whose brokers have not created the topic of the groups' offsets."""
-    return BrokersUnavailable(
-        "BROKERS_UNAVAILABLE",
+    return BROKERS_UNAVAILABLE(
         f"joining group {group}: there is no __consumer_offsets, so that no broker coordinates the group; the brokers "
         "create it when a member joins, if there are as many as offsets.topic.replication.factor requires",
     )
@@ -100,8 +100,7 @@ def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:
     """Raise for brokers that coordinate no groups; blocks for two rounds of requests."""
     old = old_brokers(zookeeper)
     if old:
-        raise ClusterStateError(
-            "NO_COORDINATORS",
+        raise NO_COORDINATORS(
             f"Brokers coordinate groups from Kafka 0.9 on; broker(s) {listing(old)} are older by their registration in "
             "ZooKeeper; set groupMembership=zookeeper",
         )
@@ -112,8 +111,7 @@ def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
     found = zookeeper.group_members(group)
     members = sorted({*found.readable, *found.unreadable})
     if members:
-        raise GroupError(
-            "MEMBERS_IN_ZOOKEEPER",
+        raise MEMBERS_IN_ZOOKEEPER(
             f"Group {group} has members that ZooKeeper coordinates: {listing(members, _SHOWN)}; they and this one would "
             "both read all partitions; stop them first (one that died is gone when its session expires)",
         )
@@ -122,8 +120,7 @@ def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
 def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str) -> None:
     """Raise if a group's offsets are in ZooKeeper, which all brokers have left; blocks for three rounds of requests."""
     if zookeeper.group_offsets(group):
-        raise ClusterStateError(
-            "MIGRATED_TO_KRAFT",
+        raise MIGRATED_TO_KRAFT(
             f"All brokers have left ZooKeeper for KRaft, where group {group} has its offsets; copy them with zkafka groups "
             "migrate, and set groupMembership=kafka and kafka.bootstrap.servers",
         )

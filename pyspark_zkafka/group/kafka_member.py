@@ -14,7 +14,8 @@ from typing import Any
 
 from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, GroupConsumer, GroupEvent, Revoked
 from pyspark_zkafka.brokers.group_offsets import commit_requests
-from pyspark_zkafka.errors import BrokersUnavailable, GroupError, UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
+from pyspark_zkafka.errors import GroupError, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.group.kafka_state import COMMIT_S, Admission, Commit, CommitQueue, MemberState, Outcome, hold_s
 from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
@@ -253,8 +254,7 @@ class KafkaGroupMember:
                 if self._thread is None or not self._thread.is_alive():
                     raise not_running(self.group) from None
                 if self._timing.clock() > deadline:
-                    raise BrokersUnavailable(
-                        "BROKERS_UNAVAILABLE",
+                    raise BROKERS_UNAVAILABLE(
                         f"The member of group {self.group} did not answer within {timeout_s:g} s; check that the brokers "
                         "with __consumer_offsets run and are reachable from here",
                     ) from None
@@ -528,7 +528,7 @@ class KafkaGroupMember:
 
 def not_running(group: str) -> GroupError:
     """The error for a request to a member that has left, or has not joined."""
-    return GroupError("NOT_A_MEMBER", f"The member of group {group} has left it, or has not joined yet; join first")
+    return NOT_A_MEMBER(f"The member of group {group} has left it, or has not joined yet; join first")
 
 
 def _answer(request: Future[Any], result: object, error: ZKafkaError | None) -> None:

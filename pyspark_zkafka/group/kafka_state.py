@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, GROUP_REBALANCES
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 
@@ -361,14 +362,11 @@ def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:
 
 
 def _contended(group: str, found: ZKafkaError | None) -> GroupContended:
-    return GroupContended(
-        "GROUP_REBALANCES", f"committing the start of group {group}: {found}; it rebalances, or its coordinator moves"
-    )
+    return GROUP_REBALANCES(f"committing the start of group {group}: {found}; it rebalances, or its coordinator moves")
 
 
 def _unanswered(group: str) -> BrokersUnavailable:
-    return BrokersUnavailable(
-        "BROKERS_UNAVAILABLE",
+    return BROKERS_UNAVAILABLE(
         f"committing the offsets of group {group}: no answer within {COMMIT_S:g} s; the group has no coordinator now, or "
         "it does not answer; check that the brokers with __consumer_offsets run and are reachable from here",
     )

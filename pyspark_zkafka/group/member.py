@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 
+from pyspark_zkafka.conditions import NO_SESSION
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
 from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
 from pyspark_zkafka.group.claims import Blocker, Claims
@@ -376,4 +377,4 @@ def _is_transient(error: ZKafkaError) -> bool:
 
 
 def _no_session() -> ZooKeeperError:
-    return ZooKeeperError("NO_SESSION", "The member has no session with ZooKeeper; it retries by itself")
+    return NO_SESSION("The member has no session with ZooKeeper; it retries by itself")

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import CodecError, GroupContended, OptionError, PartitionLost, ZKafkaError, listing
+from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
+from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnedBy
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets, find_lost
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -217,7 +217,7 @@ class GroupOffsets:
 
     def _client(self) -> ZooKeeperClient:
         if self._zookeeper is None:
-            raise OptionError("INVALID_OPTION", "Offsets in /consumers/<group>/offsets need zookeeper.connect; set it")
+            raise INVALID_OPTION("Offsets in /consumers/<group>/offsets need zookeeper.connect; set it")
         return self._zookeeper
 
 
@@ -299,7 +299,7 @@ def report_outdated(
         return
     shown = listing((f"{tp} at {stored[tp].offset}" for tp in names), _SHOWN)
     report_data_loss(
-        "TOPIC_REPLACED",
+        TOPIC_REPLACED,
         f"the group's offsets of {shown} are older than the topic: they belong to a deleted one of the same name",
         fail=fail_on_data_loss,
         remedy="delete or reset these offsets (write them again if they are right), or set failOnDataLoss to false to read "
@@ -312,8 +312,7 @@ def require_none_lost(result: CommitResult, group: str) -> None:
     """Raise PartitionLost for partitions that were not committed, as the member does not own them any more."""
     if result.lost:
         names = ", ".join(map(str, sorted(result.lost)))
-        raise PartitionLost(
-            "PARTITION_LOST",
+        raise PARTITION_LOST(
             f"The offsets of {names} were not committed: this member of group {group} no longer owns them, and their new "
             "owner starts at the stored offsets, so that records may be processed twice; the other "
             f"{len(result.written) + len(result.kept)} partition(s) are committed; plan again, or raise rebalance.hold.ms",

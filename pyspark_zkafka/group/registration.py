@@ -18,7 +18,8 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pyspark_zkafka.errors import ConsumerIdTaken, GroupContended, GroupError
+from pyspark_zkafka.conditions import ASSIGN_IN_GROUP, CONSUMER_ID_TAKEN, GROUP_CONTENDED, REGISTRATION_CONTENDED
+from pyspark_zkafka.errors import ConsumerIdTaken
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -69,8 +70,7 @@ class Registration:
                     return
                 if other is not None:
                     raise self._taken(other)
-        raise GroupContended(
-            "REGISTRATION_CONTENDED",
+        raise REGISTRATION_CONTENDED(
             f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents were created or deleted; try "
             f"again, and if that does not help, find the client that deletes and creates znodes of group {self.group}",
         )
@@ -84,8 +84,7 @@ class Registration:
         return [*missing, Create(self.path, group_znodes.encode_registration(content), ephemeral=True)]
 
     def _taken(self, session: int) -> ConsumerIdTaken:
-        return ConsumerIdTaken(
-            "CONSUMER_ID_TAKEN",
+        return CONSUMER_ID_TAKEN(
             f"The group {self.group} has a member {self.consumer} already, of session {session_text(session)}; "
             "one that died is gone when its session expires; else stop it, or give this one another consumer.id",
             session=session,
@@ -100,7 +99,7 @@ def registration_of(options: GroupOptions, subscription: Subscription) -> Consum
         pattern: group_znodes.Pattern = "white_list" if isinstance(subscription, SubscribePattern) else "black_list"
         return ConsumerRegistration({regex: options.threads}, pattern, assignor=assignor)
     if isinstance(subscription, Assign):
-        raise GroupError("ASSIGN_IN_GROUP", "assign leaves nothing for the group to assign; use subscribe")
+        raise ASSIGN_IN_GROUP("assign leaves nothing for the group to assign; use subscribe")
     return ConsumerRegistration(dict.fromkeys(subscription.topics, options.threads), assignor=assignor)
 
 
@@ -158,8 +157,7 @@ def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
             return
         if conflict.reason is not Reason.NODE_EXISTS:
             break
-    raise GroupContended(
-        "GROUP_CONTENDED",
+    raise GROUP_CONTENDED(
         f"{next(iter(paths))} was not created: it or its parents were created or deleted {_ATTEMPTS} times meanwhile; "
         "try again",
     )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark_zkafka.cluster import completed, describe_migration
+from pyspark_zkafka.conditions import UNKNOWN_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError, listing
 from pyspark_zkafka.group.joining import old_brokers
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage, decode_groups
@@ -117,8 +118,7 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
     """
     missing = list(names)
     clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
-    return GroupError(
-        "UNKNOWN_GROUP",
+    return UNKNOWN_GROUP(
         f"{clause} under {chroot}{group_paths.CONSUMERS}; list the groups with `zkafka groups list`",
         groups=missing,
     )

@@ -29,7 +29,7 @@ from functools import cache
 from itertools import chain, cycle, repeat
 from typing import TypeAlias
 
-from pyspark_zkafka.errors import GroupError, OptionError
+from pyspark_zkafka.conditions import BAD_FILTER, UNKNOWN_ASSIGNOR
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS
 from pyspark_zkafka.model.sticky_assignor import balance
@@ -148,7 +148,7 @@ def _filter(regex: str) -> TopicFilter:
         return topic_filter(normal)
     except FilterError as exc:
         text = f"The topic filter of a member cannot be used: {exc}; found {normal!r}; correct that member's filter"
-        raise GroupError("BAD_FILTER", text, regex=regex) from exc
+        raise BAD_FILTER(text, regex=regex) from exc
 
 
 def _thread_count(registration: ConsumerRegistration, topic: str) -> int:
@@ -264,7 +264,7 @@ def assign(strategy: str, subscribers: Subscribers) -> Owners:
     """
     if strategy not in STRATEGIES:
         text = f"There is no assignor {strategy!r}; choose one of {', '.join(STRATEGIES)}"
-        raise OptionError("UNKNOWN_ASSIGNOR", text, strategy=strategy)
+        raise UNKNOWN_ASSIGNOR(text, strategy=strategy)
     return dict(sorted(STRATEGIES[strategy](subscribers).items()))
 
 

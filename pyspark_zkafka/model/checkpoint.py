@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
+from pyspark_zkafka.conditions import UNKNOWN_CHECKPOINT
 from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.model.nouns import Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
@@ -188,8 +189,7 @@ def _span(numbers: list[Any]) -> PlannedRange:
 
 def _unreadable(found: object) -> CheckpointError:
     version = found.get("version") if isinstance(found, dict) else None
-    return CheckpointError(
-        "UNKNOWN_CHECKPOINT",
+    return UNKNOWN_CHECKPOINT(
         f"The checkpoint has an offset that this version of zkafka cannot read (version {version!r}, expected {VERSION}): "
         f"{_quoted(found)}; use the version that wrote it, or a new checkpointLocation",
     )

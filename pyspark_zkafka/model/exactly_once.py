@@ -18,6 +18,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
+from pyspark_zkafka.conditions import (
+    CHECKPOINT_ROLLED_BACK,
+    LAYOUT_CHANGED,
+    LEDGER_MOVED,
+    ROWS_DIFFER,
+    UNFINISHED_JOB,
+    WRITTEN_TWICE,
+)
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry
 
@@ -241,8 +249,7 @@ def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]
 def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
     if entry is None or entry.batch <= attempt.batch:
         return
-    raise LedgerError(
-        "CHECKPOINT_ROLLED_BACK",
+    raise CHECKPOINT_ROLLED_BACK(
         f"The write is of micro-batch {attempt.batch}, but its ledger has rows of micro-batch {entry.batch} for slot "
         f"{entry.slot}: the checkpoint is older than what the query wrote, or batchId is lower than before. Start the "
         "query with its latest checkpoint, and run numbered jobs in order. To write everything again on purpose, use a new "
@@ -257,8 +264,7 @@ def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:
     """A group's job that was planned at the same time as another one has the same number, and commits other offsets."""
     other = next((e for e in entries if e.batch == attempt.batch and e.ends != attempt.ends), None)
     if other is not None:
-        raise LedgerError(
-            "UNFINISHED_JOB",
+        raise UNFINISHED_JOB(
             f"Another job of the group began to write at the same time, and commits the offsets {other.ends}; this one "
             f"would commit {attempt.ends}; run one job of a group at a time, and this one again",
             unfinished=other.ends,
@@ -271,8 +277,7 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
         return
     others = [e for e in entries if (e.batch, e.run) == (attempt.batch, attempt.run) and e.write != attempt.write]
     if others:
-        raise LedgerError(
-            "WRITTEN_TWICE",
+        raise WRITTEN_TWICE(
             f"Micro-batch {attempt.batch} has been written already, at least in part, by an earlier write of the same "
             "foreachBatch under the same name. If this write tries the earlier one again, do not name it, which would "
             "duplicate rows: let the query fail, and restart it. If it is another write, set a writerName of its own for "
@@ -282,8 +287,7 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
 
 
 def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
-    return LedgerError(
-        "ROWS_DIFFER",
+    return ROWS_DIFFER(
         f"Slot {attempt.slot} of micro-batch {attempt.batch} was written before, with {own.rows} rows of hash "
         f"{own.digest}; now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; "
         f"{REMEDIES}",
@@ -295,8 +299,7 @@ def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
 
 
 def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
-    return LedgerError(
-        "LEDGER_MOVED",
+    return LEDGER_MOVED(
         f"Micro-batch {attempt.batch} was written, at least in part, under {listing(sorted(places))}, and this run has not "
         "repeated that write; writing could duplicate rows. Restore transactionalIdPrefix, writerName, topic and "
         "ledgerTopic as they were, and change them when the micro-batch is complete",
@@ -307,8 +310,7 @@ def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
 
 def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
     slots = listing(sorted(awaited))
-    return LedgerError(
-        "LAYOUT_CHANGED",
+    return LAYOUT_CHANGED(
         f"Slot {attempt.slot} of micro-batch {attempt.batch} was not written before, but slot(s) {slots} were, and no task "
         f"has repeated them in time; writing could duplicate rows; {REMEDIES}",
         slot=attempt.slot,

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark_zkafka.conditions import LEDGER_MOVED, UNFINISHED_JOB
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import Entry
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -146,8 +147,7 @@ def group_job(
 
 
 def _moved(job: LastJob, unfinished: str) -> LedgerError:
-    return LedgerError(
-        "LEDGER_MOVED",
+    return LEDGER_MOVED(
         f"The last job of the group wrote rows under {job.query}, and ended before it committed the offsets {unfinished}; "
         "this one would write them again. Run that job once with its transactionalIdPrefix, writerName, topic and "
         "ledgerTopic, and change these then. If the group was reset on purpose, to write everything again, delete the "
@@ -157,8 +157,7 @@ def _moved(job: LastJob, unfinished: str) -> LedgerError:
 
 
 def _unfinished(job: LastJob, unfinished: str, text: str) -> LedgerError:
-    return LedgerError(
-        "UNFINISHED_JOB",
+    return UNFINISHED_JOB(
         f"The last job of the ledger {job.query} wrote rows, and ended before it committed the offsets {unfinished}; this "
         f"one would commit {text}, and write these rows again; run it once with endingOffsets and commitOffsets of the "
         "last one, which writes what is missing; if the group was reset on purpose, to write everything again, delete "

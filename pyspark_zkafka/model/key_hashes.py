@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import BAD_KEY_TYPE
 
 __all__ = [
     "Column",
@@ -138,7 +138,7 @@ def check_keys(keys: Column) -> None:
     """Raise OptionError, BAD_KEY_TYPE, for keys that are neither binary nor string."""
     if keys.type not in _KEY_TYPES:
         text = f"A column key of type {keys.type} cannot be hashed; cast it to binary or string"
-        raise OptionError("BAD_KEY_TYPE", text, type=str(keys.type))
+        raise BAD_KEY_TYPE(text, type=str(keys.type))
 
 
 def _chunks(keys: Column) -> list[pa.Array]:

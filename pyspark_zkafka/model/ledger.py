@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pyspark_zkafka.conditions import UNREADABLE_LEDGER
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.topic_names import is_topic_name
@@ -198,8 +199,7 @@ def _is_offset(partition: str, offset: Any) -> bool:
 
 
 def _unreadable(metadata: str, place: str) -> LedgerError:
-    return LedgerError(
-        "UNREADABLE_LEDGER",
+    return UNREADABLE_LEDGER(
         f"{place} has an entry that cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this "
         "package, or by another program: use that version, or look at it with zkafka ledger show, and delete it if it is "
         "foreign",

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeGuard
 
-from pyspark_zkafka.errors import ClusterStateError, OptionError, listing
+from pyspark_zkafka.conditions import NO_COMMITTED_OFFSET, NO_OFFSET_FOR_TIMESTAMP, OFFSETS_DO_NOT_MATCH, START_AFTER_END
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 
 EARLIEST: Literal[-2] = -2
@@ -196,14 +197,12 @@ def check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_om
     unknown = spec.unknown(partitions)
     missing = [] if may_omit else [str(tp) for tp in partitions if spec.of(tp) is None]
     if unknown:
-        raise OptionError(
-            "OFFSETS_DO_NOT_MATCH",
+        raise OFFSETS_DO_NOT_MATCH(
             f"{spec.option} names {listing(unknown)}, which this read does not contain; "
             f"it contains {listing(partitions)}; correct the topic names and partition numbers",
         )
     if missing:
-        raise OptionError(
-            "OFFSETS_DO_NOT_MATCH",
+        raise OFFSETS_DO_NOT_MATCH(
             f"{spec.option} does not name {listing(missing)}; name every partition (or the whole topic), "
             "or, for a start, set auto.offset.reset",
         )
@@ -237,8 +236,7 @@ def _known(position: Position | Literal["committed"] | None) -> Position:
 def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | None) -> Position:
     """The start of partitions without an offset. Raises ClusterStateError (NO_COMMITTED_OFFSET) if the policy is error."""
     if missing and reset == "error":
-        raise ClusterStateError(
-            "NO_COMMITTED_OFFSET",
+        raise NO_COMMITTED_OFFSET(
             f"No offset is known for {listing(missing)}, and auto.offset.reset is error; "
             "commit one, name the partitions in startingOffsets, or set auto.offset.reset to earliest or latest",
         )
@@ -248,8 +246,7 @@ def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | Non
 def _check_matches(starts: Mapping[TopicPartition, Position], found: Mapping[TopicPartition, int], no_match: str) -> None:
     unmatched = [tp for tp, p in starts.items() if isinstance(p, AtTimestamp) and found[tp] < 0]
     if unmatched and no_match == "error":
-        raise ClusterStateError(
-            "NO_OFFSET_FOR_TIMESTAMP",
+        raise NO_OFFSET_FOR_TIMESTAMP(
             f"No record at or after the starting timestamp in {listing(unmatched)}; "
             "choose an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest",
         )
@@ -259,9 +256,7 @@ def _check_order(given: Mapping[TopicPartition, Position], ends: Mapping[TopicPa
     """Raise if a specified start is after its end. A committed offset may be: it means that nothing is left to read."""
     for tp, start in given.items():
         if _is_behind(start, ends[tp]):
-            raise OptionError(
-                "START_AFTER_END", f"{tp} starts at {start} and ends at {ends[tp]}; set a start that is not after the end"
-            )
+            raise START_AFTER_END(f"{tp} starts at {start} and ends at {ends[tp]}; set a start that is not after the end")
 
 
 def _is_behind(start: Position, end: Position) -> bool:

@@ -31,7 +31,8 @@ from typing import TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_zkafka.errors import InvalidRow, OptionError, UnknownTopic
+from pyspark_zkafka.conditions import PARTITION_OUT_OF_RANGE, TOPIC_WITHOUT_PARTITIONS, UNKNOWN_PARTITIONER
+from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.model.key_hashes import Column, Hashes, HashKeys, hash_keys, nulls, to_positive
 
 __all__ = ["PARTITIONERS", "Router"]
@@ -60,10 +61,10 @@ class Router:
     def __post_init__(self) -> None:
         if self.partitions < 1:
             text = f"Topic {self.topic} has no partition to write to; create the topic, or correct its name"
-            raise UnknownTopic("TOPIC_WITHOUT_PARTITIONS", text, topic=self.topic)
+            raise TOPIC_WITHOUT_PARTITIONS(text, topic=self.topic)
         if self.partitioner not in PARTITIONERS:
             text = f"There is no partitioner {self.partitioner!r}; choose one of {', '.join(PARTITIONERS)}"
-            raise OptionError("UNKNOWN_PARTITIONER", text, partitioner=self.partitioner)
+            raise UNKNOWN_PARTITIONER(text, partitioner=self.partitioner)
 
     def route(
         self,
@@ -122,8 +123,7 @@ class Router:
         return free
 
     def _out_of_range(self, row: int, partition: int) -> InvalidRow:
-        return InvalidRow(
-            "PARTITION_OUT_OF_RANGE",
+        return PARTITION_OUT_OF_RANGE(
             f"Row {row} of the batch asks for partition {partition} of topic {self.topic}; the topic has "
             f"{self.partitions} partitions, 0 to {self.partitions - 1}; correct the column partition, or leave it null",
             topic=self.topic,

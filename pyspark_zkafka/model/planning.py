@@ -11,6 +11,7 @@ from itertools import zip_longest
 from statistics import fmean
 from typing import NamedTuple
 
+from pyspark_zkafka.conditions import NO_LEADER, NO_TOPIC_MATCHES, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
 from pyspark_zkafka.model.topic_filters import topic_filter
@@ -121,8 +122,7 @@ def describe_missing(
         is_positive = isinstance(subscription, SubscribePattern)
         option, leaves = ("subscribePattern", "matches no") if is_positive else ("subscribeExceptPattern", "excludes every")
         shown = listing(sorted(set(names) - INTERNAL_TOPICS)) or "no topics that this user may see"
-        return UnknownTopic(
-            "NO_TOPIC_MATCHES",
+        return NO_TOPIC_MATCHES(
             f"{option} {subscription.pattern!r} {leaves} topic, of which the whole name must match; the cluster has "
             f"{shown}; correct the pattern or create a topic{remedy}",
             missing=list(missing),
@@ -130,8 +130,7 @@ def describe_missing(
     unknown = [name for name in wanted_topics(subscription) if name in missing][:_COMPARED]
     similar = {name: near for name in unknown if (near := nearest(name, names)) is not None}
     shown = ", ".join(f"{name} (did you mean {similar[name]}?)" if name in similar else name for name in missing)
-    return UnknownTopic(
-        "UNKNOWN_TOPIC",
+    return UNKNOWN_TOPIC(
         f"There is no topic or partition {shown}; correct the subscription or create it{remedy}",
         missing=list(missing),
     )
@@ -140,8 +139,7 @@ def describe_missing(
 def describe_offline(partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> NoLeader:
     """The error for partitions without a live leader; names each with its ISR."""
     shown = "; ".join(f"{tp} (ISR {_isr(tp, snapshot)})" for tp in partitions)
-    return NoLeader(
-        "NO_LEADER",
+    return NO_LEADER(
         f"No live leader for {shown}; start a broker of the ISR, or set offlinePartitions to skip to read the others",
         partitions=list(partitions),
     )

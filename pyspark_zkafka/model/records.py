@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.errors import OptionError, UnreadableRecord
+from pyspark_zkafka.conditions import INVALID_SCHEMA, MALFORMED_TIMESTAMP, MALFORMED_UTF8
+from pyspark_zkafka.errors import UnreadableRecord
 from pyspark_zkafka.model.nouns import TopicPartition
 
 __all__ = [
@@ -92,7 +93,7 @@ def require_projection(schema: pa.Schema) -> None:
             names = " or ".join(_SPARK_NAMES.get(t, str(t)) for t in types)
             problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}")
     if problems:
-        raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
+        raise INVALID_SCHEMA("The schema cannot be read: " + "; ".join(problems))
 
 
 def _same_type(declared: pa.DataType, own: pa.DataType) -> bool:
@@ -139,7 +140,7 @@ def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> Unrea
         text, remedy = "name of a header", "leave the column headers out of the schema to read the record"
     else:
         text, remedy = column, f"declare {column} as binary in the schema and decode it there"
-    return UnreadableRecord("MALFORMED_UTF8", f"The {text} of {partition} at offset {offset} is not UTF-8; {remedy}")
+    return MALFORMED_UTF8(f"The {text} of {partition} at offset {offset} is not UTF-8; {remedy}")
 
 
 def _is_utf8(data: bytes | None) -> bool:
@@ -192,8 +193,7 @@ def _beyond_spark(milliseconds: Any) -> Any:
 
 def malformed_timestamp(partition: TopicPartition, offset: int, timestamp_ms: int) -> UnreadableRecord:
     """The error for a record whose timestamp does not fit Spark's microseconds."""
-    return UnreadableRecord(
-        "MALFORMED_TIMESTAMP",
+    return MALFORMED_TIMESTAMP(
         f"The timestamp of {partition} at offset {offset} is {timestamp_ms} ms, outside the range of Spark's timestamps; "
         "leave the column timestamp out of the schema to read the record",
     )

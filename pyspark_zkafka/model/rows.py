@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.errors import InvalidRow, OptionError
+from pyspark_zkafka.conditions import INVALID_HEADERS, INVALID_SCHEMA, INVALID_TIMESTAMP, INVALID_TOPIC, NULL_TOPIC
+from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.model.topic_names import RULE, is_topic_name, shown_name
 
 __all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
@@ -66,7 +67,7 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
     if topic is None and "topic" not in types:
         problems.append("there is neither the option topic nor a column topic")
     if problems:
-        raise OptionError("INVALID_SCHEMA", "The frame cannot be written: " + "; ".join(problems))
+        raise INVALID_SCHEMA("The frame cannot be written: " + "; ".join(problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +156,7 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
     topics = batch.column("topic")
     if topics.null_count:
         row = pc.index(pc.is_null(topics), value=True).as_py()
-        raise InvalidRow(
-            "NULL_TOPIC", f"The column topic is null in row {row} of a batch; fill it, or set the option topic"
-        )
+        raise NULL_TOPIC(f"The column topic is null in row {row} of a batch; fill it, or set the option topic")
     for name in _names(topics):
         yield whole.of_topic(name, pc.equal(topics, name))
 
@@ -169,9 +168,7 @@ def _names(topics: pa.Array) -> list[str]:
         # A name that is not UTF-8 decodes to one that no topic can have.
         if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
             row = pc.index(_as_bytes(topics), name).as_py()
-            raise InvalidRow(
-                "INVALID_TOPIC", f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name"
-            )
+            raise INVALID_TOPIC(f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name")
     return [name.decode() for name in names]
 
 
@@ -202,8 +199,7 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
     if row >= 0:
         shown = np.datetime64(since_epoch[row].as_py(), column.type.unit)
-        raise InvalidRow(
-            "INVALID_TIMESTAMP",
+        raise INVALID_TIMESTAMP(
             f"The column timestamp is {shown}Z in row {row} of a batch; Kafka stores none before "
             "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
         )
@@ -225,7 +221,7 @@ def _checked_headers(column: pa.Array) -> pa.Array:
 
 
 def _invalid_headers(problem: str) -> InvalidRow:
-    return InvalidRow("INVALID_HEADERS", f"A header in the column headers {problem}")
+    return INVALID_HEADERS(f"A header in the column headers {problem}")
 
 
 def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.conditions import INVALID_TOPIC
 
 __all__ = ["RULE", "describe_bad_names", "is_topic_name", "require_topic_name", "shown_name"]
 
@@ -58,4 +58,4 @@ def describe_bad_names(option: str, names: Iterable[str]) -> str | None:
 def require_topic_name(name: str) -> None:
     """Raise InvalidRow (INVALID_TOPIC) for a name that Kafka does not allow."""
     if not is_topic_name(name):
-        raise InvalidRow("INVALID_TOPIC", f"The name {shown_name(name)} is not valid for a topic; {RULE}; correct the name")
+        raise INVALID_TOPIC(f"The name {shown_name(name)} is not valid for a topic; {RULE}; correct the name")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.planning import Subscription, wanted_topics
 
@@ -108,7 +108,7 @@ def require_view_projection(view: str, schema: pa.Schema) -> None:
         elif field.type != _ARROW_TYPES[columns[field.name]]:
             problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it as that")
     if problems:
-        raise OptionError("INVALID_SCHEMA", "The schema cannot be read: " + "; ".join(problems))
+        raise INVALID_SCHEMA("The schema cannot be read: " + "; ".join(problems))
 
 
 def view_problems(view: str, names: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -120,4 +121,4 @@ def _registration(name: str, value: Any, topics: Sequence[str]) -> ConsumerRegis
 
 
 def _invalid(why: str) -> OptionError:
-    return OptionError("INVALID_OPTION", f"--members cannot be used: {why}; write members and threads such as {_EXAMPLE}")
+    return INVALID_OPTION(f"--members cannot be used: {why}; write members and threads such as {_EXAMPLE}")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from pyspark_zkafka.conditions import ADMIN_CONFLICT, ADMIN_UNDER_WAY, ADMIN_UNFINISHED, NO_ZOOKEEPER_CONTROLLER
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.znodes.topics import CONTROLLER, MIGRATION, ControllerInfo, decode_controller
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -26,7 +27,7 @@ def require_controller(client: ZooKeeperClient) -> None:
         None if node is None else decode_controller(CONTROLLER, node.data), MIGRATION in found.stats
     )
     if problem is not None:
-        raise ClusterStateError("NO_ZOOKEEPER_CONTROLLER", problem)
+        raise NO_ZOOKEEPER_CONTROLLER(problem)
 
 
 def controller_problem(controller: ControllerInfo | None, migration: bool) -> str | None:
@@ -63,13 +64,10 @@ def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> N
 def _conflict_error(conflict: Conflict, what: str) -> ClusterStateError:
     path = conflict.operation.path
     if conflict.reason is Reason.NODE_EXISTS and path.startswith("/admin/"):
-        return ClusterStateError(
-            "ADMIN_UNDER_WAY",
+        return ADMIN_UNDER_WAY(
             f"{what} was not started: another is under way ({path} exists); wait until it is done, see zkafka admin show",
         )
-    return ClusterStateError(
-        "ADMIN_CONFLICT", f"{what} was refused: {path}: {conflict.reason.value}; nothing was changed, try again"
-    )
+    return ADMIN_CONFLICT(f"{what} was refused: {path}: {conflict.reason.value}; nothing was changed, try again")
 
 
 def follow(
@@ -93,8 +91,7 @@ def follow(
         if done(state):
             return
         if clock() > deadline:
-            raise ClusterStateError(
-                "ADMIN_UNFINISHED",
+            raise ADMIN_UNFINISHED(
                 f"The change is not done after {timeout_s:g} s, and goes on; see zkafka admin show, check that all its "
                 "brokers run, or wait longer with --timeout",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.conditions import DELETION_DISABLED, INVALID_OPTION
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS
 from pyspark_zkafka.model.znodes.admin import delete_topic_path
@@ -24,16 +24,13 @@ def require_deletable(topics: Collection[str], snapshot: ClusterSnapshot) -> Non
     require_topics(topics, snapshot.topics)
     internal = sorted(INTERNAL_TOPICS.intersection(topics))
     if internal:
-        raise OptionError(
-            "INVALID_OPTION", f"{', '.join(internal)} is an internal topic of Kafka and must not be deleted; leave it out"
-        )
+        raise INVALID_OPTION(f"{', '.join(internal)} is an internal topic of Kafka and must not be deleted; leave it out")
 
 
 def require_enabled(controller: int, value: str | None) -> None:
     """Raise ClusterStateError if a controller with this value of ``delete.topic.enable`` drops requests for deletion."""
     if value == "false":
-        raise ClusterStateError(
-            "DELETION_DISABLED",
+        raise DELETION_DISABLED(
             f"{DELETE_TOPIC_ENABLE} is false at broker {controller}, the controller, which drops requests for deletion; "
             "set it to true on all brokers, and restart them",
         )

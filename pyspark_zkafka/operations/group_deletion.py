@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyspark_zkafka.errors import GroupContended
+from pyspark_zkafka.conditions import OFFSETS_CHANGED
 from pyspark_zkafka.inspect.group_reads import unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.paths import child_path
@@ -83,8 +83,7 @@ def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = No
         if conflict is None:
             return deleted
     reason = Reason.NOT_EMPTY if conflict is None else conflict.reason
-    raise GroupContended(
-        "OFFSETS_CHANGED",
+    raise OFFSETS_CHANGED(
         f"Group {group} was not deleted: others keep changing it ({reason.value}); find out who commits for this group, "
         "and run this again",
         group=group,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin, GroupState
-from pyspark_zkafka.errors import GroupContended, GroupError, ZKafkaError, listing
+from pyspark_zkafka.conditions import GROUP_ACTIVE, UNKNOWN_GROUP
+from pyspark_zkafka.errors import GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
@@ -189,8 +190,7 @@ class Migration:
 
     def _require_inactive_in_kafka(self, group: str, state: GroupState) -> None:
         if state.is_active:
-            raise GroupError(
-                "GROUP_ACTIVE",
+            raise GROUP_ACTIVE(
                 f"{_NOT_COPIED}: group {group} is {state.name} in Kafka, with {len(state.members)} member(s), and "
                 f"{_REFUSED if self.to == 'kafka' else _MOVING}, and run this again",
                 group=group,
@@ -201,8 +201,7 @@ def require_offsets(looks: Mapping[str, Look]) -> None:
     """Raise GroupError for groups that have no offset in either store: their names are probably wrong."""
     unknown = [name for name, look in looks.items() if not look.found]
     if unknown:
-        raise GroupError(
-            "UNKNOWN_GROUP",
+        raise UNKNOWN_GROUP(
             f"The groups {listing(unknown, _SHOWN)} have no offsets, neither in ZooKeeper nor in Kafka; correct the names, "
             "or the chroot",
             groups=unknown,

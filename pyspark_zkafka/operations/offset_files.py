@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pyspark_zkafka.conditions import INVALID_OFFSETS_FILE
 from pyspark_zkafka.errors import CodecError, OptionError, listing
 from pyspark_zkafka.inspect.groups import Partition
 from pyspark_zkafka.inspect.offsets import StoredOffsets, offset_znode
@@ -119,8 +120,7 @@ def parse_offsets_file(name: str, text: str, group: str | None = None) -> Offset
     if not lines:
         reading.problems.append("it is empty")
     if reading.problems:
-        raise OptionError(
-            "INVALID_OFFSETS_FILE",
+        raise INVALID_OFFSETS_FILE(
             f"The offsets in {name} cannot be used: {listing(reading.problems, _SHOWN, '; ')}; nothing was changed; "
             "a line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, GROUP,TOPIC,PARTITION,OFFSET or "
             "TOPIC,PARTITION,OFFSET",

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
-from pyspark_zkafka.errors import ClusterStateError, OptionError, listing
+from pyspark_zkafka.conditions import INVALID_OPTION, NO_COMMITTED_OFFSET
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 
@@ -166,8 +167,7 @@ def _to_current(partitions: Collection[TopicPartition], current: Mapping[TopicPa
 def _require_current(partitions: Iterable[TopicPartition], current: Mapping[TopicPartition, int]) -> None:
     missing = [tp for tp in partitions if tp not in current]
     if missing:
-        raise ClusterStateError(
-            "NO_COMMITTED_OFFSET",
+        raise NO_COMMITTED_OFFSET(
             f"The offsets of {listing(missing, _SHOWN)} cannot be shifted, since there is no current committed offset; "
             "leave these partitions out, or use --to-earliest, --to-latest or --to-offset for them",
             partitions=missing,
@@ -186,13 +186,11 @@ def parse_iso_duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     parts = {} if match is None else {name: match[name] for name in ("days", "hours", "minutes", "seconds") if match[name]}
     if match is None or not parts or (match["time"] or "").upper() == "T":
-        raise OptionError(
-            "INVALID_OPTION", f"--by-duration {text!r} is not a duration; write PnDTnHnMnS, such as P7D or PT1H30M"
-        )
+        raise INVALID_OPTION(f"--by-duration {text!r} is not a duration; write PnDTnHnMnS, such as P7D or PT1H30M")
     try:
         length = timedelta(**{name: float(number.replace(",", ".")) for name, number in parts.items()})
     except OverflowError as error:
-        raise OptionError("INVALID_OPTION", f"--by-duration {text!r} is too long") from error
+        raise INVALID_OPTION(f"--by-duration {text!r} is too long") from error
     return (length // timedelta(milliseconds=1)) * (-1 if match["sign"] == "-" else 1)
 
 
@@ -210,8 +208,7 @@ def parse_datetime_ms(text: str) -> int:
         found = datetime.fromisoformat(f"{match['day']}T{time}{_zone(match['zone'])}")
         ms = (found - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError) as error:
-        raise OptionError(
-            "INVALID_OPTION",
+        raise INVALID_OPTION(
             f"--to-datetime {text!r} is not a time; write YYYY-MM-DDTHH:mm:SS.sss, in UTC, or with a zone such as +01:00",
         ) from error
     return ms + int((match["fraction"] or "0").ljust(3, "0")[:3])

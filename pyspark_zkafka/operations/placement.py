@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION
 
 __all__ = ["place_replicas"]
 
@@ -39,11 +39,10 @@ def place_replicas(
     [(0, 2), (2, 1)]
     """
     if replication > len(racks):
-        raise OptionError("INVALID_OPTION", f"{replication} replicas need as many brokers, and {len(racks)} are listed")
+        raise INVALID_OPTION(f"{replication} replicas need as many brokers, and {len(racks)} are listed")
     without = sorted(broker for broker, rack in racks.items() if rack is None)
     if 0 < len(without) < len(racks):
-        raise OptionError(
-            "INVALID_OPTION",
+        raise INVALID_OPTION(
             f"Brokers {', '.join(map(str, without))} have no rack, and others have one; use --disable-rack-aware",
         )
     order = sorted(racks) if without else _alternating(racks)

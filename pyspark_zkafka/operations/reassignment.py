@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_zkafka.errors import CodecError, OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_REASSIGNMENT
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.znodes.admin import REASSIGN_PARTITIONS, AdminState, encode_reassignment, reassigned_partitions
 from pyspark_zkafka.operations.controller import submit
@@ -60,15 +61,14 @@ def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, 
     try:
         found = reassigned_partitions(name, _wrapped(text).encode())
     except CodecError as error:
-        raise OptionError("INVALID_OPTION", f"{name} is not {error.parameters['expected']}") from error
+        raise INVALID_OPTION(f"{name} is not {error.parameters['expected']}") from error
     listed = [tp for tp, _ in found]
     twice = sorted({str(tp) for tp in listed if listed.count(tp) > 1}) if len(set(listed)) < len(listed) else []
     if twice or not found:
         what = f"lists {', '.join(twice)} more than once" if twice else "lists no partition"
-        raise OptionError("INVALID_OPTION", f"{name} {what}; list each partition to move once")
+        raise INVALID_OPTION(f"{name} {what}; list each partition to move once")
     if not all(_any_directory(item.get("log_dirs")) for item in json.loads(_wrapped(text))["partitions"]):
-        raise OptionError(
-            "INVALID_OPTION",
+        raise INVALID_OPTION(
             f"{name} names log directories, which ZooKeeper cannot transmit; leave out log_dirs, or use "
             "kafka-reassign-partitions with --bootstrap-server",
         )
@@ -141,7 +141,7 @@ def propose(
     absent = sorted(set(brokers).difference(snapshot.brokers))
     if absent or not brokers:
         what = f"no live broker {', '.join(map(str, absent))}" if absent else "no broker"
-        raise OptionError("INVALID_OPTION", f"--broker-list names {what}; see zkafka brokers")
+        raise INVALID_OPTION(f"--broker-list names {what}; see zkafka brokers")
     racks = {broker: snapshot.brokers[broker].rack if rack_aware else None for broker in brokers}
     choose = rng or random.Random()
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
@@ -166,7 +166,7 @@ def current_replicas(client: ZooKeeperClient, wanted: Replicas) -> Replicas:
     problems = move_problems(wanted, snapshot, client.admin_state())
     if problems:
         what = "; ".join(problems)
-        raise OptionError("INVALID_REASSIGNMENT", f"The partitions cannot be reassigned: {what}; correct the file, or wait")
+        raise INVALID_REASSIGNMENT(f"The partitions cannot be reassigned: {what}; correct the file, or wait")
     return {tp: snapshot.topics[tp.topic].partitions[tp.partition] for tp in wanted}
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.cluster import ClusterSource
-from pyspark_zkafka.errors import GroupError, NoLeader, ZKafkaError, listing
+from pyspark_zkafka.conditions import GROUP_ACTIVE, NO_LEADER, OFFSETS_REFUSED, UNKNOWN_GROUP
+from pyspark_zkafka.errors import NoLeader, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import OffsetsStorage
@@ -76,8 +77,7 @@ def _no_leader(failed: Mapping[TopicPartition, ZKafkaError]) -> ZKafkaError:
     first = next(iter(failed.values()))
     if not all(isinstance(error, NoLeader) for error in failed.values()):
         return first
-    return NoLeader(
-        "NO_LEADER",
+    return NO_LEADER(
         f"The partitions {listing(sorted(failed), _SHOWN)} have no leader, so the ends of their logs are unknown; nothing "
         "was changed; start the brokers of their ISR, or name the other partitions with --topic TOPIC:0,1",
         partitions=sorted(failed),
@@ -164,8 +164,7 @@ class OffsetResets:
             require_inactive(group, group_activity(self.zookeeper, [group])[group], _NOT_RESET)
         state = self.brokers.group_states([group])[group] if self.storage != "zookeeper" else None
         if state is not None and state.is_active:
-            raise GroupError(
-                "GROUP_ACTIVE",
+            raise GROUP_ACTIVE(
                 f"{_NOT_RESET}: assignments can only be reset if the group {group} is inactive, but the current state is "
                 f"{state.name}, with {len(state.members)} member(s); stop its consumers, and run this again",
                 group=group,
@@ -186,9 +185,7 @@ class OffsetResets:
         if scope is not None:
             return scope_partitions(scope, cluster.snapshot(scope.names)), () if stored else (_NEW_GROUP,)
         if not stored:
-            raise GroupError(
-                "UNKNOWN_GROUP", "The group has no offsets to reset; correct its name, or name the topics with --topic"
-            )
+            raise UNKNOWN_GROUP("The group has no offsets to reset; correct its name, or name the topics with --topic")
         snapshot = cluster.snapshot({tp.topic for tp in stored})
         there = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
         gone = sorted(set(stored) - there)
@@ -203,16 +200,14 @@ def _require_readable(read: StoredOffsets, partitions: Iterable[TopicPartition])
 
 
 def _only_in_zookeeper(group: str, error: ZKafkaError) -> ZKafkaError:
-    return GroupError(
-        "OFFSETS_REFUSED",
+    return OFFSETS_REFUSED(
         f"The offsets of group {group} are reset in ZooKeeper, but not in Kafka: {error.message}; do not repeat "
         "--shift-by, which would shift those in ZooKeeper again; copy them with `zkafka groups migrate --to kafka --force`",
     )
 
 
 def _partly(group: str, failed: Collection[TopicPartition], count: int, error: ZKafkaError) -> ZKafkaError:
-    return GroupError(
-        "OFFSETS_REFUSED",
+    return OFFSETS_REFUSED(
         f"The brokers refused the offsets of {len(failed)} of {count} partition(s) of group {group}, "
         f"{listing(sorted(failed), _SHOWN)}, the others are written: {error.message}",
         partitions=sorted(failed),

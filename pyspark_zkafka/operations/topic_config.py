@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.conditions import INVALID_OPTION, UNKNOWN_TOPIC
 from pyspark_zkafka.model.znodes.admin import (
     CONFIG_CHANGE,
     decode_topic_config,
@@ -42,9 +42,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or "=" in value or not value.strip():
-            raise OptionError(
-                "INVALID_OPTION", f"{text!r} is not a setting; write NAME=VALUE, such as retention.ms=86400000"
-            )
+            raise INVALID_OPTION(f"{text!r} is not a setting; write NAME=VALUE, such as retention.ms=86400000")
         value = value.strip()
         settings[name.strip()] = value[1:-1] if value[:1] == "[" and value[-1:] == "]" else value
     return settings
@@ -59,16 +57,14 @@ def without_settings(config: Mapping[str, str], names: Collection[str]) -> dict[
     """The configuration without some settings; raises OptionError if one of them is not there."""
     missing = sorted(set(names).difference(config))
     if missing:
-        raise OptionError(
-            "INVALID_OPTION", f"The topic has no setting {', '.join(missing)} of its own; see zkafka admin config describe"
-        )
+        raise INVALID_OPTION(f"The topic has no setting {', '.join(missing)} of its own; see zkafka admin config describe")
     return {name: value for name, value in config.items() if name not in names}
 
 
 def read_config(client: ZooKeeperClient, topic: str) -> StoredConfig:
     """A topic's own configuration; raises UnknownTopic if there is no such topic. Blocks for two rounds."""
     if topic not in client.topics([topic]):
-        raise UnknownTopic("UNKNOWN_TOPIC", f"There is no topic {topic}; see zkafka topics list")
+        raise UNKNOWN_TOPIC(f"There is no topic {topic}; see zkafka topics list")
     path = topic_config_path(topic)
     node = client.get_many([path]).get(path)
     if node is None:

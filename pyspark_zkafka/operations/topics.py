@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic, listing
+from pyspark_zkafka.conditions import INVALID_OPTION, UNKNOWN_TOPIC
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 
 __all__ = ["Scope", "parse_scope", "require_partitions", "require_topics", "scope_partitions"]
@@ -18,7 +19,7 @@ def require_topics(topics: Collection[str], existing: Collection[str]) -> None:
     """Raise UnknownTopic if one of the topics does not exist."""
     missing = sorted(set(topics).difference(existing))
     if missing:
-        raise UnknownTopic("UNKNOWN_TOPIC", f"Topics do not exist: {', '.join(missing)}; see zkafka topics list")
+        raise UNKNOWN_TOPIC(f"Topics do not exist: {', '.join(missing)}; see zkafka topics list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def parse_scope(texts: Iterable[str]) -> Scope:
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
-            raise OptionError("INVALID_OPTION", f"--topic {text!r} is not valid; write TOPIC, or TOPIC:0,1 for partitions")
+            raise INVALID_OPTION(f"--topic {text!r} is not valid; write TOPIC, or TOPIC:0,1 for partitions")
         if colon:
             partitions.update(TopicPartition(topic, int(number)) for number in numbers.split(","))
         else:
@@ -79,7 +80,6 @@ def require_partitions(
     there = {topic: set(found.partitions) for topic, found in snapshot.topics.items()}
     unknown = [*unknown_topics, *(str(tp) for tp in sorted(partitions) if tp.partition not in there.get(tp.topic, ()))]
     if unknown:
-        raise UnknownTopic(
-            "UNKNOWN_TOPIC",
+        raise UNKNOWN_TOPIC(
             f"The cluster has no {listing(unknown, _SHOWN)}; nothing was changed; correct the names, or leave them out",
         )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OPTIONS, OUTPUT_MODE, SAVE_MODE
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
 from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.model.view_tables import VIEWS, view_problems
@@ -270,8 +270,7 @@ def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) ->
         _require_stream(raw, overwrite=overwrite)
         return parse_write({name: value for name, value in raw.items() if name.lower() not in _SPARKS_OWN})
     if overwrite:
-        raise OptionError(
-            "SAVE_MODE",
+        raise SAVE_MODE(
             'A topic is a log and cannot be overwritten; use .mode("append"), and delete the topic\'s records '
             "first if they are to be replaced",
         )
@@ -280,20 +279,17 @@ def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) ->
 
 def _require_stream(raw: Mapping[str, str], *, overwrite: bool) -> None:
     if overwrite:
-        raise OptionError(
-            "OUTPUT_MODE",
+        raise OUTPUT_MODE(
             "The output mode complete replaces the whole result with each micro-batch, and records of a topic cannot be "
             "replaced; use append (with a watermark, if the query aggregates), or write what has "
             "changed with outputMode('update') and foreachBatch",
         )
     if any(name.lower() == "batchid" for name in raw):
-        raise OptionError(
-            "INVALID_OPTIONS",
+        raise INVALID_OPTIONS(
             "batchId is an option of batch writes; Spark numbers the micro-batches of a stream itself; leave batchId out",
         )
     if any(name.lower() == "commitoffsets" for name in raw):
-        raise OptionError(
-            "INVALID_OPTIONS",
+        raise INVALID_OPTIONS(
             "commitOffsets is an option of batch writes, and names fixed offsets; a stream commits its offsets on the "
             "reading side, after each micro-batch; give group.id to readStream, and leave commitOffsets out",
         )

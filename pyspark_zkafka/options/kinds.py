@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
+from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
@@ -61,7 +62,7 @@ def text(form: str = "text") -> Kind:
 
 def _read_text(option: str, value: str) -> str:
     if not value:
-        raise OptionError("INVALID_OPTIONS", f"{option} must not be empty; set a value or leave it out")
+        raise INVALID_OPTIONS(f"{option} must not be empty; set a value or leave it out")
     return value
 
 
@@ -153,14 +154,14 @@ def _read_topic(option: str, text: str) -> str:
 def _read_topics(option: str, text: str) -> Subscribe:
     topics = tuple(topic.strip() for topic in text.split(",") if topic.strip())
     if not topics:
-        raise OptionError("INVALID_OPTION", f"{option} names no topic; expected topic[,topic...]")
+        raise INVALID_OPTION(f"{option} names no topic; expected topic[,topic...]")
     _require_topic_names(option, topics)
     return Subscribe(topics)
 
 
 def _require_topic_names(option: str, names: Iterable[str]) -> None:
     if (problem := describe_bad_names(option, names)) is not None:
-        raise OptionError("INVALID_OPTION", problem)
+        raise INVALID_OPTION(problem)
 
 
 def _read_regex(text: str) -> str:
@@ -198,7 +199,7 @@ def _json_object(option: str, text: str, form: str) -> dict[str, object]:
 
 def _malformed(option: str, text: str, form: str) -> OptionError:
     shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-    return OptionError("INVALID_OPTION", f"{option} is {shown!r}; expected {form}")
+    return INVALID_OPTION(f"{option} is {shown!r}; expected {form}")
 
 
 # Offsets and timestamps
@@ -232,7 +233,7 @@ def _offsets(form: str) -> Kind:
                 by_partition |= _by_partition(option, topic, given, _OFFSETS_FORM)
         for offset in by_partition.values():
             if isinstance(offset, int) and offset < EARLIEST:
-                raise OptionError("INVALID_OPTION", f"{option} has the offset {offset}; use 0 or more, -1 or -2")
+                raise INVALID_OPTION(f"{option} has the offset {offset}; use 0 or more, -1 or -2")
         return OffsetSpec(option, by_topic=by_topic, by_partition=by_partition)
 
     return Kind(form, read)

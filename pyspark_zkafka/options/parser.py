@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark_zkafka.conditions import INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError, nearest
 from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
@@ -83,7 +84,7 @@ class OptionParser:
         if self.problems:
             listed = "; ".join(f"({i}) {p}" for i, p in enumerate(self.problems, 1))
             text = f"{len(self.problems)} problem(s) with the options: {listed}"
-            raise OptionError("INVALID_OPTIONS", text, problems=tuple(self.problems))
+            raise INVALID_OPTIONS(text, problems=tuple(self.problems))
 
 
 def _nearest(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.offsets import OffsetSpec, ResetPolicy
 from pyspark_zkafka.model.planning import Listener, Subscription, TriggerLimits
@@ -143,8 +143,7 @@ class ReadOptions:
     def require_subscription(self) -> Subscription:
         """The topics to read. Raises OptionError if none are given, which only a view allows."""
         if self.subscription is None:
-            raise OptionError(
-                "INVALID_OPTION",
+            raise INVALID_OPTION(
                 "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
             )
         return self.subscription

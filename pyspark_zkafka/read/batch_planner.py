@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
-from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.conditions import NO_GROUP_OFFSETS, OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import GroupError, listing, nearest
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, LogOffsets, resolve
@@ -134,7 +134,7 @@ def resolve_ranges(
     )
     if resolution.outside:
         report_data_loss(
-            "OFFSET_OUT_OF_RANGE",
+            OFFSET_OUT_OF_RANGE,
             "; ".join(map(str, resolution.outside)),
             fail=options.fail_on_data_loss,
             remedy="correct the offsets, or set failOnDataLoss to false",
@@ -176,8 +176,7 @@ def _committed(
 def _without_offsets(group: str, topics: Collection[str], groups: Collection[str]) -> GroupError:
     near = None if group in groups else nearest(group, groups)
     known = f"groups with offsets: {listing(groups) or 'none'}" if near is None else f"did you mean {near}?"
-    return GroupError(
-        "NO_GROUP_OFFSETS",
+    return NO_GROUP_OFFSETS(
         f"Group {group} has no offset in {listing(topics)}, and startingOffsets is committed ({known}); correct group.id, "
         "or say where to start: set startingOffsets to earliest, or auto.offset.reset for the partitions without an offset",
     )

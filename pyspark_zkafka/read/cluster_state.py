@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MIGRATED_TO_KRAFT
+from pyspark_zkafka.errors import ClusterStateError, ZKafkaError
 from pyspark_zkafka.model.nouns import NO_LEADER, ClusterSnapshot
 from pyspark_zkafka.model.planning import (
     Assign,
@@ -218,13 +219,11 @@ class ClusterState:
         if self._left_at is None:
             self._left_at = self._clock()
         if self._snapshot is not None and self._clock() - self._left_at < _RESTARTED_S:
-            return BrokersUnavailable(
-                "BROKERS_UNAVAILABLE",
+            return BROKERS_UNAVAILABLE(
                 "No broker is registered in ZooKeeper, during a migration to KRaft: the last one restarts, or has left; "
                 f"waiting {_RESTARTED_S:.0f} s for one",
             )
-        return ClusterStateError(
-            "MIGRATED_TO_KRAFT",
+        return MIGRATED_TO_KRAFT(
             f"All brokers have left ZooKeeper for KRaft; group {group} has its members there, who would not see new "
             "partitions; stop all of them, copy the offsets with zkafka groups migrate, and start them with "
             "groupMembership=kafka and kafka.bootstrap.servers",

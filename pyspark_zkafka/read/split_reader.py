@@ -9,8 +9,21 @@ from typing import Literal
 
 import pyarrow as pa
 
-from pyspark_zkafka.data_loss import report_data_loss
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.conditions import (
+    BROKERS_UNAVAILABLE,
+    DATA_LOSS,
+    OFFSETS_OUT_OF_ORDER,
+    TOPIC_REPLACED,
+    TRANSACTION_OPEN,
+    report_data_loss,
+)
+from pyspark_zkafka.errors import (
+    Condition,
+    DataLoss,
+    NoLeader,
+    UnknownTopic,
+    ZKafkaError,
+)
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionConsumer, Poll
 from pyspark_zkafka.records.direct.errors import Unsupported
@@ -161,8 +174,7 @@ class SplitReader:
         if poll.first is None or poll.last is None:
             return
         if poll.first < self._position or not poll.ordered:
-            raise ClusterStateError(
-                "OFFSETS_OUT_OF_ORDER",
+            raise OFFSETS_OUT_OF_ORDER(
                 f"{self._split.partition}: offsets are not ascending: got {poll.first} to {poll.last}, expected "
                 f"{self._position} or more; report this with the log of librdkafka (kafka.debug=fetch)",
             )
@@ -224,7 +236,7 @@ class SplitReader:
             f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
             f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
         )
-        self._report_loss("DATA_LOSS", text, "set failOnDataLoss to false to go on in the new log")
+        self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to go on in the new log")
         self._postpone_deadline()
 
     def _on_gone(self) -> None:
@@ -246,8 +258,7 @@ class SplitReader:
         waited = f"{self._policy.poll_timeout_ms} ms"
         stable_end, log_end = self._ends()
         if stable_end <= self._position < log_end:
-            raise ClusterStateError(
-                "TRANSACTION_OPEN",
+            raise TRANSACTION_OPEN(
                 f"{self._split.partition}: records [{self._position}, {self._until}) of the range [{self._split.start}, "
                 f"{self._until}) are not stable: a transaction has been open for {waited}, and kafka.isolation.level is "
                 "read_committed; read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
@@ -255,8 +266,7 @@ class SplitReader:
         if self._is_at_end and log_end <= self._position:
             self._lose(self._until, f"the log ends at {log_end}, and has not grown for {waited}: it was truncated")
             return
-        raise BrokersUnavailable(
-            "BROKERS_UNAVAILABLE",
+        raise BROKERS_UNAVAILABLE(
             f"{self._split.partition}: no records from the brokers for {waited} at offset {self._position} "
             f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, endpoints "
             f"{', '.join(self._split.endpoints)}; last error: {error or 'none'}); check the brokers, or raise "
@@ -282,7 +292,7 @@ class SplitReader:
             f"{self._split.partition}: records [{self._position}, {resume}) of the range "
             f"[{self._split.start}, {self._until}) are gone; {cause}"
         )
-        self._report_loss("DATA_LOSS", text, "set failOnDataLoss to false to go on without them")
+        self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to go on without them")
         self._position = resume
         self._postpone_deadline()
 
@@ -297,10 +307,10 @@ class SplitReader:
         if found == self._accepted:
             return
         text = f"topic {self._split.partition.topic} was {found} after the read was planned"
-        self._report_loss("TOPIC_REPLACED", text, "plan the read again, or set failOnDataLoss to false")
+        self._report_loss(TOPIC_REPLACED, text, "plan the read again, or set failOnDataLoss to false")
         self._accepted = found
 
-    def _report_loss(self, condition: str, text: str, remedy: str) -> None:
+    def _report_loss(self, condition: Condition[DataLoss], text: str, remedy: str) -> None:
         report_data_loss(condition, text, fail=self._policy.fail_on_data_loss, remedy=remedy)
 
     def _postpone_deadline(self) -> None:

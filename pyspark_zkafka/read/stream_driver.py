@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyspark_zkafka.conditions import PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
@@ -197,12 +198,12 @@ class StreamDriver:
             )
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:
-            self._reports.lose("PARTITIONS_GONE", f"{listing(gone)} of the micro-batch no longer exist")
+            self._reports.lose(PARTITIONS_GONE, f"{listing(gone)} of the micro-batch no longer exist")
         again = {name for name in topics & snapshot.topics.keys() if planned.topics[name].is_other(snapshot.topics[name])}
         replaced = sorted(r.partition for r in ranges if r.partition in snapshot.states and r.partition.topic in again)
         if replaced:
             text = f"{listing(replaced)} of the micro-batch belong to topics that were deleted and created again"
-            self._reports.lose("TOPIC_REPLACED", text)
+            self._reports.lose(TOPIC_REPLACED, text)
         ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
         self._set_reading(r.partition for r in ranges)
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, ENDS_NOT_REACHED, OFFSET_WENT_BACK
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import TopicMark
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
@@ -112,7 +113,7 @@ class StreamEnds:
         truncated, silent = find_truncated(self._session.consumer_properties(1), positions, ANSWER_S)
         for tp, report in sorted(truncated.items()):
             self._reports.lose(
-                "OFFSET_WENT_BACK",
+                OFFSET_WENT_BACK,
                 f"{tp}: the log was truncated below offset {elected[tp].position}, by an unclean election, and has grown "
                 f"again: records before that offset were replaced after they were read; the client found: {report}",
             )
@@ -230,12 +231,10 @@ class FixedEnds:
 def _not_reached(own: Sequence[TopicPartition], others: Sequence[TopicPartition], waited_s: float) -> ZKafkaError:
     text = f"not read to the end that was fixed when the query started, after {waited_s:.0f} s without records"
     if own:
-        return BrokersUnavailable(
-            "BROKERS_UNAVAILABLE",
+        return BROKERS_UNAVAILABLE(
             f"{listing(own, _SHOWN)}: {text}: leaders or ZooKeeper do not answer; check them, and start the query again",
         )
-    return GroupContended(
-        "ENDS_NOT_REACHED",
+    return ENDS_NOT_REACHED(
         f"{listing(others, _SHOWN)}: {text}: no member of the group owns them; check that its members agree on topics and "
         "partition.assignment.strategy, and start the query again",
     )

@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from pyspark_zkafka.errors import listing
+from pyspark_zkafka.conditions import OFFSET_WENT_BACK, PARTITIONS_GONE, TOPIC_REPLACED
+from pyspark_zkafka.errors import Condition, DataLoss, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark, mark_after
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
@@ -60,7 +61,7 @@ class PartitionProgress:
 class Loss(NamedTuple):
     """A loss, or possible loss, of records: the error's condition and text."""
 
-    condition: str
+    condition: Condition[DataLoss]
     text: str
 
 
@@ -184,7 +185,7 @@ def check_topics(
     losses = []
     gone = sorted(tp for tp in finished.spans if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
     if gone:
-        losses.append(Loss("PARTITIONS_GONE", f"{listing(gone)} no longer exist: the topic was deleted"))
+        losses.append(Loss(PARTITIONS_GONE, f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
         state = state.replace_topic(name, _GONE)
     gone_before = {name for name, mark in state.replaced.items() if mark == _GONE}
@@ -196,7 +197,7 @@ def check_topics(
         for name, mark in again.items():
             if name in read and name not in followed and name not in gone_before:
                 text = f"topic {name} was deleted and created again; it will be read from its beginning"
-                losses.append(Loss("TOPIC_REPLACED", text))
+                losses.append(Loss(TOPIC_REPLACED, text))
             state = state.replace_topic(name, mark)
     return state, losses
 
@@ -212,7 +213,7 @@ def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[
                 f"{tp}: the log ends at {end}, and was read or planned up to {known}: it was truncated, by an unclean "
                 "election or by hand"
             )
-            losses.append(Loss("OFFSET_WENT_BACK", text))
+            losses.append(Loss(OFFSET_WENT_BACK, text))
             changed[tp] = replace(progress, position=min(end, progress.position), resets=True)
             bounds[tp] = min(bounds.get(tp, end), end)
     if not changed:
@@ -231,7 +232,7 @@ def check_fixed_ends(
         return state, []
     text = f"{listing(sorted(gone))} were deleted before they were read to the ends fixed when the query started"
     kept = {tp: end for tp, end in bounds.items() if tp not in gone}
-    return replace(state, bounds=kept), [Loss("PARTITIONS_GONE", text)]
+    return replace(state, bounds=kept), [Loss(PARTITIONS_GONE, text)]
 
 
 def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.conditions import OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
@@ -314,7 +314,7 @@ class StreamStarts:
 
     def _report_outside(self, offsets: Iterable[Outside]) -> None:
         report_data_loss(
-            "OFFSET_OUT_OF_RANGE",
+            OFFSET_OUT_OF_RANGE,
             f"{'; '.join(map(str, offsets))}; records may be lost",
             fail=self.options.read.fail_on_data_loss,
             remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to go on "

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe
@@ -156,7 +157,7 @@ class StreamSession:
     @property
     def _required_group(self) -> GroupOptions:
         if self._group is None:
-            raise OptionError("INVALID_OPTION", "Offsets of a group are read, and no group is named; set group.id")
+            raise INVALID_OPTION("Offsets of a group are read, and no group is named; set group.id")
         return self._group
 
     def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> EndsAndErrors:

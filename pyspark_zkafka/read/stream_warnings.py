@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from pyspark_zkafka.data_loss import report_data_loss
+from pyspark_zkafka.conditions import report_data_loss
+from pyspark_zkafka.errors import Condition, DataLoss
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.planning import describe_missing, missing_topics
 from pyspark_zkafka.options.values import ReadOptions
@@ -26,7 +27,7 @@ class StreamWarnings:
         self._warned: dict[str, float] = {}
         self._complete: ClusterSnapshot | None = None
 
-    def lose(self, condition: str, text: str) -> None:
+    def lose(self, condition: Condition[DataLoss], text: str) -> None:
         """Raise DataLoss, or, without failOnDataLoss, log a warning."""
         report_data_loss(condition, f"{text}; some records may be lost", fail=self._fail_on_data_loss)
 

@@ -10,7 +10,8 @@ from functools import partial
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.config_admin import ConfigAdmin
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.inspect import view_rows as rows
 from pyspark_zkafka.inspect.clusters import ClusterReport, Part, read_cluster
 from pyspark_zkafka.inspect.group_reads import read_part
@@ -44,7 +45,7 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
             read = _of_groups if VIEWS[view].has_groups else _of_cluster
             return read(view, options, zookeeper)
     if VIEWS[view].needs_zookeeper:
-        raise OptionError("INVALID_OPTION", f"view={view} reads ZooKeeper and needs zookeeper.connect")
+        raise INVALID_OPTION(f"view={view} reads ZooKeeper and needs zookeeper.connect")
     with KafkaAdmin.of(connection) as admin:
         return _of_cluster(view, options, admin)
 

@@ -15,7 +15,8 @@ from confluent_kafka import KafkaException
 
 from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.errors import DeliveryFailed, NoLeader, UnknownTopic, ZKafkaError
+from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, Connection
 from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
@@ -195,13 +196,10 @@ class CountingProducer:
             if led and (late or len(led) == len(leaders)):
                 return len(leaders), led
             if late and leaders:
-                raise NoLeader(
-                    "NO_LEADER", f"No partition of {topic} has a leader; start a broker that has a replica of it"
-                )
+                raise NO_LEADER(f"No partition of {topic} has a leader; start a broker that has a replica of it")
             is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
             if late or (is_unknown and not self._is_on("allow.auto.create.topics")):
-                raise UnknownTopic(
-                    "UNKNOWN_TOPIC",
+                raise UNKNOWN_TOPIC(
                     f"The cluster has no topic {topic}, and does not create it automatically; "
                     "create it, or correct the name",
                 )
@@ -254,8 +252,7 @@ class CountingProducer:
         self._drop_queued()
         counts = self._sender.counts
         failed = counts.handed_over - counts.acknowledged
-        return DeliveryFailed(
-            "DELIVERY_FAILED",
+        return DELIVERY_FAILED(
             f"{failure.partition}: {why}; of {counts.handed_over} records handed over by this task "
             f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
             f"{self._reports.last or 'none'}); {self._remedy}",

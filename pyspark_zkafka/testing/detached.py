@@ -22,6 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
+from pyspark_zkafka.testing.conditions import (
+    BAD_CLUSTER,
+    CLUSTER_ALREADY_UP,
+    CLUSTER_NOT_DOWN,
+    CLUSTER_NOT_UP,
+    NO_CLUSTER_UP,
+)
 from pyspark_zkafka.testing.jars import cache_folder, find_java, kafka_classpath
 from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
@@ -70,7 +77,7 @@ def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> De
     found = _state(name)
     if done.stdout != _READY or found is None:
         reason = (done.stdout + done.stderr).strip() or f"the daemon ended, see {_file(name, 'log')}"
-        raise LocalClusterError("CLUSTER_NOT_UP", f"The local cluster {name!r} did not come up: {reason}")
+        raise CLUSTER_NOT_UP(f"The local cluster {name!r} did not come up: {reason}")
     return found
 
 
@@ -113,8 +120,7 @@ def bring_down(name: str) -> None:
     state = _running(name)
     os.kill(state.pid, signal.SIGTERM)
     if Deadline(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
-        raise LocalClusterError(
-            "CLUSTER_NOT_DOWN",
+        raise CLUSTER_NOT_DOWN(
             f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after SIGTERM to its daemon; "
             f"kill process {state.pid}: the servers end with it",
         )
@@ -205,14 +211,14 @@ def _folder() -> Path:
 
 def _file(name: str, kind: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
-        raise LocalClusterError("BAD_CLUSTER", f"A cluster's name has letters, digits, - and _; found {name!r}")
+        raise BAD_CLUSTER(f"A cluster's name has letters, digits, - and _; found {name!r}")
     return _folder() / f"{name}.{kind}"
 
 
 def _running(name: str) -> DetachedCluster:
     state = _state(name)
     if state is None:
-        raise LocalClusterError("NO_CLUSTER_UP", f"No local cluster named {name!r} is up; `up` starts one")
+        raise NO_CLUSTER_UP(f"No local cluster named {name!r} is up; `up` starts one")
     return state
 
 
@@ -245,7 +251,7 @@ def _lock(file: TextIO, kind: int) -> bool:
 
 
 def _already_up(name: str, how: str) -> LocalClusterError:
-    return LocalClusterError("CLUSTER_ALREADY_UP", f"A local cluster named {name!r} {how}")
+    return CLUSTER_ALREADY_UP(f"A local cluster named {name!r} {how}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.conditions import BAD_COORDINATES, JARS_NOT_FETCHED, JAVA_TOO_OLD, NO_IVY, NO_JAVA, NOT_COMPILED
 from pyspark_zkafka.testing.spec import kafka_jars
 
 __all__ = [
@@ -50,8 +51,7 @@ def find_java() -> Path:
     major = java_major(version)
     if major is None or major < MINIMUM_JAVA:
         found = version.strip().splitlines()[0] if version.strip() else "no version"
-        raise LocalClusterError(
-            "JAVA_TOO_OLD",
+        raise JAVA_TOO_OLD(
             f"A local cluster needs Java {MINIMUM_JAVA} or newer; {java} reports {found}; "
             f"install Java {MINIMUM_JAVA} and let JAVA_HOME point to it",
             java=str(java),
@@ -94,7 +94,7 @@ def _version_text(java: Path) -> str:
 
 
 def _no_java(found: str, advice: str) -> LocalClusterError:
-    return LocalClusterError("NO_JAVA", f"A local cluster runs on Java, and none was found; {found}; {advice}")
+    return NO_JAVA(f"A local cluster runs on Java, and none was found; {found}; {advice}")
 
 
 _RELEASE = str(MINIMUM_JAVA)
@@ -138,8 +138,7 @@ def _compile(java: Path, jars: str, source: Path, folder: Path) -> None:
             done = _run([str(java), "-jar", str(ecj), f"-{_RELEASE}", *arguments])
         if done.returncode != 0:
             output = (done.stderr + done.stdout).strip()
-            raise LocalClusterError(
-                "NOT_COMPILED",
+            raise NOT_COMPILED(
                 f"{source.name} could not be compiled by {java}:\n{output}\nlet JAVA_HOME point to another Java",
             )
         made.rename(folder)
@@ -191,7 +190,7 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
     """
     checked = sorted({_checked(c) for c in coordinates})
     if not checked:
-        raise LocalClusterError("BAD_COORDINATES", "No jar was named; give at least one group:artifact:version")
+        raise BAD_COORDINATES("No jar was named; give at least one group:artifact:version")
     jars = cache_folder() / "jars"
     folder = jars / _folder_name(checked, transitive)
     if not folder.is_dir():
@@ -216,7 +215,7 @@ def _checked(coordinate: str) -> str:
     parts = coordinate.split(":")
     if len(parts) != 3 or not all(parts) or "/" in coordinate:
         reason = f"Maven coordinates have three parts; found {coordinate!r}; write group:artifact:version"
-        raise LocalClusterError("BAD_COORDINATES", reason)
+        raise BAD_COORDINATES(reason)
     return coordinate
 
 
@@ -302,7 +301,7 @@ def _settings() -> list[str]:
     if named:
         if not Path(named).is_file():
             absent = f"Ivy has no settings; ZKAFKA_IVY_SETTINGS names {named}, which is no file; correct or unset it"
-            raise LocalClusterError("NO_IVY", absent)
+            raise NO_IVY(absent)
         return ["-settings", str(Path(named).absolute())]
     site = Path.home() / ".ivy2" / "ivysettings.xml"
     return ["-settings", str(site)] if site.is_file() else []
@@ -315,14 +314,13 @@ def _ivy_jar() -> Path:
     found = sorted((home / "jars").glob("ivy-*.jar")) or sorted(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
     if not found:
         absent = f"Jars are fetched with the Ivy that Spark ships; found no ivy-*.jar in {home / 'jars'}"
-        raise LocalClusterError("NO_IVY", f"{absent}; install the full pyspark")
+        raise NO_IVY(f"{absent}; install the full pyspark")
     return found[-1]
 
 
 def _not_fetched(coordinates: list[str], tail: list[str]) -> LocalClusterError:
     shown = "\n  ".join(tail) or "(nothing)"
-    return LocalClusterError(
-        "JARS_NOT_FETCHED",
+    return JARS_NOT_FETCHED(
         f"Ivy could not fetch {', '.join(coordinates)}; its last lines are\n  {shown}\n"
         "see that the repository can be reached; name a mirror in an Ivy settings file with ZKAFKA_IVY_SETTINGS, "
         "or copy a filled cache folder and name it with ZKAFKA_CACHE",

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.testing.conditions import TOOL_FAILED, TOOL_TIMED_OUT
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath, tools_classpath
 
@@ -59,12 +60,11 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
             timeout=timeout_s, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as exc:
-        raise LocalClusterError(
-            "TOOL_TIMED_OUT", f"{main_class} did not end within {timeout_s:g} s; {_outputs(exc.stdout, exc.stderr)}"
+        raise TOOL_TIMED_OUT(
+            f"{main_class} did not end within {timeout_s:g} s; {_outputs(exc.stdout, exc.stderr)}"
         ) from exc
     if done.returncode != 0:
-        raise LocalClusterError(
-            "TOOL_FAILED",
+        raise TOOL_FAILED(
             f"{main_class} of Kafka {kafka_version} ended with {done.returncode}; {_outputs(done.stdout, done.stderr)}",
             status=done.returncode,
         )
@@ -114,7 +114,7 @@ def export_offsets(zookeeper_connect: str, group: str, path: str | os.PathLike[s
 
 
 def _unexpected(main: str, output: str) -> LocalClusterError:
-    return LocalClusterError("TOOL_FAILED", f"{main} gave no answer; its output is\n{output.strip() or '(nothing)'}")
+    return TOOL_FAILED(f"{main} gave no answer; its output is\n{output.strip() or '(nothing)'}")
 
 
 def _outputs(*outputs: str | bytes | None) -> str:

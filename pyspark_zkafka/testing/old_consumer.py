@@ -13,7 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.conditions import (
+    BAD_CONSUMER,
+    CONSUMER_DID_NOT_END,
+    CONSUMER_DIED,
+    CONSUMER_NOT_READY,
+    CONSUMER_NOT_RUNNING,
+    CONSUMER_RUNNING,
+    NOT_COMMITTED,
+)
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
 from pyspark_zkafka.testing.processes import Deadline, ServerProcesses
@@ -184,7 +192,7 @@ class OldConsumer:
         """
         arguments = self._arguments()
         if self.running:
-            raise LocalClusterError("CONSUMER_RUNNING", f"{self!r} runs already; stop() or kill() it first")
+            raise CONSUMER_RUNNING(f"{self!r} runs already; stop() or kill() it first")
         self._reap()
         java = find_java()
         classpath, main = compiled_program(java, self.kafka_version, _SOURCE)
@@ -204,11 +212,11 @@ class OldConsumer:
         def ready() -> bool | None:
             is_ready = bool(self._events.others("ready"))
             if not is_ready and not self.running:
-                raise LocalClusterError("CONSUMER_DIED", f"{self!r} ended before it was ready; {self._tail()}")
+                raise CONSUMER_DIED(f"{self!r} ended before it was ready; {self._tail()}")
             return is_ready or None
 
         if Deadline(timeout_s).until(ready) is None:
-            raise LocalClusterError("CONSUMER_NOT_READY", f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
+            raise CONSUMER_NOT_READY(f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
 
     def stop(self) -> None:
         """Shut down in an orderly way (SIGTERM), also from a pause; returns when the process has ended.
@@ -217,8 +225,7 @@ class OldConsumer:
         `CONSUMER_DID_NOT_END` after 30 s.
         """
         if not self._end(signal.SIGTERM, _STOP_TIMEOUT_S):
-            raise LocalClusterError(
-                "CONSUMER_DID_NOT_END",
+            raise CONSUMER_DID_NOT_END(
                 f"{self!r} did not end within {_STOP_TIMEOUT_S} s of SIGTERM; {self._tail()}\n"
                 "use kill() for a consumer that cannot shut down, e.g. without ZooKeeper",
             )
@@ -271,7 +278,7 @@ class OldConsumer:
 
             result = Deadline(timeout_s).until(answer) or {"message": f"no answer within {timeout_s:g} s"}
         if "message" in result:
-            raise LocalClusterError("NOT_COMMITTED", f"{self!r} did not commit: {result['message']}; {self._tail()}")
+            raise NOT_COMMITTED(f"{self!r} did not commit: {result['message']}; {self._tail()}")
 
     @property
     def running(self) -> bool:
@@ -295,7 +302,7 @@ class OldConsumer:
         given = [(name, value) for name, value in self._subscriptions.items() if value]
         if len(given) != 1:
             found = f"found {len(given)} of them; give one"
-            raise LocalClusterError("BAD_CONSUMER", f"A consumer has one of topics, white_list and black_list; {found}")
+            raise BAD_CONSUMER(f"A consumer has one of topics, white_list and black_list; {found}")
         name, value = given[0]
         listed = value if isinstance(value, str) else ",".join(f"{topic}={count}" for topic, count in value.items())
         return [name, listed, "--streams", str(self._streams), *(f"{k}={v}" for k, v in self._properties.items())]
@@ -321,7 +328,7 @@ class OldConsumer:
 
     def _require_running(self) -> None:
         if not self.running:
-            raise LocalClusterError("CONSUMER_NOT_RUNNING", f"{self!r} does not run; start() it, or see its `log`")
+            raise CONSUMER_NOT_RUNNING(f"{self!r} does not run; start() it, or see its `log`")
 
     def _signal(self, number: signal.Signals) -> None:
         if self._processes is None or not self._processes.send(_NAME, number):

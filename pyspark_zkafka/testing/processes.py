@@ -21,6 +21,15 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.conditions import (
+    ATTACHED_CLUSTER,
+    CLUSTER_NOT_RUNNING,
+    NO_FREE_PORT,
+    NOT_SETTLED,
+    SERVER_DIED,
+    SERVER_NOT_STARTED,
+    SUPERVISOR_GONE,
+)
 
 __all__ = [
     "DATA_VARIABLE",
@@ -77,7 +86,7 @@ def settle(done: Callable[[], bool], lack: str, timeout_s: float = SETTLE_TIMEOU
 
 def unsettled(lack: str) -> LocalClusterError:
     """The error of a cluster that has not reached a state in time."""
-    return LocalClusterError("NOT_SETTLED", f"The local cluster has not settled: {lack}")
+    return NOT_SETTLED(f"The local cluster has not settled: {lack}")
 
 
 LOOPBACK = "127.0.0.1"
@@ -104,9 +113,7 @@ class PortReservations:
                 self._held.append(reserved)
                 return port
             reserved.close()
-        raise LocalClusterError(
-            "NO_FREE_PORT", f"No free port was found among {_TRIES} between {_FIRST} and {_LAST}; end other servers"
-        )
+        raise NO_FREE_PORT(f"No free port was found among {_TRIES} between {_FIRST} and {_LAST}; end other servers")
 
     def close(self) -> None:
         """Release all ports."""
@@ -253,7 +260,7 @@ class ServerProcesses:
         ended = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
         taken = "another program took its port: start the cluster again; " if "Address already in use" in log else ""
         message = f"{name} ended with {ended}; {taken}its log ends with\n{log}"
-        raise LocalClusterError("SERVER_DIED", message, server=name, status=status)
+        raise SERVER_DIED(message, server=name, status=status)
 
     def _pid_and_status(self, name: str) -> tuple[int, int | None]:
         pid, status = self._ask({"do": "status"})["servers"].get(name, (-1, -1))
@@ -271,15 +278,14 @@ class ServerProcesses:
             except BrokenPipeError:
                 line = b""
         if not line:
-            raise LocalClusterError(
-                "SUPERVISOR_GONE",
+            raise SUPERVISOR_GONE(
                 "The process that the servers run under has ended, and the servers with it; "
                 "something killed it (out of memory?); start the cluster again",
             )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             reason = f"The operating system did not start the server: {answer['error']}"
-            raise LocalClusterError("SERVER_NOT_STARTED", reason)
+            raise SERVER_NOT_STARTED(reason)
         return answer
 
 
@@ -301,16 +307,14 @@ class ForeignProcesses(ServerProcesses):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise LocalClusterError(
-            "ATTACHED_CLUSTER",
+        raise ATTACHED_CLUSTER(
             f"The local cluster {self._cluster!r} belongs to another process, and its servers cannot be started or stopped "
             "from here. Use a LocalCluster of your own for that.",
         )
 
 
 def _ended() -> LocalClusterError:
-    return LocalClusterError(
-        "CLUSTER_NOT_RUNNING",
+    return CLUSTER_NOT_RUNNING(
         "The local cluster does not run in this process; it was not started, was closed, or belongs to the parent process; "
         "use it inside `with LocalCluster() as cluster:`",
     )

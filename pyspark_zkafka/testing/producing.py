@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.conditions import BAD_RECORD, NOT_DELIVERED
 
 __all__ = ["Record", "produce", "producer_arguments"]
 
@@ -51,8 +51,7 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
         waiting = producer.flush(_FLUSH_TIMEOUT_S)
     if waiting or refused:
         reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
-        raise LocalClusterError(
-            "NOT_DELIVERED",
+        raise NOT_DELIVERED(
             f"Of {count} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
             f"the first reason: {reason}; are all leaders running?",
             topic=topic,
@@ -79,7 +78,7 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
         except BufferError:
             producer.poll(0.5)
         except KafkaException as exc:
-            raise LocalClusterError("NOT_DELIVERED", f"A record for topic {topic} was refused: {exc}") from exc
+            raise NOT_DELIVERED(f"A record for topic {topic} was refused: {exc}") from exc
     producer.poll(0)
 
 
@@ -91,8 +90,7 @@ def producer_arguments(record: Record) -> dict[str, Any]:
         fields = dict(zip(_FIELDS, record, strict=False))
         good = not isinstance(record, str | bytes) and len(record) <= len(_FIELDS)
     if not good:
-        raise LocalClusterError(
-            "BAD_RECORD",
+        raise BAD_RECORD(
             f"A record has the fields {', '.join(_FIELDS)}; found {record!r}; give a dict, or a tuple in that order",
         )
     return {name: _headers(value) if name == "headers" else value for name, value in fields.items() if value is not None}

@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import configs, spec, znodes
+from pyspark_zkafka.testing.conditions import NOT_READY, SERVER_DID_NOT_END, SERVER_NOT_RUNNING, STORAGE_NOT_FORMATTED
 from pyspark_zkafka.testing.configs import format_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, ServerProcesses, unsettled
@@ -140,7 +141,7 @@ def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[
 
 
 def _not_formatted(found: str) -> LocalClusterError:
-    return LocalClusterError("STORAGE_NOT_FORMATTED", f"Kafka's tool that formats a node's storage {found}")
+    return STORAGE_NOT_FORMATTED(f"Kafka's tool that formats a node's storage {found}")
 
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -287,13 +288,12 @@ class ClusterServers(ClusterSpec):
     def _signal(self, server: Server, number: signal.Signals) -> None:
         name = spec.server_name(self, server)
         if not self._processes.send(name, number):
-            raise LocalClusterError("SERVER_NOT_RUNNING", f"{name} is not running; restart() starts it")
+            raise SERVER_NOT_RUNNING(f"{name} is not running; restart() starts it")
 
     def _end(self, server: Server, number: signal.Signals) -> None:
         name = spec.server_name(self, server)
         if not self._processes.end(name, number, _EXIT_TIMEOUT_S):
-            raise LocalClusterError(
-                "SERVER_DID_NOT_END",
+            raise SERVER_DID_NOT_END(
                 f"{name} did not end within {_EXIT_TIMEOUT_S} s of {number.name}; its log ends with\n"
                 f"{self._processes.log_tail(name)}\nuse kill() for a server that cannot shut down by itself",
             )
@@ -325,8 +325,7 @@ class ClusterServers(ClusterSpec):
 
         if deadline.until(complete) is None and (late := sorted(missing())):
             tail = self._processes.log_tail(spec.server_name(self, late[0]))
-            raise LocalClusterError(
-                "NOT_READY",
+            raise NOT_READY(
                 f"After {deadline.timeout_s:.0f} s brokers {late} {lack}; the log of the first ends with\n{tail}\n"
                 "raise startup_timeout_s on a slow or busy machine",
                 brokers=late,
@@ -349,7 +348,7 @@ class ClusterServers(ClusterSpec):
         with self.zookeeper() as client:
             if deadline.until(lambda: None if broker in znodes.registered_brokers(client) else True) is None:
                 lack = f"The znode of broker {broker} is still there; is a namesake running?"
-                raise LocalClusterError("NOT_READY", lack)
+                raise NOT_READY(lack)
 
     def _wait_until_unlisted(self, broker: int) -> None:
         """Wait until no other broker lists this one, if there are controllers to decide that."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.conditions import BAD_CLUSTER, BAD_KAFKA_VERSION, NO_SUCH_SERVER, NO_ZOOKEEPER
 
 __all__ = [
     "CONTROLLER_LISTENER",
@@ -72,7 +72,7 @@ def check(spec: ClusterSpec) -> None:
     if is_kraft(spec):
         problems += _kraft_problems(spec)
     if problems:
-        raise LocalClusterError("BAD_CLUSTER", "; ".join(problems))
+        raise BAD_CLUSTER("; ".join(problems))
 
 
 def _kraft_problems(spec: ClusterSpec) -> list[str]:
@@ -106,8 +106,7 @@ def server_name(spec: ClusterSpec, server: Server) -> str:
     """The name of a server's process; raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
     if server == ZOOKEEPER:
         if is_kraft(spec):
-            raise LocalClusterError(
-                "NO_ZOOKEEPER",
+            raise NO_ZOOKEEPER(
                 f"This cluster of Kafka {spec.kafka_version} runs in KRaft mode, without ZooKeeper; use "
                 'bootstrap_servers, or start one with LocalCluster(kafka_version="3.9.1")',
             )
@@ -118,7 +117,7 @@ def server_name(spec: ClusterSpec, server: Server) -> str:
         return f"controller-{server}"
     others = f"the controllers {controller_ids(spec)}" if is_kraft(spec) else repr(ZOOKEEPER)
     known = f"it has the brokers {list(range(spec.brokers))} and {others}"
-    raise LocalClusterError("NO_SUCH_SERVER", f"This cluster has no server {server!r}; {known}")
+    raise NO_SUCH_SERVER(f"This cluster has no server {server!r}; {known}")
 
 
 def version_tuple(kafka_version: str) -> tuple[int, ...]:
@@ -128,7 +127,7 @@ def version_tuple(kafka_version: str) -> tuple[int, ...]:
     True
     """
     if not re.fullmatch(r"\d+(\.\d+){2,3}", kafka_version):
-        raise LocalClusterError("BAD_KAFKA_VERSION", f"Not a version of Kafka: {kafka_version!r}; write it like '3.9.1'")
+        raise BAD_KAFKA_VERSION(f"Not a version of Kafka: {kafka_version!r}; write it like '3.9.1'")
     return tuple(int(part) for part in kafka_version.split("."))
 
 

@@ -16,6 +16,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import znodes
+from pyspark_zkafka.testing.conditions import BAD_REPLICATION, BROKERS_SILENT, NOT_IN_THIS_VERSION, REFUSED_BY_CLUSTER
 from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.testing.znodes import read_assignment
 
@@ -42,9 +43,7 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
     {0: [0, 1], 1: [1, 2], 2: [2, 0]}
     """
     if not 1 <= replication <= len(brokers):
-        raise LocalClusterError(
-            "BAD_REPLICATION", f"{replication} replicas were asked for; {len(brokers)} brokers are there; ask for fewer"
-        )
+        raise BAD_REPLICATION(f"{replication} replicas were asked for; {len(brokers)} brokers are there; ask for fewer")
     return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 
@@ -136,8 +135,7 @@ class ZnodeTopics:
             self._zookeeper.set(f"/brokers/topics/{name}", _partitions({**present, **assignment}))
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
-        raise LocalClusterError(
-            "NOT_IN_THIS_VERSION",
+        raise NOT_IN_THIS_VERSION(
             "This broker cannot delete records on request; Kafka 0.11 and newer can; start one of those",
         )
 
@@ -164,7 +162,7 @@ def _json(value: object) -> bytes:
 
 
 def _refused(what: str, why: object) -> LocalClusterError:
-    return LocalClusterError("REFUSED_BY_CLUSTER", f"The local cluster did not {what}: {why}")
+    return REFUSED_BY_CLUSTER(f"The local cluster did not {what}: {why}")
 
 
 _METADATA_TIMEOUT_S = 10.0
@@ -243,7 +241,7 @@ class MetadataState:
         try:
             found = self._admin.list_topics(timeout=_METADATA_TIMEOUT_S).topics.get(topic)
         except KafkaException as exc:
-            raise LocalClusterError("BROKERS_SILENT", f"No broker of the local cluster answers: {exc}") from exc
+            raise BROKERS_SILENT(f"No broker of the local cluster answers: {exc}") from exc
         return {} if found is None or found.error is not None else found.partitions
 
 

@@ -13,6 +13,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import LocalClusterError
+from pyspark_zkafka.testing.conditions import NO_SUCH_TOPIC, NOT_READY, ZOOKEEPER_SILENT
 from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
 from pyspark_zkafka.testing.spec import ZOOKEEPER
 
@@ -42,7 +43,7 @@ def wait_for_zookeeper(processes: ServerProcesses, deadline: Deadline) -> None:
 
     if deadline.until(serving) is None:
         lack = f"ZooKeeper does not serve after {deadline.timeout_s:.0f} s; its log ends with"
-        raise LocalClusterError("NOT_READY", f"{lack}\n{processes.log_tail(ZOOKEEPER)}")
+        raise NOT_READY(f"{lack}\n{processes.log_tail(ZOOKEEPER)}")
 
 
 def _serves(port: int) -> bool:
@@ -68,7 +69,7 @@ def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
         yield client
     except KazooTimeoutError as exc:
         reason = f"ZooKeeper at {hosts} did not answer within {timeout_s:.0f} s; is it stopped or paused?"
-        raise LocalClusterError("ZOOKEEPER_SILENT", reason) from exc
+        raise ZOOKEEPER_SILENT(reason) from exc
     finally:
         client.stop()
         client.close()
@@ -106,7 +107,7 @@ def read_assignment(client: KazooClient, topic: str) -> dict[int, list[int]]:
 
 def no_such_topic(topic: str) -> LocalClusterError:
     """The error for a topic that does not exist."""
-    return LocalClusterError("NO_SUCH_TOPIC", f"There is no topic {topic}; create_topic makes it")
+    return NO_SUCH_TOPIC(f"There is no topic {topic}; create_topic makes it")
 
 
 def all_in_sync(client: KazooClient, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:

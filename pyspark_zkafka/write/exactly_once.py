@@ -11,6 +11,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger
+from pyspark_zkafka.conditions import INVALID_OPTION, UNNAMED_WRITE
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed
 from pyspark_zkafka.model.exactly_once import (
     Abort,
@@ -76,8 +77,7 @@ def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) ->
         if query is None or batch is None:
             return Writing(name, Attempt(slot, once.batch, call))
         if int(batch) != once.batch:
-            raise OptionError(
-                "INVALID_OPTION",
+            raise INVALID_OPTION(
                 f"batchId is {once.batch}, but the write belongs to micro-batch {batch}; pass the number that Spark passes "
                 "to the function of foreachBatch, and start its threads anew in each call",
             )
@@ -98,8 +98,7 @@ def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) ->
 
 
 def _unnamed(reason: str) -> OptionError:
-    return OptionError(
-        "UNNAMED_WRITE",
+    return UNNAMED_WRITE(
         f"The write asks for exactly-once, but a repetition of it would not be recognised: {reason}. Set writerName, "
         "another one for each write, and batchId: in foreachBatch the number that Spark passes to the function, in a batch "
         "job a number that stays the same when the job is run again. If a micro-batch was interrupted, let it complete as "

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic
+from pyspark_zkafka.conditions import UNKNOWN_TOPIC
+from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
 from pyspark_zkafka.model.ledger import Entry, QueryName
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
@@ -104,9 +105,7 @@ def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> Ledge
 
     topic = options.ledger_topic
     if topic not in plan.routers:
-        raise UnknownTopic(
-            "UNKNOWN_TOPIC", f"The cluster has no topic {topic}, which ledgerTopic names; create it, or correct the name"
-        )
+        raise UNKNOWN_TOPIC(f"The cluster has no topic {topic}, which ledgerTopic names; create it, or correct the name")
     require_transaction_timeout(options.connection, plan.bootstrap_servers)
     ledger = LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex)
     return ledger if options.commit is None else replace(ledger, job=_job(options, options.commit, plan, ledger))

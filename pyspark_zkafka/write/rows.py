@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_zkafka.errors import DeliveryFailed
+from pyspark_zkafka.conditions import DELIVERY_MISCOUNTED
 from pyspark_zkafka.model.key_hashes import HashKeys
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
@@ -79,8 +79,7 @@ class RowSender:
         rows = {(t, p): n for t in self._routers for p, n in self._producer.delivered(t).items()}
         acknowledged = self._producer.acknowledged
         if not self._sent == acknowledged == sum(rows.values()):
-            raise DeliveryFailed(
-                "DELIVERY_MISCOUNTED",
+            raise DELIVERY_MISCOUNTED(
                 f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
                 "write again, and report this with the log of librdkafka (kafka.debug=msg)",
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark_zkafka.errors import GroupError, listing
+from pyspark_zkafka.conditions import GROUP_ACTIVE
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.znodes.groups import group_path, ids_path, offsets_path, owners_path
 from pyspark_zkafka.zookeeper.connection import Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create, Delete, Operation
@@ -77,8 +78,7 @@ def require_inactive(group: str, activity: Activity, not_done: str) -> None:
         return
     members, claims = listing(activity.members, _SHOWN), listing(activity.claims, _SHOWN)
     found = f"it has the members {members}" if members else f"its partitions {claims} have owners"
-    raise GroupError(
-        "GROUP_ACTIVE",
+    raise GROUP_ACTIVE(
         f"{not_done}: group {group} must be inactive, but {found}; stop its consumers (one that died is gone when its "
         "session expires), and run this again",
         group=group,

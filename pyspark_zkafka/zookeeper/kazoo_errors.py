@@ -5,7 +5,19 @@ from __future__ import annotations
 from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 
-from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperError, ZooKeeperMisused, ZooKeeperRefused
+from pyspark_zkafka.conditions import (
+    REQUEST_TOO_LARGE,
+    SASL_MISSING,
+    ZOOKEEPER_ALREADY_OPEN,
+    ZOOKEEPER_CONNECTION_LOST,
+    ZOOKEEPER_ERROR,
+    ZOOKEEPER_MISUSED,
+    ZOOKEEPER_NOT_OPEN,
+    ZOOKEEPER_REFUSED,
+    ZOOKEEPER_TIMEOUT,
+    ZOOKEEPER_UNREACHABLE,
+)
+from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.options.values import ZooKeeperConfig
 
@@ -63,8 +75,7 @@ def is_too_large(error: BaseException, size: int) -> bool:
 
 def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
     """The error for a request that is probably too large: servers also close connections for other reasons."""
-    return ZooKeeperRefused(
-        "REQUEST_TOO_LARGE",
+    return REQUEST_TOO_LARGE(
         f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "
         f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown; "
         "subscribe to fewer topics, or by a pattern, or raise jute.maxbuffer on all servers",
@@ -79,24 +90,21 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
     if isinstance(error, kazoo.ConnectionClosedError):
         return not_open()
     if isinstance(error, _MALFORMED):
-        return ZooKeeperMisused(
-            "ZOOKEEPER_MISUSED",
+        return ZOOKEEPER_MISUSED(
             f"{doing} at {config.hosts} failed: the servers do not understand the request ({_name(error)}); "
             "check that they are of ZooKeeper 3.4 or later, and report this",
         )
     if isinstance(error, KazooTimeoutError):
-        return ZooKeeperError(
-            "ZOOKEEPER_TIMEOUT",
+        return ZOOKEEPER_TIMEOUT(
             f"{doing} at {config.hosts} got no answer within {config.connection_timeout_ms} ms; "
             "check that the ensemble has a quorum, or raise zookeeper.connection.timeout.ms",
         )
     if isinstance(error, (*_PASSING, kazoo.ConnectionDropped)):
-        return ZooKeeperError(
-            "ZOOKEEPER_CONNECTION_LOST",
+        return ZOOKEEPER_CONNECTION_LOST(
             f"{doing} at {config.hosts} failed: the connection or the session was lost ({_name(error)}); "
             "try again, and if it recurs, see the servers' logs",
         )
-    return ZooKeeperError("ZOOKEEPER_ERROR", f"{doing} at {config.hosts} failed ({_name(error)}); see the servers' logs")
+    return ZOOKEEPER_ERROR(f"{doing} at {config.hosts} failed ({_name(error)}); see the servers' logs")
 
 
 def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
@@ -111,7 +119,7 @@ def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKe
         who = "anonymously" if config.auth is None else f"as the {config.auth[0]} user of zookeeper.auth"
         mend = "set zookeeper.auth" if config.auth is None else "check its user and password"
         found, advice = f"an ACL forbids it, asked {who}", f"{mend}, or have the ACL changed"
-    return ZooKeeperRefused("ZOOKEEPER_REFUSED", f"{doing} was refused: {found} ({_name(error)}); {advice}")
+    return ZOOKEEPER_REFUSED(f"{doing} was refused: {found} ({_name(error)}); {advice}")
 
 
 def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str]) -> ZKafkaError:
@@ -121,8 +129,7 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
     found = "; ".join(troubles) or "no server answered"
     also = " and that they support SASL (zookeeper.auth)" if config.auth is not None and config.auth[0] == "sasl" else ""
     also += " on a TLS port that matches zookeeper.ssl.*" if config.tls is not None else ""
-    return ZooKeeperError(
-        "ZOOKEEPER_UNREACHABLE",
+    return ZOOKEEPER_UNREACHABLE(
         f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
         f"and ports in zookeeper.connect, that the servers run{also}, or raise zookeeper.connection.timeout.ms",
         hosts=config.hosts,
@@ -131,8 +138,7 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
 
 def not_a_path(path: str) -> ZooKeeperMisused:
     """The error for a path that ZooKeeper does not allow, which kazoo would change to another one, or refuse unmapped."""
-    return ZooKeeperMisused(
-        "ZOOKEEPER_MISUSED",
+    return ZOOKEEPER_MISUSED(
         f"{shown_name(path)} is not the path of a znode, and was not requested; if ZooKeeper itself has a znode of such a "
         "name, delete it; else report this",
     )
@@ -140,18 +146,17 @@ def not_a_path(path: str) -> ZooKeeperMisused:
 
 def not_open() -> ZooKeeperMisused:
     """The error for a client used outside of its ``with`` block."""
-    return ZooKeeperMisused("ZOOKEEPER_NOT_OPEN", "The ZooKeeper client is not open; use it inside its with block")
+    return ZOOKEEPER_NOT_OPEN("The ZooKeeper client is not open; use it inside its with block")
 
 
 def already_open() -> ZooKeeperMisused:
     """The error for a second ``with`` on an open client."""
-    return ZooKeeperMisused("ZOOKEEPER_ALREADY_OPEN", "The ZooKeeper client is already open; create another one")
+    return ZOOKEEPER_ALREADY_OPEN("The ZooKeeper client is already open; create another one")
 
 
 def sasl_missing() -> OptionError:
     """The error for SASL without the package that it needs."""
-    return OptionError(
-        "SASL_MISSING",
+    return SASL_MISSING(
         "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
     )
 

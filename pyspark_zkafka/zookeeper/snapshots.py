@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, CodecError, ZooKeeperRefused
+from pyspark_zkafka.conditions import NO_CHROOT, NO_KAFKA_CLUSTER
+from pyspark_zkafka.errors import CodecError, ZooKeeperRefused
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin as admin_znodes
@@ -158,15 +159,13 @@ class ZooKeeperClient(ZooKeeperConnection):
     def _require_kafka(self) -> None:
         found = self.exists_many(["/", broker_znodes.BROKER_IDS])
         if "/" not in found:
-            raise ChrootMissing(
-                "NO_CHROOT",
+            raise NO_CHROOT(
                 f"The chroot {self.config.chroot} of zookeeper.connect does not exist at {self.config.hosts}"
                 f"{self._others()}; correct the part of zookeeper.connect that follows the hosts",
                 chroot=self.config.chroot,
             )
         if broker_znodes.BROKER_IDS not in found:
-            raise ClusterStateError(
-                "NO_KAFKA_CLUSTER",
+            raise NO_KAFKA_CLUSTER(
                 f"There is no Kafka cluster at {self.config.connect}: it has no /brokers/ids{self._others()}; check the "
                 "chroot in zookeeper.connect, or, if the cluster runs without ZooKeeper (KRaft), set "
                 "kafka.bootstrap.servers instead",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import UNUSABLE_TLS_FILE
 from pyspark_zkafka.options.values import ZooKeeperTls
 
 __all__ = ["tls_context"]
@@ -33,8 +33,7 @@ def _load(store: str, file: str, what: str, load: Callable[[str], None]) -> None
     try:
         load(file)
     except OSError as error:
-        raise OptionError(
-            "UNUSABLE_TLS_FILE",
+        raise UNUSABLE_TLS_FILE(
             f"zookeeper.ssl.{store}.location is {file!r}, which cannot be used here ({error}); it must be a file on the "
             f"driver and on every executor, with {what}",
         ) from error

@@ -31,7 +31,7 @@ READERS = [
 ]
 WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
-OF_DRIVERS = {"cli", "error_catalogue", "group", "inspect", "stream.driver", "testing", "views", "zookeeper"}
+OF_DRIVERS = {"cli", "group", "inspect", "read.stream_driver", "read.view_planner", "testing", "zookeeper"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.brokers", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.python_sender", "pyspark_zkafka.model.rows"}
 COMPUTE = {"pyarrow.compute"}
@@ -89,9 +89,7 @@ def test_a_write_task() -> None:
     )
     modules = imported(f"exec({code!r})", WRITERS[0])
     unneeded = (
-        NO_TASKS
-        | PARSERS
-        | {f"pyspark_zkafka.{name}" for name in (*OF_DRIVERS, "batch.split_reader", "transport.consumer")}
+        NO_TASKS | PARSERS | {f"pyspark_zkafka.{name}" for name in (*OF_DRIVERS, "read.split_reader", "records.consumer")}
     )
     assert not of(unneeded, modules)
 

@@ -27,7 +27,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark_zkafka.errors import CodecError, OptionError
+from pyspark_zkafka.conditions import INVALID_GROUP
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
 from pyspark_zkafka.model.topic_names import shown_name
@@ -118,8 +119,7 @@ def group_path(group: str) -> str:
         The group's name is not valid for a znode.
     """
     if not is_znode_name(group):
-        raise OptionError(
-            "INVALID_GROUP",
+        raise INVALID_GROUP(
             f"The group name {shown_name(group)} cannot be the name of a znode; use letters, digits, '.', '_' and '-'",
         )
     return f"{CONSUMERS}/{group}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import INVALID_NAME
 from pyspark_zkafka.model.topic_names import shown_name
 
 __all__ = ["child_path", "is_znode_name", "is_znode_path"]
@@ -47,8 +47,7 @@ def child_path(parent: str, name: str) -> str:
         INVALID_NAME: ZooKeeper does not allow the name, so that the path would be that of another znode, or of none.
     """
     if not is_znode_name(name):
-        raise OptionError(
-            "INVALID_NAME",
+        raise INVALID_NAME(
             f"{shown_name(name)} cannot be the name of a znode below {parent}; use letters, digits, '.', '_' and '-'",
         )
     return f"{parent}/{name}"

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
 __all__ = [
@@ -183,8 +183,7 @@ def require() -> Any:
     """The functions of `library`; OptionError (NO_NATIVE_PATH) with the reason where it cannot be used."""
     found, text = load()
     if found is None:
-        raise OptionError(
-            "NO_NATIVE_PATH",
+        raise NO_NATIVE_PATH(
             f"The compiled path is required, but {text}; install from a wheel or with a C compiler on the driver and every "
             "executor, or leave transport at auto",
         )

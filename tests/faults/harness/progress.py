@@ -7,14 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from pyspark_zkafka.error_catalogue import CATALOGUE
+from pyspark_zkafka import conditions
+from pyspark_zkafka.errors import Condition
+from pyspark_zkafka.testing import conditions as local
 from tests.faults.harness.delivery import name
 from tests.faults.harness.evidence import Evidence, Violation
 from tests.faults.harness.history import Committed, Fault, Finished, Healed, Life, LogEnd, Place, Reset, Rest
 
 __all__ = ["progress_violations", "recovery_s"]
 
-_CONDITIONS = {condition for conditions in CATALOGUE.values() for condition in conditions}
+_CONDITIONS = {
+    found.name for module in (conditions, local) for found in vars(module).values() if isinstance(found, Condition)
+}
 
 
 def progress_violations(evidence: Evidence) -> Iterator[Violation]:
