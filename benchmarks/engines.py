@@ -34,7 +34,7 @@ JVM_WRITE = {
     "kafka.send.buffer.bytes": str(1024**2),
     "kafka.enable.idempotence": "false",
 }
-PURE_PYTHON = {"transport": "python"}
+PURE_PYTHON = {"transport": "librdkafka"}
 DIRECT = {"transport": "direct"}
 
 

@@ -91,11 +91,11 @@ CONNECTION: tuple[Option, ...] = (
     Option("kafka.*", text(), _ALL, "A [client property](kafka-properties.md), by its name in librdkafka or Java."),
     Option(
         "transport",
-        choice("auto", "direct", "python"),
+        choice("auto", "direct", "librdkafka"),
         _ALL,
         "The code that reads and writes records. auto: the fastest that can be used; direct: reads fetch and decode record "
         "batches themselves, and continue with librdkafka where they cannot, which is a warning in the log; an error where "
-        "the compiled code was not built; python: librdkafka through confluent-kafka, without compiled code. Writes always "
+        "the compiled code was not built; librdkafka: confluent-kafka alone, without compiled code. Writes always "
         "use librdkafka.",
         "auto",
     ),

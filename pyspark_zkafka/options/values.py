@@ -14,7 +14,7 @@ from pyspark_zkafka.model.planning import Listener, Subscription, TriggerLimits
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
 
-Transport = Literal["auto", "direct", "python"]
+Transport = Literal["auto", "direct", "librdkafka"]
 """The code that reads and writes records; `direct` is auto where the compiled library is required."""
 
 

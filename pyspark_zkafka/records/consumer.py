@@ -46,7 +46,7 @@ class PartitionConsumer(Protocol):
     """Fetches one partition from an offset on, and gathers Arrow batches of a schema. Not thread-safe, not pickle-safe.
 
     There are two: `pyspark_zkafka.records.direct.consumer.DirectConsumer`, and
-    `pyspark_zkafka.records.python_consumer.MessageConsumer` over librdkafka. Each uses an open client, alone, for the
+    `pyspark_zkafka.records.librdkafka_consumer.MessageConsumer` over librdkafka. Each uses an open client, alone, for the
     time of its own ``with`` block, and fetches nothing after it.
     """
 

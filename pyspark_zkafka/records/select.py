@@ -50,12 +50,12 @@ def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
     if connection.transport == "direct":
         require()
-    _log.info("%s", "transport=python: pure Python is used" if connection.transport == "python" else describe())
+    _log.info("%s", "transport=librdkafka: pure Python is used" if connection.transport == "librdkafka" else describe())
     return _is_native(connection)
 
 
 def _is_native(connection: Connection) -> bool:
-    return connection.transport != "python" and library() is not None
+    return connection.transport != "librdkafka" and library() is not None
 
 
 _clients: ClientPool[Any] = ClientPool()
@@ -164,7 +164,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
     librdkafka would treat a topic created again as an old state of the one that it knows.
     """
     from pyspark_zkafka.brokers.clients import MessageClient
-    from pyspark_zkafka.records.python_consumer import MessageConsumer
+    from pyspark_zkafka.records.librdkafka_consumer import MessageConsumer
 
     has_identity = split.topic_id is not None or split.czxid is not None
     key = MessageClient, split.partition.topic, split.topic_id, split.czxid, configuration(properties)
@@ -255,6 +255,6 @@ def _sender_class(connection: Connection) -> Callable[..., Sender]:
         from pyspark_zkafka.records.native.producer import ArrowSender
 
         return ArrowSender
-    from pyspark_zkafka.records.python_sender import MessageSender
+    from pyspark_zkafka.records.librdkafka_sender import MessageSender
 
     return MessageSender

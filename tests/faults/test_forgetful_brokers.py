@@ -68,4 +68,4 @@ def test_broker_that_knows_no_topic(transport: Transport) -> None:
 def test_default_of_librdkafka() -> None:
     """With it the write fails: the test above can."""
     with pytest.raises(DeliveryFailed, match="_UNKNOWN_TOPIC"):
-        write_on("python", **{"topic.metadata.propagation.max.ms": GRACE_S * 1000})
+        write_on("librdkafka", **{"topic.metadata.propagation.max.ms": GRACE_S * 1000})

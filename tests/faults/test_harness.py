@@ -47,7 +47,7 @@ def test_full_disks(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("transport", ["direct", "python"])
+@pytest.mark.parametrize("transport", ["direct", "librdkafka"])
 @pytest.mark.parametrize("kind", ["batch", "stream-zookeeper", "stream-kafka"])
 def test_groups(kind: str, transport: str, seed: int, tmp_path: Path) -> None:
     """A group delivers each record, and commits what it has finished, whatever breaks at random."""

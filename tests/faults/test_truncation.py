@@ -87,9 +87,9 @@ def test_cut_off_below_a_reader(
         assert 10 < len(reading.seen) < 2500
         return reading
 
-    strict = [begin(transport=name) for name in ("direct", "python")]
+    strict = [begin(transport=name) for name in ("direct", "librdkafka")]
     strict.append(begin(by_fetch_11=True))
-    lenient = [begin(transport=name, failOnDataLoss="false") for name in ("direct", "python")]
+    lenient = [begin(transport=name, failOnDataLoss="false") for name in ("direct", "librdkafka")]
     lenient.append(begin(by_fetch_11=True, failOnDataLoss="false"))
     zkafka_cluster.stop(0)
     zkafka_cluster.restart(1)

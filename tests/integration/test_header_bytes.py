@@ -18,7 +18,7 @@ Read = Callable[..., "DataFrame"]
 HeaderOfAnyName = Callable[[str, bytes], None]
 
 
-@pytest.mark.parametrize("path", ["python", "direct"])
+@pytest.mark.parametrize("path", ["librdkafka", "direct"])
 def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
     """A write refuses such a key, and quotes it, before its batch is sent."""
     topic = new_topic()
@@ -30,7 +30,7 @@ def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new
     assert read({"subscribe": topic}).collect() == []
 
 
-@pytest.mark.parametrize("path", ["python", "direct"])
+@pytest.mark.parametrize("path", ["librdkafka", "direct"])
 def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
     """The value of a header may be declared string and hold any bytes: it is written as it is."""
     topic = new_topic()
@@ -41,7 +41,7 @@ def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_
     assert [[(h.key, h.value) for h in row.headers] for row in found] == [[("k", b"1\xff")]] * 2
 
 
-@pytest.mark.parametrize("path", ["direct", "python"])  # both_paths/test_records.py has librdkafka
+@pytest.mark.parametrize("path", ["direct", "librdkafka"])  # both_paths/test_records.py has librdkafka
 def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str) -> None:
     """A read of the column headers fails with the record's place, and one without it reads the record."""
     topic = new_topic()
@@ -52,7 +52,7 @@ def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyNa
     assert [row.value for row in read(options).collect()] == [b"v"]
 
 
-@pytest.mark.parametrize("path", ["direct", *seldom("python")])
+@pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 def test_stream_with_a_limit_of_bytes(
     stream: Callable[..., Stream], new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str
 ) -> None:

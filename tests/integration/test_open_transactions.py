@@ -123,7 +123,7 @@ class TestBatch:
 
     @pytest.mark.parametrize(
         ("path", "start"),
-        [("direct", 3), ("direct", 7), ("python", 7)],
+        [("direct", 3), ("direct", 7), ("librdkafka", 7)],
     )
     def test_explicit_end(self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str) -> None:
         """A range that ends among the records of the transaction waits for it to end, and is read as a whole."""
@@ -138,7 +138,7 @@ class TestBatch:
         [
             ("direct", 3, {}),
             ("direct", 7, LENIENT),
-            *seldom(("python", 3, LENIENT), ("python", 7, {})),
+            *seldom(("librdkafka", 3, LENIENT), ("librdkafka", 7, {})),
         ],
     )
     def test_it_stays_open(

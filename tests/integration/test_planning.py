@@ -262,7 +262,7 @@ class TestIdentity:
 
     def test_one_client_for_many_tasks(self, asked: Asked, options: dict[str, str], schema: pa.Schema) -> None:
         """Tasks of a process that follow each other ask by the same client; for other settings there is another one."""
-        options["transport"] = "python"  # whose fetches are by name
+        options["transport"] = "librdkafka"  # whose fetches are by name
         assert self.read(options, schema) == self.read(options, schema) == 4
         assert len(asked.admins) == 3  # two to plan by, one for eight tasks
         assert self.read({**options, "kafka.client.id": "another"}, schema) == 4

@@ -151,7 +151,7 @@ def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -
         assert sorted(int(r.value) for r in frame.collect()) == list(range(1000))
 
 
-@pytest.mark.parametrize("transport", ["direct", "python"])
+@pytest.mark.parametrize("transport", ["direct", "librdkafka"])
 def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, transport: str) -> None:
     """minRecordsPerPartition makes fewer Spark partitions, of several topics too, and no record more or less."""
     topics = [new_topic(partitions=5), new_topic(partitions=2)]

@@ -77,7 +77,7 @@ def reading(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Readi
     topic = new_topic(partitions=2)
     records = [{"value": f"{p}-{n}".encode(), "partition": p} for p in range(2) for n in range(10)]
     zkafka_cluster.produce(topic, records)
-    tasks = Reading(zkafka_cluster, topic, "python")
+    tasks = Reading(zkafka_cluster, topic, "librdkafka")
     with librdkafka_log(tasks.names):
         yield tasks
 
@@ -152,7 +152,7 @@ class Writing(Tasks):
             return producer.delivered(self.topic)
 
 
-@pytest.fixture(params=["direct", "python"])
+@pytest.fixture(params=["direct", "librdkafka"])
 def writing(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Writing]:
     """Writers of a topic of two partitions."""
     tasks = Writing(zkafka_cluster, new_topic(partitions=2), request.param)

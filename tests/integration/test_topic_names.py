@@ -32,7 +32,8 @@ OLD_NAME = "x" * 255
 
 
 @pytest.mark.parametrize(
-    ("path", "bad"), [("direct", r"concat(good, '\u0000x')"), ("direct", "cast(x'61ff' as string)"), ("python", "'a/b'")]
+    ("path", "bad"),
+    [("direct", r"concat(good, '\u0000x')"), ("direct", "cast(x'61ff' as string)"), ("librdkafka", "'a/b'")],
 )
 def test_rows_for_a_topic_that_cannot_be(
     spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str, bad: str

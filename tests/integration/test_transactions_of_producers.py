@@ -134,11 +134,11 @@ def value_of(message: Message | None) -> Any:
 # Paths differ in their calls of librdkafka, brokers in their answers: neither changes what the other one does.
 OLD = pytest.param(("direct", "old_cluster"), id="1.1.1", marks=pytest.mark.long)
 DIRECT = pytest.param(("direct", "prompt_cluster"), id="direct")
-PYTHON = ("python", "prompt_cluster")
-by_both_paths = pytest.mark.parametrize("writer", [DIRECT, pytest.param(PYTHON, id="python"), OLD], indirect=True)
+PYTHON = ("librdkafka", "prompt_cluster")
+by_both_paths = pytest.mark.parametrize("writer", [DIRECT, pytest.param(PYTHON, id="librdkafka"), OLD], indirect=True)
 
 
-@pytest.fixture(params=[DIRECT, pytest.param(PYTHON, id="python", marks=pytest.mark.long), OLD])
+@pytest.fixture(params=[DIRECT, pytest.param(PYTHON, id="librdkafka", marks=pytest.mark.long), OLD])
 def writer(request: pytest.FixtureRequest) -> Writer:
     transport, cluster = request.param
     return Writer(request.getfixturevalue(cluster), transport)

@@ -131,7 +131,7 @@ def test_views(read_kraft: Read, kraft_cluster: LocalCluster, topic: str, view: 
         assert len(rows) == (1 if view == "topics" else 2)
 
 
-@pytest.mark.parametrize("transport", ["direct", *seldom("python")])
+@pytest.mark.parametrize("transport", ["direct", *seldom("librdkafka")])
 def test_write(
     spark: object, read_kraft: Read, brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str, transport: str
 ) -> None:

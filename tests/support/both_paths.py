@@ -13,7 +13,7 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.values import Connection, Transport
 
-BOTH: tuple[Transport, ...] = ("python", "direct")
+BOTH: tuple[Transport, ...] = ("librdkafka", "direct")
 each_path = pytest.mark.parametrize("transport", BOTH)
 
 HASTY = {"topic.metadata.propagation.max.ms": 300}

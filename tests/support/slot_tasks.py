@@ -117,7 +117,7 @@ def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) ->
     import pytest  # here, as processes of tasks import this module as well
 
     from pyspark_zkafka.errors import TransactionFailed
-    from pyspark_zkafka.records.python_sender import MessageSender
+    from pyspark_zkafka.records.librdkafka_sender import MessageSender
     from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 
     topic, key = options.ledger_topic, key_of(name, slot, width)

@@ -42,7 +42,7 @@ CONNECTING = {
     "zookeeper.ssl.truststore.location": "/ca.pem",
     "Kafka.Bootstrap.Servers": "b:1",
     "listener.name": "BOTH",
-    "transport": "python",
+    "transport": "librdkafka",
     "offsets.storage": "kafka",
     "dual.commit.enabled": "true",
     "kafka.security.protocol": "SASL_SSL",
@@ -104,7 +104,7 @@ def test_the_write_accepts_them() -> None:
         ours.bootstrap_servers,
         ours.listener,
     )
-    assert theirs.transport == ours.transport == "python"
+    assert theirs.transport == ours.transport == "librdkafka"
     assert theirs.kafka.items() - ours.kafka.items() == {("request.timeout.ms", "20000")}
     not_theirs = {name for name in READING if name.startswith("kafka.")}
     assert {n for n in ours.kafka if f"kafka.{n}" not in not_theirs} - theirs.kafka.keys() == {
@@ -115,9 +115,9 @@ def test_the_write_accepts_them() -> None:
 
 def test_a_batch_of_nothing_commits_nothing() -> None:
     """A member that owns nothing gives its write the connection alone."""
-    assert batch({"transport": "python"}, ()).commit_options == {
+    assert batch({"transport": "librdkafka"}, ()).commit_options == {
         "zookeeper.connect": "zk:2181/kafka",
-        "transport": "python",
+        "transport": "librdkafka",
     }
 
 

@@ -33,7 +33,7 @@ WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
 OF_DRIVERS = {"cli", "group", "inspect", "read.stream_driver", "read.view_planner", "testing", "zookeeper"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.brokers", "pyspark_zkafka.zookeeper"}
-OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.python_sender", "pyspark_zkafka.model.rows"}
+OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.librdkafka_sender", "pyspark_zkafka.model.rows"}
 COMPUTE = {"pyarrow.compute"}
 PARSERS = {
     "pyspark_zkafka.options.batch",

@@ -59,7 +59,7 @@ def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], applicatio
 BY_OLD_BROKERS = pytest.param("old brokers", marks=[pytest.mark.long, pytest.mark.xdist_group("old_cluster")])
 
 
-@pytest.fixture(params=["direct", pytest.param("python", marks=pytest.mark.long), BY_OLD_BROKERS])
+@pytest.fixture(params=["direct", pytest.param("librdkafka", marks=pytest.mark.long), BY_OLD_BROKERS])
 def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path: Path) -> Copy:
     """The same by each path that records take, and with brokers 1.1.1."""
     kind = str(request.param)

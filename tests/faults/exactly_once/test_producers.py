@@ -27,7 +27,7 @@ BROKERS_CHECK_S = 10.0
 """The brokers' interval between their looks for transactions that have timed out."""
 
 
-@pytest.fixture(params=["direct", *seldom("python")])
+@pytest.fixture(params=["direct", *seldom("librdkafka")])
 def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
     """Options of a write to a topic of its own, by each path."""
     return {**zookeeper, "topic": new_topic(partitions=2, replication=3), "transport": request.param}

@@ -102,7 +102,7 @@ def in_another_process(options: dict[str, str], query: str = "query") -> dict[st
 
 
 @either_connection
-@pytest.mark.parametrize("path", ["direct", *seldom("python")])
+@pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str) -> None:
     """The documented rights suffice to write a micro-batch, to repeat it, and to write the next one."""
     rights.grant_all_but()
@@ -124,7 +124,7 @@ def test_one_topic(zkafka_cluster: LocalCluster, options: dict[str, str], rights
     assert visible(zkafka_cluster, options) == once(TEN)
 
 
-@pytest.mark.parametrize("path", ["direct", *seldom("python")])
+@pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 @pytest.mark.parametrize("missing", MISSED)
 def test_missing_right(
     zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, missing: str, path: str

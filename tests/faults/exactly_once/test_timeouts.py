@@ -37,7 +37,7 @@ def zkafka_cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture(params=["direct", pytest.param("python", marks=pytest.mark.long)])
+@pytest.fixture(params=["direct", pytest.param("librdkafka", marks=pytest.mark.long)])
 def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
     """Options of a write to a topic of its own, by each path."""
     return {**zookeeper, "topic": new_topic(partitions=2), "transport": request.param}

@@ -11,7 +11,7 @@ __all__ = ["KINDS", "TRANSPORTS", "Workload", "workload"]
 
 Kind = Literal["batch", "stream-zookeeper", "stream-kafka", "sink-at-least-once", "sink-exactly-once"]
 
-TRANSPORTS = ("direct", "python")
+TRANSPORTS = ("direct", "librdkafka")
 SESSION_MS = 6000
 BROKERS_LISTENER = "WIRED"
 """The brokers' listener behind the proxies."""

@@ -104,7 +104,7 @@ class TestFailedReads:
         """What librdkafka logs goes to its logger, when its level is set, under the client's name."""
         wanted = Range(topic_of([{"value": b"v"}]), 1, columns=VALUE)
         with caplog.at_level(logging.DEBUG, "pyspark_zkafka.librdkafka"):
-            read.batches(wanted, "python", {"debug": "fetch,topic", "client.id": "me"})
+            read.batches(wanted, "librdkafka", {"debug": "fetch,topic", "client.id": "me"})
         lines = [r.getMessage() for r in caplog.records if r.name == "pyspark_zkafka.librdkafka"]
         assert any(re.match(r"FETCH \[me#consumer-\d+\] \[thrd:", line) for line in lines)
         assert {r.levelno for r in caplog.records} <= {logging.DEBUG, logging.INFO, logging.WARNING}

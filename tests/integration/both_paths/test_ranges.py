@@ -53,7 +53,7 @@ class TestRanges:
         batches = read.batches(Range(topic, 2000, columns=VALUE, policy=ReadPolicy(max_bytes=50_000)), transport)
         assert [int(v[:4]) for batch in batches for v in batch.column("value").to_pylist()] == list(range(2000))
         # Of Python's first poll the size of records is not known yet.
-        assert max(batch.num_rows for batch in batches[:-1]) <= (256 if transport == "python" else 51)
+        assert max(batch.num_rows for batch in batches[:-1]) <= (256 if transport == "librdkafka" else 51)
         assert len(batches) > 10
 
     @pytest.mark.parametrize(("level", "values"), [("read_committed", "abef"), ("read_uncommitted", "abcdef")])

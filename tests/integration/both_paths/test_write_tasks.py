@@ -10,9 +10,9 @@ import pytest
 
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.native.producer import ArrowSender
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.python_sender import MessageSender
 from pyspark_zkafka.records.select import open_producer
 from pyspark_zkafka.write.plan import plan_write
 from pyspark_zkafka.write.task import write_rows
@@ -121,7 +121,7 @@ class TestPartitionsOf:
         def act(transport: Transport) -> Any:
             properties = producer_properties(connection("127.0.0.1:1", transport, {}), "127.0.0.1:1")
             with CountingProducer(
-                properties, impatient(MessageSender if transport == "python" else ArrowSender)
+                properties, impatient(MessageSender if transport == "librdkafka" else ArrowSender)
             ) as producer:
                 return producer.partitions_of("t")
 

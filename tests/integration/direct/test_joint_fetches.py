@@ -87,7 +87,7 @@ def test_same_records(zkafka_cluster: LocalCluster, topics: list[str], isolation
     found = rows(zkafka_cluster, small, "direct", isolation_level=isolation)
     assert [request.api for request in sent].count(FETCH) == 2
     assert found.num_rows == 5 * 3 * RECORDS + (3 if isolation == "read_committed" else 5)
-    assert found.equals(rows(zkafka_cluster, small, "python", isolation_level=isolation))
+    assert found.equals(rows(zkafka_cluster, small, "librdkafka", isolation_level=isolation))
 
 
 @pytest.mark.parametrize("size", [1000, *seldom(20_000, 100_000)])
@@ -95,20 +95,20 @@ def test_small_fetches(zkafka_cluster: LocalCluster, topics: list[str], size: in
     """What a response has no room for is fetched by other requests."""
     found = rows(zkafka_cluster, topics, "direct", max_partition_fetch_bytes=str(size))
     assert [request.api for request in sent].count(FETCH) > 2
-    assert found.equals(rows(zkafka_cluster, topics, "python"))
+    assert found.equals(rows(zkafka_cluster, topics, "librdkafka"))
 
 
 @pytest.mark.parametrize("size", [1000, *seldom(0, 100, 5000, 100_000)])
 def test_cut(zkafka_cluster: LocalCluster, topics: list[str], size: int) -> None:
     """When the connection is cut within the response, or before, all splits are read nevertheless."""
-    expected = rows(zkafka_cluster, topics, "python")
+    expected = rows(zkafka_cluster, topics, "librdkafka")
     with FaultyWire(zkafka_cluster.port(0), cut_after(size), faulty=2) as wire:
         assert rows(zkafka_cluster, topics, "direct", wire.address, client_id=f"cut-{size}").equals(expected)
 
 
 def test_moved_leaders(zkafka_cluster: LocalCluster, topics: list[str]) -> None:
     """A planned leader that leads only some of the partitions answers for these; the others' leaders are found."""
-    expected = rows(zkafka_cluster, topics, "python")
+    expected = rows(zkafka_cluster, topics, "librdkafka")
     assert rows(zkafka_cluster, topics, "direct", f"localhost:{zkafka_cluster.port(1)}").equals(expected)
 
 
@@ -125,5 +125,5 @@ def test_topic_is_compared_by_the_brokers(
     monkeypatch.setattr("pyspark_zkafka.read.batch_reader.topic_identity", same)
     rows(zkafka_cluster, topics, "direct")
     assert asked == {}
-    rows(zkafka_cluster, topics, "python")
+    rows(zkafka_cluster, topics, "librdkafka")
     assert asked == dict.fromkeys(topics, 1)

@@ -16,7 +16,7 @@ ZK = {"zookeeper.connect": "zk:2181"}
 
 
 EXAMPLES: dict[str, str] = {
-    "transport": "python",
+    "transport": "librdkafka",
     "zookeeper.connect": "zk1,zk2:2182/kafka",
     "zookeeper.session.timeout.ms": "9000",
     "zookeeper.connection.timeout.ms": "4000",

@@ -19,8 +19,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.producer import producer_properties
-from pyspark_zkafka.records.python_sender import MessageSender
 from pyspark_zkafka.records.sender import QueueLimits
 
 UNREACHABLE = "127.0.0.1:1"

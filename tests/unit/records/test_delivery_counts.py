@@ -10,9 +10,9 @@ import pytest
 
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.native.producer import ArrowSender
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.python_sender import MessageSender
 from pyspark_zkafka.records.sender import QueueLimits, Sender
 
 SENDERS = pytest.mark.parametrize("make", [MessageSender, ArrowSender])

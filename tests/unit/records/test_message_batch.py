@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_zkafka.records.python_consumer import MessageBatch
+from pyspark_zkafka.records.librdkafka_consumer import MessageBatch
 from tests.support.split_logs import OFFSETS, FakeMessage
 
 MIB = 1024 * 1024

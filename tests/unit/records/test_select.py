@@ -19,9 +19,9 @@ from pyspark_zkafka.options.values import Connection
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.librdkafka_consumer import MessageConsumer
 from pyspark_zkafka.records.native import hashes
 from pyspark_zkafka.records.producer import producer_properties
-from pyspark_zkafka.records.python_consumer import MessageConsumer
 from pyspark_zkafka.records.select import (
     hash_function,
     open_consumer,
@@ -40,7 +40,7 @@ SCHEMA = pa.schema([("offset", pa.int64())])
 NOBODY = "127.0.0.1:1"
 HANDSHAKE = 17
 MOCK = {"test.mock.num.brokers": 1}
-BOTH = pytest.mark.parametrize("transport", ["python", "auto"])
+BOTH = pytest.mark.parametrize("transport", ["librdkafka", "auto"])
 
 
 def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> Connection:
@@ -79,14 +79,14 @@ class TestPaths:
 
     def test_functions(self) -> None:
         """Hashes are computed by the path in use."""
-        python, compiled = connection("python"), connection("auto")
+        python, compiled = connection("librdkafka"), connection("auto")
         assert (hash_function(python), hash_function(compiled)) == (hash_keys, hashes.hash_keys)
         assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, hashes.hash_rows)
 
     @pytest.mark.parametrize(
         ("transport", "is_native", "text"),
         [
-            ("python", False, "transport=python: pure Python is used"),
+            ("librdkafka", False, "transport=librdkafka: pure Python is used"),
             ("auto", True, "the compiled path is used, with librdkafka "),
             ("direct", True, "the compiled path is used, with librdkafka "),
         ],
@@ -105,7 +105,7 @@ class TestReads:
     @pytest.mark.parametrize(
         ("transport", "kind"),
         [
-            ("python", MessageConsumer),
+            ("librdkafka", MessageConsumer),
             ("auto", DirectConsumer),
             ("direct", DirectConsumer),
         ],

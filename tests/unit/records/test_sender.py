@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.native.producer import ArrowSender
 from pyspark_zkafka.records.producer import CountingProducer
-from pyspark_zkafka.records.python_sender import MessageSender
 from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])

@@ -209,8 +209,8 @@ class TestChoice:
     def test_python(self, caplog: pytest.LogCaptureFixture) -> None:
         """With python it is pure Python, though the other is there."""
         with caplog.at_level(logging.INFO):
-            assert not choice.uses_native(connection("python"))
-        assert "transport=python: pure Python is used" in caplog.text
+            assert not choice.uses_native(connection("librdkafka"))
+        assert "transport=librdkafka: pure Python is used" in caplog.text
 
     def test_direct(self) -> None:
         """With direct it is the compiled path."""
@@ -225,13 +225,13 @@ class TestChoice:
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Senders and hashes are those of the path."""
         from pyspark_zkafka.model.key_hashes import hash_keys as python
+        from pyspark_zkafka.records.librdkafka_sender import MessageSender
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
         from pyspark_zkafka.records.native.producer import ArrowSender
-        from pyspark_zkafka.records.python_sender import MessageSender
 
         monkeypatch.setattr(producer, "CountingProducer", FakeProducer)
         paths: tuple[tuple[Transport, Any, Any], ...]
-        paths = ("direct", ArrowSender, compiled), ("python", MessageSender, python)
+        paths = ("direct", ArrowSender, compiled), ("librdkafka", MessageSender, python)
         for transport, sender, hashes in paths:
             how = connection(transport)
             with choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}) as opened:

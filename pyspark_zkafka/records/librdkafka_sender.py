@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.brokers.clients import librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
-from pyspark_zkafka.records.python_transactions import MessageTransactions, kafka_errors
+from pyspark_zkafka.records.librdkafka_transactions import MessageTransactions, kafka_errors
 from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
 
 __all__ = ["MessageSender"]
