@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "LocalCluster": "cluster",
+    "LocalCluster": "local_cluster",
     "OldConsumer": "old_consumer",
     "attach": "detached",
     "cache_folder": "jars",

@@ -128,7 +128,7 @@ class TestTopics:
     def test_created_again(self) -> None:
         """A topic of another identity is a loss, and a new topic."""
         after, [loss] = checked(state(p0=5), finished(T0, czxid=6), cluster())
-        assert loss.condition == "TOPIC_REPLACED"
+        assert loss.condition.name == "TOPIC_REPLACED"
         assert (after.assigned, after.replaced) == ({}, {"t": TopicMark(None, 7)})
 
     def test_created_again_twice(self) -> None:
@@ -136,7 +136,7 @@ class TestTopics:
         after, _ = checked(state(p0=5), finished(T0, czxid=5), cluster())
         twice = replace(after, replaced={"t": TopicMark(None, 6)}, assigned=state(p0=3).assigned)
         later, [loss] = checked(twice, finished(T0, czxid=5), cluster())
-        assert (loss.condition, later.assigned, later.replaced) == ("TOPIC_REPLACED", {}, {"t": TopicMark(None, 7)})
+        assert (loss.condition.name, later.assigned, later.replaced) == ("TOPIC_REPLACED", {}, {"t": TopicMark(None, 7)})
         back = replace(after, replaced={"t": TopicMark()})
         assert checked(back, finished(T0, czxid=5), cluster()) == (later, [])
 
@@ -156,10 +156,10 @@ class TestEnds:
     def test_truncated(self) -> None:
         """A log that ends before the position, or before a fixed end, is a loss; reading goes on where it ends."""
         after, [loss] = check_ends(state(p0=5, p1=3), {T0: 4, T1: 3})
-        assert loss.condition == "OFFSET_WENT_BACK"
+        assert loss.condition.name == "OFFSET_WENT_BACK"
         assert loss.text.startswith("t-0: the log ends at 4, and was read or planned up to 5")
         assert after.assigned == {T0: PartitionProgress(4, resets=True), T1: PartitionProgress(3)}
-        assert [one.condition for one in check_ends(state(p0=5, bounds={T0: 9}), {T0: 8})[1]] == ["OFFSET_WENT_BACK"]
+        assert [one.condition.name for one in check_ends(state(p0=5, bounds={T0: 9}), {T0: 8})[1]] == ["OFFSET_WENT_BACK"]
 
 
 class TestEndOf:

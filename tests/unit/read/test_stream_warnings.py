@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from pyspark_zkafka.conditions import PARTITIONS_GONE
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.read.stream_warnings import StreamWarnings
 
@@ -21,7 +22,7 @@ def test_warnings_repeat_once_a_minute(caplog: pytest.LogCaptureFixture) -> None
 def test_data_loss(caplog: pytest.LogCaptureFixture) -> None:
     """Data loss is an error, or, without failOnDataLoss, a warning."""
     with pytest.raises(DataLoss, match=r"\[PARTITIONS_GONE\] t-0 is gone; some records may be lost"):
-        StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0).lose("PARTITIONS_GONE", "t-0 is gone")
+        StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0).lose(PARTITIONS_GONE, "t-0 is gone")
     with caplog.at_level(logging.WARNING):
-        StreamWarnings(fail_on_data_loss=False, clock=lambda: 0.0).lose("PARTITIONS_GONE", "t-0 is gone")
+        StreamWarnings(fail_on_data_loss=False, clock=lambda: 0.0).lose(PARTITIONS_GONE, "t-0 is gone")
     assert "t-0 is gone; some records may be lost" in caplog.text
