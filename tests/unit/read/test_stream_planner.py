@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.conditions import PARTITIONS_GONE
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
 from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
@@ -120,7 +121,7 @@ class TestTopics:
         """Partitions of a deleted topic are a loss, once, whether or not they are still assigned."""
         gone, both = cluster(name="u"), finished(T0, T1)
         after, [loss] = checked(state(p0=5), both, gone)
-        assert loss == ("PARTITIONS_GONE", "t-0, t-1 no longer exist: the topic was deleted")
+        assert loss == (PARTITIONS_GONE, "t-0, t-1 no longer exist: the topic was deleted")
         assert after.assigned == {}
         assert checked(after, both, gone) == (after, [])
         assert checked(state(), both, gone)[1] == [loss]
