@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.tools import app as zkafka
 from tests.support.eventually import eventually
 from tests.support.migration import MigratingCluster
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from pyspark_zkafka.cli import app
 from pyspark_zkafka.errors import ClusterStateError
-from pyspark_zkafka.operations.topic_config import read_config, write_config
 from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
+from pyspark_zkafka.tools import app
+from pyspark_zkafka.tools.topic_config import read_config, write_config
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:

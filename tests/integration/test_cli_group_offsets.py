@@ -15,17 +15,17 @@ from confluent_kafka import Consumer
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
-from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.errors import GroupContended, GroupError
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.offsets import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.operations.group_deletion import delete_group
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import export_offsets, run_kafka_tool
 from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.tools import app as zkafka
+from pyspark_zkafka.tools.group_deletion import delete_group
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from kazoo.client import KazooClient
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.kafka_tools import describe_group, list_groups, verify_consumer_rebalance
+from pyspark_zkafka.tools import app as zkafka
 
 REGISTRATION = {"version": 1, "pattern": "static", "timestamp": "1795227256228"}
 
@@ -180,7 +180,7 @@ def test_plan(live: Group) -> None:
 
 def test_watch(live: Group) -> None:
     """A watch writes a list a line until it is interrupted, and ends with exit status 0."""
-    command = [sys.executable, "-c", "from pyspark_zkafka.cli import main; main()", "groups", "describe", live.name]
+    command = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()", "groups", "describe", live.name]
     process = subprocess.Popen(
         [*command, "--watch", "--interval", "0.2", "--json"],
         env={**os.environ, "ZKAFKA_ZOOKEEPER": live.cluster.zookeeper_connect},

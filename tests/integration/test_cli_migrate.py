@@ -16,9 +16,9 @@ from confluent_kafka import Consumer
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from pyspark_zkafka.tools import app as zkafka
 from tests.support.eventually import eventually
 from tests.support.java_consumer import JavaConsumer
 

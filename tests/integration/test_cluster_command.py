@@ -29,7 +29,7 @@ def zkafka(cache: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[st
     """Runs the command."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from pyspark_zkafka.cli import main; main()", "cluster", *arguments]
+        command = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()", "cluster", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     yield run

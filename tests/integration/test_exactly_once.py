@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.errors import StreamingQueryException
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
-from pyspark_zkafka.cli.ledger import delete_ledger, read_ledgers
 from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.tools.ledger import delete_ledger, read_ledgers
 from tests.support.numbered_rows import fill_numbered, numbers
 from tests.support.slot_tasks import SlotJob, SlotQuery, once, rows
 

@@ -19,7 +19,7 @@ from tests.support.wire import Wire
 
 pytestmark = pytest.mark.server
 
-_MAIN = [sys.executable, "-c", "from pyspark_zkafka.cli import main; main()"]
+_MAIN = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()"]
 _COMMAND = [*_MAIN, "exporter", "--listen-address", "127.0.0.1:0", "--timeout", "30"]
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

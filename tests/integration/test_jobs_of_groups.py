@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
-from pyspark_zkafka.cli.ledger import delete_ledger, read_ledgers
 from pyspark_zkafka.errors import LedgerError, OptionError
 from pyspark_zkafka.group.offsets import GroupOffsets
 from pyspark_zkafka.model.ledger import QueryName
 from pyspark_zkafka.model.nouns import ClaimOwner
+from pyspark_zkafka.tools.ledger import delete_ledger, read_ledgers
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import SlotJob, once, open_entry

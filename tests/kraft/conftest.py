@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from pyspark_zkafka.cli import app as zkafka
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.tools import app as zkafka
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,14 +18,14 @@ from pyspark_zkafka.model.group_jobs import parse_ends
 from pyspark_zkafka.model.nouns import ClaimOwner
 from pyspark_zkafka.model.query_lag import parse_source_offsets
 from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
-from pyspark_zkafka.operations.assignment_plans import parse_members
-from pyspark_zkafka.operations.offset_files import parse_offsets_file
-from pyspark_zkafka.operations.reassignment import parse_reassignment
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.records.direct.errors import Unsupported
 from pyspark_zkafka.records.direct.sasl import exchange
 from pyspark_zkafka.records.direct.settings import Login
+from pyspark_zkafka.tools.assignment_plans import parse_members
+from pyspark_zkafka.tools.offset_files import parse_offsets_file
+from pyspark_zkafka.tools.reassignment import parse_reassignment
 from tests.support.cases import each
 
 DEPTHS = (500, 900, 960, 980, 990, 995, 100_000)

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.operations.placement import place_replicas
+from pyspark_zkafka.tools.placement import place_replicas
 
 
 @st.composite

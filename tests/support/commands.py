@@ -14,7 +14,7 @@ import pyspark
 import typer.main
 
 from benchmarks.cli import app as benchmarks_app
-from pyspark_zkafka.cli import app as zkafka_app
+from pyspark_zkafka.tools import app as zkafka_app
 
 __all__ = ["is_known", "problem"]
 

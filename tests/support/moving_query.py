@@ -10,7 +10,7 @@ from kazoo.exceptions import NoNodeError
 from typer.testing import CliRunner
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
-from pyspark_zkafka.cli import app as zkafka
+from pyspark_zkafka.tools import app as zkafka
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 

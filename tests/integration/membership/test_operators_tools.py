@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner, Result
 
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.cli import app as zkafka
-from pyspark_zkafka.cli.collector import BrokerReader, ClusterCollector, EnsembleReader
 from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.group.membership import Membership
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.tools import app as zkafka
+from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.members import settled

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVER = ROOT / "tests" / "integration" / "drivers" / "planted_secrets.py"
-ZKAFKA = [sys.executable, "-c", "from pyspark_zkafka.cli import main; main()"]
+ZKAFKA = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()"]
 DOCUMENTED_REGEX = re.search(r"spark\.redaction\.regex=([^']*)'", (ROOT / "docs" / "security.md").read_text())
 
 PLANTED = {

@@ -7,7 +7,7 @@ from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_in
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.operations.offset_files import GroupOffset, exported
+from pyspark_zkafka.tools.offset_files import GroupOffset, exported
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.cli.group_verify import verify_group
-from pyspark_zkafka.cli.output import Output, columns
 from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, decode_groups, partition_reports
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.tools.group_verify import verify_group
+from pyspark_zkafka.tools.output import Output, columns
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "cli" / "groups"

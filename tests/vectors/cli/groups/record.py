@@ -23,13 +23,13 @@ from kazoo.client import KazooClient
 from typer.testing import CliRunner
 
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
-from pyspark_zkafka.cli import app
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
 from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.tools import app
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 TOOLS = "1.1.1"

@@ -15,8 +15,8 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from pyspark_zkafka.cli import app
 from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
+from pyspark_zkafka.tools import app
 
 HERE = Path(__file__).parent
 

@@ -1,1 +1,0 @@
-"""An operator's tasks on a cluster and its groups: pure decisions, and thin drivers that ask and write."""

@@ -1,0 +1,117 @@
+"""``zkafka exporter``: metrics of the cluster and its ZooKeeper groups, for Prometheus."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.group_describe import StorageOption
+from pyspark_zkafka.tools.group_stores import Storage
+from pyspark_zkafka.tools.output import LogFormatter
+
+if TYPE_CHECKING:
+    from wsgiref.simple_server import WSGIServer
+
+    from pyspark_zkafka.tools.collector import ClusterCollector
+
+_LAST_PORT = 65_535
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("exporter")(exporter)
+
+
+@reads_cluster
+def exporter(
+    target: Target,
+    listen_address: Annotated[
+        str, typer.Option(metavar="[HOST]:PORT", help="Where to serve /metrics; without a host, on all addresses.")
+    ] = ":9308",
+    topic_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only topics with a match in their name.")] = "",
+    group_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only groups with a match in their name.")] = "",
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's.")
+    ] = 8.0,
+    storage: StorageOption = Storage.zookeeper,
+) -> None:
+    """Serve metrics for Prometheus: lag, offsets, owners and members of groups, partitions, brokers and the controller.
+
+    The metrics have the names and labels of kafka_exporter where it has them. The cluster is read at each scrape.
+    If that fails, zkafka_up is 0, the log says why, and the exporter continues.
+
+    Example: zkafka exporter --zookeeper zk1:2181/kafka --listen-address :9308
+    """
+    host, port = parse_address(listen_address)
+    topics, groups = parse_filter("--topic-filter", topic_filter), parse_filter("--group-filter", group_filter)
+    with _collector(target, topics, groups, timeout, storage) as collector:
+        try:
+            server = _serve(collector, host, port)
+        except OSError as error:
+            raise INVALID_OPTION(
+                f"--listen-address {listen_address} cannot be used: {error.strerror}. Choose another port, or end the "
+                "program that has this one",
+            ) from error
+        target.output.note(f"Metrics are at http://{host or 'localhost'}:{server.server_port}/metrics; Ctrl-C ends.")
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """The host, empty for all addresses, and the port of an address to listen on.
+
+    Raises OptionError if it is none.
+
+    >>> parse_address(":9308"), parse_address("[::1]:80")
+    (('', 9308), ('::1', 80))
+    """
+    host, _, port = text.rpartition(":")
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT or (":" in host and not host.startswith("[")):
+        raise INVALID_OPTION(f"--listen-address is {text}; use HOST:PORT, or :PORT for all addresses")
+    return host.strip("[]"), int(port)
+
+
+def parse_filter(option: str, text: str) -> re.Pattern[str]:
+    """The regex of an option; raises OptionError for a malformed one."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise INVALID_OPTION(f"{option} is {text}, which is no regular expression: {error}") from error
+
+
+@contextmanager
+def _collector(
+    target: Target, topics: re.Pattern[str], groups: re.Pattern[str], timeout_s: float, storage: Storage
+) -> Iterator[ClusterCollector]:
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
+    from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
+    target.require_cluster()
+    ensemble = EnsembleReader(target.connection, topics, groups)
+    brokers = BrokerReader(target.connection, storage.value, timeout_s)
+    collector = ClusterCollector(ensemble.read, brokers.read, timeout_s, storage.value)
+    with closing(ensemble), closing(brokers), closing(collector):
+        yield collector
+
+
+def _serve(collector: ClusterCollector, host: str, port: int) -> WSGIServer:
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(collector)
+    server, _ = start_http_server(port, host or "0.0.0.0", registry)
+    return server

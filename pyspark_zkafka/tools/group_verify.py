@@ -1,0 +1,275 @@
+"""``zkafka groups verify``: whether groups own their partitions properly, and their offsets are within the logs.
+
+`verify_group` finds everything that kafka.tools.VerifyConsumerRebalance finds: a partition of a subscribed topic without a
+registered owner. It also finds stale and foreign claims, unreadable znodes, offsets outside the log, and owners that no
+assignor computes.
+
+References
+----------
+kafka.tools.VerifyConsumerRebalance (Kafka 1.1.1).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+
+from pyspark_zkafka.errors import listing
+from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Owner, partitions_by_topic
+from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
+from pyspark_zkafka.model.nouns import TopicPartition, session_text
+from pyspark_zkafka.model.planning import INTERNAL_TOPICS
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.tools.command import FAILED, Target, reads_cluster
+from pyspark_zkafka.tools.group_stores import AllGroups, Groups, open_servers, require_groups
+from pyspark_zkafka.tools.output import columns
+
+_UNNAMED_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8", "legacy-range")
+_SHOWN, _SHOWN_BYTES = 3, 40
+
+_LEADER = "check that the partition has a leader that is reachable from here, and run this again"
+_REBALANCE = "run this again when the rebalance is over; if it stays, restart a member, and see the members' logs"
+_MAY_BE_READABLE = "JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it, else "
+_EXPIRY = "wait until its session expires; restart a member if the partition has no owner then"
+
+_COLUMNS = columns("group topic partition problem found remedy", right="partition")
+_PAUSE_S = 1.0
+
+_Timeout = Annotated[
+    float, typer.Option(min=0.0, metavar="S", help="Verify again for so many seconds while a problem is found.")
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command("verify")(verify)
+
+
+@reads_cluster
+def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False, timeout: _Timeout = 0.0) -> None:
+    """Verify groups: each partition of a subscribed topic has one live owner, and offsets are within the logs.
+
+    The exit status is 1 if a problem is found. While members rebalance, partitions have no owner for some seconds: see
+    --timeout.
+
+    Example: zkafka groups verify billing --timeout 30 --zookeeper zk1:2181/kafka
+    """
+    from pyspark_zkafka.inspect.group_reads import read_groups
+
+    names, deadline = require_groups(groups, all_groups), time.monotonic() + timeout
+    with open_servers(target) as servers:
+        while True:
+            reports = read_groups(
+                servers.ensemble, lambda: servers.brokers, names, prompt_brokers=lambda: servers.prompt_brokers
+            )
+            problems = verify_groups(reports)
+            if not problems or time.monotonic() >= deadline:
+                break
+            time.sleep(_PAUSE_S)
+    for note in (*reports.logs.problems, *reports.member_notes):
+        target.output.note(note)
+    rows = list(map(asdict, problems))
+    if target.output.as_json or target.output.fits(rows, _COLUMNS):
+        target.rows(rows, _COLUMNS, "No problem was found.")
+    else:
+        for problem in problems:
+            target.output.lines(*_paragraph(problem))
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+def _paragraph(problem: Problem) -> tuple[str, ...]:
+    """A problem as a paragraph, for a terminal on which the table is too wide: the remedy may be a command to copy."""
+    place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
+    return f"{problem.group}{place}: {problem.problem}", f"  {problem.found}", f"  -> {problem.remedy}"
+
+
+# --- problems ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A finding: its kind, the state that was found, and what to do; `partition` is None where all are concerned."""
+
+    group: str
+    topic: str | None
+    partition: int | None
+    problem: str
+    found: str
+    remedy: str
+
+
+def verify_groups(reports: GroupReports) -> list[Problem]:
+    """The problems of groups, in their order; first those of groups with members in ZooKeeper and in Kafka."""
+    by_topic, logs = partitions_by_topic(reports.logs.bounds), reports.logs.bounds
+    problems = [
+        Problem(
+            name,
+            None,
+            None,
+            "members of both kinds",
+            f"{here} in ZooKeeper and {there} in Kafka; neither kind sees the other, and both read all partitions",
+            "stop one kind; docs/migrate-to-kafka-groups.md has the order",
+        )
+        for name, (here, there) in reports.member_counts.items()
+        if here and there
+    ]
+    for group in reports.groups.values():
+        topics = group.all_topics(by_topic)
+        problems += verify_group(group, {tp: logs[tp] for topic in topics for tp in by_topic.get(topic, ())})
+    return problems
+
+
+def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> list[Problem]:
+    """The problems of a group: of its znodes, its owners by partition, its offsets by partition, and its assignment.
+
+    Parameters
+    ----------
+    logs : mapping
+        The bounds of all existing partitions of the group's topics.
+    """
+    # If members own internal topics, their filters do not exclude these.
+    owned = {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}
+    threads = threads_by_topic(group.registrations, {tp.topic for tp in logs}, INTERNAL_TOPICS - owned)
+    owners = list(_owner_problems(group, threads, logs))
+    is_settled = not owners and not group.unusable_members and not group.unusable_owners
+    return [
+        *_znode_problems(group),
+        *owners,
+        *_offset_problems(group, logs),
+        *(_assignment_problems(group, threads, logs) if is_settled else ()),
+    ]
+
+
+def _znode_problems(group: GroupReport) -> Iterator[Problem]:
+    ids = group_znodes.ids_path(group.name) + "/"
+    for znode in sorted(group.unusable, key=lambda znode: znode.path):
+        data, expected = znode.error.parameters["data"], znode.error.parameters["expected"]
+        found = f"{'no data' if data is None else repr(data[:_SHOWN_BYTES])}, expected {expected}"
+        effect = ""
+        if znode.path.startswith(ids):
+            effect = _MAY_BE_READABLE if group_znodes.BOUNDED_REGEX in expected else "JVM members cannot rebalance; "
+        yield Problem(group.name, None, None, "unreadable znode", found, f"{effect}correct or delete {znode.path}")
+
+
+# --- owners ------------------------------------------------------------------------------------------------------------
+
+
+def _owner_problems(
+    group: GroupReport, threads: Mapping[str, tuple[str, ...]], logs: Mapping[TopicPartition, LogBounds]
+) -> Iterator[Problem]:
+    unreadable = {znode.path for znode in group.unusable_owners}
+    for tp in sorted({*group.owners, *(tp for tp in logs if tp.topic in threads)}):
+        owner = group.owners.get(tp)
+        if owner is not None:
+            found = _claim_problem(group, tp, owner, threads.get(tp.topic, ()), tp in logs)
+        elif group_znodes.owner_path(group.name, tp) in unreadable:
+            found = None
+        else:
+            found = ("no owner", f"subscribed by {listing(threads[tp.topic], _SHOWN)}", _REBALANCE)
+        if found is not None:
+            yield Problem(group.name, tp.topic, tp.partition, *found)
+
+
+def _claim_problem(
+    group: GroupReport, tp: TopicPartition, owner: Owner, threads: tuple[str, ...], exists: bool
+) -> tuple[str, str, str] | None:
+    """The problem of a claim, what was found and the remedy; None for a claim by a live thread of the topic."""
+    member, path = group.members.get(owner.consumer), group_znodes.owner_path(group.name, tp)
+    if member is None:
+        if owner.consumer in group.unusable_members:
+            return None
+        if owner.session:
+            return "zombie claim", f"{owner.thread} of session {session_text(owner.session)} is not registered", _EXPIRY
+        return "zombie claim", f"{owner.thread} is not registered, and the claim is not ephemeral", f"delete {path}"
+    if not exists:
+        return "claim of an unknown partition", f"{owner.thread} owns it", f"restart {owner.consumer}, or create the topic"
+    if not threads:
+        return "claim of an unsubscribed topic", f"{owner.thread} owns it", f"restart {owner.consumer}"
+    if owner.thread not in threads:
+        found = f"{owner.thread} owns it; subscribed by {listing(threads, _SHOWN)}"
+        return "claim of another thread", found, f"restart {owner.consumer}"
+    if owner.session != member.session:
+        sessions = f"{session_text(owner.session)}, and {owner.consumer} is registered by {session_text(member.session)}"
+        return (
+            "claim of another session",
+            f"it belongs to session {sessions}",
+            _EXPIRY if owner.session else f"delete {path}",
+        )
+    return None
+
+
+# --- offsets -----------------------------------------------------------------------------------------------------------
+
+
+def _offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> Iterator[Problem]:
+    topics = {tp.topic for tp in logs}
+    for tp, committed in sorted(group.offsets.items()):
+        if tp in logs:
+            found = _offset_problem(group.name, tp, committed, logs[tp])
+        elif tp.topic in topics:
+            path = group_znodes.offset_path(group.name, tp)
+            found = ("offset of an unknown partition", f"offset {committed.offset}", f"delete {path}")
+        else:
+            delete = f"zkafka groups delete {group.name} --topic {tp.topic}"
+            found = ("offset of an unknown topic", f"offset {committed.offset}", f"{delete}, if the topic stays deleted")
+        if found is not None:
+            yield Problem(group.name, tp.topic, tp.partition, *found)
+
+
+def _offset_problem(group: str, tp: TopicPartition, committed: Committed, log: LogBounds) -> tuple[str, str, str] | None:
+    reset = f"zkafka groups reset-offsets {group} --topic {tp.topic}:{tp.partition}"
+    if committed.offset < 0:
+        return None
+    if log.start is None or log.end is None:
+        return "unverified offset", f"offset {committed.offset}; no leader returned the bounds of the log", _LEADER
+    if log.czxid is not None and committed.mzxid is not None and 0 < committed.mzxid < log.czxid and committed.offset:
+        found = f"offset {committed.offset} was committed before the topic was created"
+        return "offset of a deleted topic", found, f"{reset} --to-earliest"
+    if committed.offset < log.start:
+        found = f"offset {committed.offset}, and the log starts at {log.start}"
+        return "offset before the log", found, f"{reset} --to-earliest"
+    if committed.offset > log.end:
+        return "offset beyond the log", f"offset {committed.offset}, and the log ends at {log.end}", f"{reset} --to-latest"
+    return None
+
+
+# --- assignment --------------------------------------------------------------------------------------------------------
+
+
+def _assignment_problems(
+    group: GroupReport,
+    threads: Mapping[str, tuple[str, ...]],
+    logs: Mapping[TopicPartition, LogBounds],
+) -> Iterator[Problem]:
+    """The problem of owners that no assignor computes; all partitions have proper owners."""
+    # A registration may name an unknown strategy, or none.
+    strategies = {registration.assignor for registration in group.registrations.values()}
+    if len(strategies) > 1:
+        names = ", ".join(sorted(strategy or "range or roundrobin" for strategy in strategies))
+        remedy = "set the same partition.assignment.strategy for all members"
+        yield Problem(group.name, None, None, "different strategies", f"members assign by {names}", remedy)
+        return
+    for strategy in strategies & {None, *STRATEGIES}:
+        yield from _other_assignment(group, threads, logs, _UNNAMED_STRATEGIES if strategy is None else (strategy,))
+
+
+def _other_assignment(
+    group: GroupReport,
+    threads: Mapping[str, tuple[str, ...]],
+    logs: Mapping[TopicPartition, LogBounds],
+    strategies: Iterable[str],
+) -> Iterator[Problem]:
+    owners = {tp: owner.thread for tp, owner in group.owners.items() if tp in logs}
+    partitions = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(logs).items()}
+    subscribers = Subscribers(threads, partitions, owners)
+    others = {s: [tp for tp, thread in assign(s, subscribers).items() if owners.get(tp) != thread] for s in strategies}
+    nearest = min(others, key=lambda strategy: len(others[strategy]))
+    if others[nearest]:
+        found = f"{nearest} assigns {len(others[nearest])} partitions to others: {listing(others[nearest], _SHOWN)}"
+        remedy = "set the same partition.assignment.strategy for all members; compare with zkafka groups plan"
+        yield Problem(group.name, None, None, "unexpected assignment", found, remedy)

@@ -1,0 +1,177 @@
+"""``zkafka groups describe --watch``: lag, rates and the time to catch up, observed again and again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport
+from pyspark_zkafka.tools.output import Column, Output, Row, columns, duration_text, printable
+
+Draw = Callable[[Sequence[Row], Sequence[str]], None]
+
+_WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default
+_LEAST_GAIN_PER_S = 0.001  # below it, a difference of rates is noise
+_RATES = (
+    Column("consumed_per_s", "CONSUMED/S", right=True),
+    Column("produced_per_s", "PRODUCED/S", right=True),
+    Column("catch_up_s", "CATCH-UP", right=True),
+)
+_OFFSETS = "partition offset latest lag"
+_COLUMNS = (*columns(f"group topic {_OFFSETS}", right=_OFFSETS), *_RATES, *columns("consumer"))
+_NARROW = (*columns("group topic partition lag", right=_OFFSETS), *_RATES)
+
+
+def watch_groups(output: Output, read: Callable[[], GroupReports], interval_s: float) -> None:
+    """Show what `read` returns, and the rates of the last minute, every `interval_s`; returns on Ctrl-C.
+
+    On a terminal the table is drawn in place; into a pipe or a file a table is written each time, and with ``--json`` a
+    list on a line of its own. Each group with several partitions ends with a row of totals, without topic and partition.
+    After an error that may pass, the next table follows as usual.
+    """
+    seen: deque[Observation] = deque()
+    try:
+        with _drawing(output) as draw:
+            while True:
+                due = time.monotonic() + interval_s
+                draw(*_observe(read, seen))
+                time.sleep(max(0.0, due - time.monotonic()))
+    except KeyboardInterrupt:
+        return
+
+
+def _observe(read: Callable[[], GroupReports], seen: deque[Observation]) -> tuple[list[Row], Sequence[str]]:
+    try:
+        reports = read()
+    except ZKafkaError as error:
+        if not error.retriable:
+            raise
+        return [], [str(error)]
+    now = Observation(time.monotonic(), tuple(row for row in reports.partitions if row.topic is not None))
+    while len(seen) > 1 and seen[1].time_s <= now.time_s - _WINDOW_S:
+        seen.popleft()
+    seen.append(now)
+    return list(_rows(zip(now.rows, progress(seen[0], now), strict=True))), reports.problems
+
+
+# --- rates -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Reports of partitions at a time, in seconds of a monotonic clock."""
+
+    time_s: float
+    rows: tuple[PartitionReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The rates of a partition, in records per second; None where an observation lacks the offset.
+
+    `consumed_per_s` is negative if the offset was moved back.
+    """
+
+    lag: int | None = None
+    consumed_per_s: float | None = None
+    produced_per_s: float | None = None
+
+    @property
+    def catch_up_s(self) -> float | None:
+        """The time until the lag is 0 at these rates; None if it does not shrink, or is unknown.
+
+        >>> Progress(lag=900, consumed_per_s=40.0, produced_per_s=10.0).catch_up_s
+        30.0
+        """
+        if self.lag is not None and self.lag <= 0:
+            return 0.0
+        if self.lag is None or self.consumed_per_s is None or self.produced_per_s is None:
+            return None
+        gain = self.consumed_per_s - self.produced_per_s
+        return self.lag / gain if gain >= _LEAST_GAIN_PER_S else None
+
+
+def progress(first: Observation, last: Observation) -> list[Progress]:
+    """The progress of each row of the last observation, in its order, since the first one."""
+    earlier = {(row.group, row.topic, row.partition): row for row in first.rows}
+    elapsed_s = last.time_s - first.time_s
+    found = []
+    for row in last.rows:
+        before = earlier.get((row.group, row.topic, row.partition))
+        if before is None or elapsed_s <= 0:
+            found.append(Progress(row.lag))
+        else:
+            consumed = _rate(before.offset, row.offset, elapsed_s)
+            found.append(Progress(row.lag, consumed, _rate(before.latest, row.latest, elapsed_s)))
+    return found
+
+
+def _rate(before: int | None, now: int | None, elapsed_s: float) -> float | None:
+    return None if before is None or now is None else (now - before) / elapsed_s
+
+
+def total(partitions: Iterable[Progress]) -> Progress:
+    """The sums over partitions; None where a part is unknown.
+
+    A partition without lag does not make up for another: the time to catch up is an estimate for the whole.
+    """
+    found = list(partitions)
+    return Progress(
+        _sum(p.lag for p in found), _sum(p.consumed_per_s for p in found), _sum(p.produced_per_s for p in found)
+    )
+
+
+def _sum(values: Iterable[float | None]) -> Any:
+    found = list(values)
+    return None if None in found or not found else sum(filter(None, found))
+
+
+# --- output ------------------------------------------------------------------------------------------------------------
+
+
+def _rows(found: Iterable[tuple[PartitionReport, Progress]]) -> Iterator[Row]:
+    for group, pairs in groupby(found, key=lambda pair: pair[0].group):
+        partitions = list(pairs)
+        for report, step in partitions:
+            yield {**{c.name: getattr(report, c.name, None) for c in _COLUMNS}, **_rates(step)}
+        if len(partitions) > 1:
+            yield {"group": group, **_rates(total(step for report, step in partitions if report.offset is not None))}
+
+
+def _rates(step: Progress) -> Row:
+    rates = {column.name: getattr(step, column.name) for column in _RATES}
+    return {"lag": step.lag, **{name: None if rate is None else round(rate, 1) for name, rate in rates.items()}}
+
+
+@contextmanager
+def _drawing(output: Output) -> Iterator[Draw]:
+    if output.as_json:
+        yield partial(_write_json, output)
+    elif output.console.is_terminal:
+        with Live(console=output.console, auto_refresh=False, vertical_overflow="crop") as live:
+            yield lambda rows, problems: live.update(_page(output, rows, problems), refresh=True)
+    else:
+        yield lambda rows, problems: output.console.print(_page(output, rows, problems))
+
+
+def _write_json(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> None:
+    output.rows(rows, _COLUMNS)
+    for text in problems:
+        output.note(text)
+
+
+def _page(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> Group:
+    readable = [{**row, "catch_up_s": duration_text(row["catch_up_s"])} for row in rows]
+    found = [output.fitted(readable, _COLUMNS, _NARROW)] if rows else []
+    return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *found, *(Text(printable(text)) for text in problems), "")

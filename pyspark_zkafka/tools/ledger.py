@@ -1,0 +1,370 @@
+"""``zkafka ledger``: what exactly-once queries have recorded, how old it is, and its deletion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_IN_USE, UNKNOWN_LEDGER
+from pyspark_zkafka.errors import LedgerError, listing
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, reads_cluster
+from pyspark_zkafka.tools.group_stores import open_servers, with_progress
+from pyspark_zkafka.tools.output import Column, Row, columns, duration_text, iso_time
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.brokers.group_admin import GroupAdmin
+
+RECENT_MS = 60_000
+"""The age up to which a ledger's newest entry suggests that its query is running."""
+
+app = typer.Typer(no_args_is_help=True, help="Show and delete what exactly-once queries have recorded.")
+
+_NUMBERS = "slots batch rows slot partition groups"
+_AGE = Column("age_s", "AGE", right=True)
+_RUN, _WRITE, _WRITTEN, _METADATA = columns("run write written metadata")
+_LIST_NARROW = (*columns("query slots batch rows", right=_NUMBERS), _AGE)
+_LIST = (*columns("query topics slots batch rows", right=_NUMBERS), _AGE, _RUN)
+_SHOW_NARROW = (*columns("slot topic partition batch rows digest", right=_NUMBERS), _AGE)
+_SHOW = (*columns("slot group topic partition batch rows digest", right=_NUMBERS), _AGE, _RUN)
+_DELETE = (*columns("query groups slots batch", right=_NUMBERS), _AGE)
+_SHORT = 8
+_SHOWN = 5
+_QUOTED = 200
+
+_OlderThan = Annotated[
+    str | None,
+    typer.Option("--older-than", metavar="DURATION", help="All whose newest entry is older, for example 7d or 12h."),
+]
+_Force = Annotated[bool, typer.Option("--force", help="Delete ledgers of queries that may be running, too.")]
+
+
+# --- state -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The metadata of one key of a ledger; `entry` is None if it cannot be read."""
+
+    group: str
+    partition: TopicPartition
+    metadata: str
+    entry: Entry | None
+
+    @classmethod
+    def read(cls, group: str, partition: TopicPartition, metadata: str) -> Record:
+        """The record with its entry, if that can be read."""
+        try:
+            return cls(group, partition, metadata, decode(metadata))
+        except LedgerError:
+            return cls(group, partition, metadata, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All that a query has recorded.
+
+    Attributes
+    ----------
+    query : str
+        The base of its groups' names, ``<prefix>-<query>[-<writer>]``.
+    groups : tuple of str
+        The names of its groups, in order of width and number.
+    records : tuple of Record
+        Ordered by slot, unreadable ones last; a slot may have several keys.
+    """
+
+    query: str
+    groups: tuple[str, ...]
+    records: tuple[Record, ...] = ()
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics whose partitions are keys, sorted."""
+        return sorted({record.partition.topic for record in self.records})
+
+    @property
+    def unreadable(self) -> list[Record]:
+        """The records without an entry."""
+        return [record for record in self.records if record.entry is None]
+
+    @property
+    def entries(self) -> dict[int, Entry]:
+        """The last entry of each slot."""
+        return newest(record.entry for record in self.records if record.entry is not None)
+
+    @property
+    def last_entries(self) -> list[Entry]:
+        """The entries of the last micro-batch, ordered by time."""
+        entries = self.entries.values()
+        last = max((entry.batch for entry in entries), default=None)
+        return sorted((entry for entry in entries if entry.batch == last), key=lambda entry: entry.at_ms)
+
+    @property
+    def written_ms(self) -> int | None:
+        """The time of the newest entry, by its worker's clock; None if none has one, or an entry cannot be read."""
+        if self.unreadable:
+            return None
+        return max((entry.at_ms for entry in self.entries.values()), default=0) or None
+
+
+def groups_of(names: Iterable[str], queries: Collection[str] | None = None) -> dict[str, list[str]]:
+    """The groups of ledgers among these, in order of width and number, by query; of all queries by default.
+
+    >>> groups_of(["billing", "zkafka-8f1c.slots-4-1", "zkafka-8f1c.slots-4-0"])
+    {'zkafka-8f1c': ['zkafka-8f1c.slots-4-0', 'zkafka-8f1c.slots-4-1']}
+    """
+    found: dict[str, list[str]] = {}
+    for group, name in sorted((group, name) for name in names if (group := LedgerGroup.parse(name)) is not None):
+        if queries is None or group.base in queries:
+            found.setdefault(group.base, []).append(name)
+    return found
+
+
+def group_by_query(
+    groups: Mapping[str, Collection[str]], metadata: Mapping[str, Mapping[TopicPartition, str]]
+) -> dict[str, Ledger]:
+    """The ledgers by query, of groups by query and the metadata of their offsets by group."""
+    return {query: Ledger(query, tuple(names), _records(names, metadata)) for query, names in groups.items()}
+
+
+def _records(groups: Iterable[str], metadata: Mapping[str, Mapping[TopicPartition, str]]) -> tuple[Record, ...]:
+    found = [Record.read(group, tp, text) for group in groups for tp, text in metadata.get(group, {}).items()]
+    return tuple(sorted(found, key=_by_slot))
+
+
+def _by_slot(record: Record) -> tuple[bool, int, str, TopicPartition]:
+    return record.entry is None, record.entry.slot if record.entry else 0, record.group, record.partition
+
+
+def require_idle(ledgers: Iterable[Ledger], now_ms: int) -> None:
+    """Raise LedgerError if one of the queries may be running: its newest entry is young, or its age unknown."""
+    reasons = {ledger.query: _reason(ledger, now_ms) for ledger in ledgers}
+    active = [f"{query} ({reason})" for query, reason in reasons.items() if reason is not None]
+    if active:
+        raise LEDGER_IN_USE(
+            f"No ledger was deleted, as these queries may be running: {listing(active, _SHOWN)}; stop them, and run this "
+            "again a minute later, or use --force",
+            queries=[query for query, reason in reasons.items() if reason is not None],
+        )
+
+
+def _reason(ledger: Ledger, now_ms: int) -> str | None:
+    """Why the query may be running; None if it is idle, as far as its ledger says."""
+    if ledger.unreadable:
+        return "it has unreadable entries, whose age is unknown"
+    if ledger.written_ms is None:
+        return "it has no entry with a time"
+    age_ms = now_ms - ledger.written_ms
+    return f"its last entry is {max(0, age_ms) // 1000} s old" if age_ms < RECENT_MS else None
+
+
+def written_before(ledgers: Iterable[Ledger], time_ms: int) -> tuple[list[Ledger], list[Ledger]]:
+    """The ledgers whose entries are all older than a time, and those of which it is unknown."""
+    old, unknown = list[Ledger](), list[Ledger]()
+    for ledger in ledgers:
+        if ledger.written_ms is None:
+            unknown.append(ledger)
+        elif ledger.written_ms < time_ms:
+            old.append(ledger)
+    return old, unknown
+
+
+# --- reading and deleting ----------------------------------------------------------------------------------------------
+
+
+def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) -> dict[str, Ledger]:
+    """The ledgers by query, all by default; blocks for a request to each broker, and one for each group of a ledger.
+
+    Raises
+    ------
+    LedgerError
+        ``UNKNOWN_LEDGER``: a query has none.
+    ClusterStateError
+        A broker refuses, or does not answer.
+    """
+    groups = groups_of(brokers.group_names(), queries)
+    ledgers = group_by_query(groups, brokers.committed_metadata(name for names in groups.values() for name in names))
+    unknown = [query for query in queries or () if query not in ledgers]
+    if unknown:
+        raise UNKNOWN_LEDGER(
+            f"There is no ledger of {listing(unknown, _SHOWN)}; brokers forget one some days after its last write "
+            "(offsets.retention.minutes); list the ledgers with `zkafka ledger list`",
+            queries=unknown,
+        )
+    return ledgers
+
+
+def delete_ledger(brokers: GroupAdmin, ledger: Ledger, *, force: bool = False) -> None:
+    """Delete the groups of a ledger, if it is as it was when it was read; with `force`, whatever it is now.
+
+    Blocks for two requests for each group. If one fails, those before it are deleted; to delete the rest, call it again.
+
+    Raises
+    ------
+    LedgerError
+        ``LEDGER_IN_USE``: it has changed.
+    GroupError
+        Consumers are in a group of it.
+    ClusterStateError
+        The brokers refuse, or do not answer.
+    """
+    groups = {ledger.query: ledger.groups}
+    now = group_by_query(groups, brokers.committed_metadata(ledger.groups))[ledger.query]
+    if now != ledger and not force:
+        raise LEDGER_IN_USE(
+            f"The ledger of {ledger.query} was not deleted, as it has changed since it was shown: the query is running; "
+            "stop it, and run this again a minute later, or use --force",
+            queries=[ledger.query],
+        )
+    brokers.delete_groups(ledger.groups)
+
+
+# --- commands ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("list")
+@reads_cluster
+def list_(target: Target) -> None:
+    """List the queries with a ledger: topics, slots, and the number and rows of the last micro-batch.
+
+    Example: zkafka ledger list --bootstrap-server broker1:9092
+    """
+    with open_servers(target) as servers:
+        ledgers = read_ledgers(servers.brokers)
+    rows = [_list_row(ledger) for ledger in ledgers.values()]
+    _write(target, rows, (*_LIST, _WRITTEN), "There is no ledger.", _LIST, _LIST_NARROW)
+    for ledger in ledgers.values():
+        if ledger.unreadable:
+            count = len(ledger.unreadable)
+            target.output.note(f"Unreadable entries of {ledger.query}: {count}; see zkafka ledger show {ledger.query}")
+
+
+@app.command()
+@reads_cluster
+def show(
+    target: Target, query: Annotated[str, typer.Argument(help="The query, as `list` names it.", show_default=False)]
+) -> None:
+    """Show what each slot of a query wrote last; exit status 1 if an entry cannot be read.
+
+    Example: zkafka ledger show zkafka-8f1c --bootstrap-server broker1:9092
+    """
+    with open_servers(target) as servers:
+        ledger = read_ledgers(servers.brokers, [query])[query]
+    rows = [_show_row(record, ledger.query, short=not target.output.as_json) for record in ledger.records]
+    writes = [_WRITE] if any(row.get("write") for row in rows) else []
+    layouts = ([*layout, *writes] for layout in (_SHOW, _SHOW_NARROW))
+    _write(target, rows, (*_SHOW, _WRITE, _WRITTEN, _METADATA), "The ledger has no entry.", *layouts)
+    for record in ledger.unreadable:
+        target.output.note(f"Unreadable, group {record.group}, {record.partition}: {record.metadata[:_QUOTED]!r}")
+    if ledger.unreadable:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+@changes_cluster
+def delete(
+    target: Target,
+    queries: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[QUERY]...", help="The queries, as `list` names them.", show_default=False),
+    ] = None,
+    older_than: _OlderThan = None,
+    force: _Force = False,
+) -> None:
+    """Delete the ledgers of queries that will not be started again.
+
+    A micro-batch that is replayed afterwards is written again. Ledgers that were written within the last minute are
+    refused without --force.
+
+    Example: zkafka ledger delete --older-than 7d --dry-run --bootstrap-server broker1:9092
+    """
+    names = list(dict.fromkeys(queries or ()))
+    if bool(names) == (older_than is not None):
+        raise INVALID_OPTION("Name one or more queries, or use --older-than")
+    age_ms = None if older_than is None else _age_ms(older_than)
+    with open_servers(target) as servers:
+        found = list(read_ledgers(servers.brokers, names or None).values())
+        now_ms = _now_ms()
+        chosen, unknown = (found, []) if age_ms is None else written_before(found, now_ms - age_ms)
+        if unknown:
+            left_out = listing((ledger.query for ledger in unknown), _SHOWN)
+            target.output.note(f"Left out, as the age of some entries is unknown: {left_out}.")
+        if not force:
+            require_idle(chosen, now_ms)
+        _write(target, [_list_row(ledger) for ledger in chosen], _DELETE, "No ledger is that old.", _DELETE)
+        if chosen:
+            target.output.note("A micro-batch that one of these queries replays afterwards is written again.")
+        which = "this ledger" if len(chosen) == 1 else f"these {len(chosen)} ledgers"
+        if chosen and target.proceed(f"Delete {which}?"):
+            by_query = {ledger.query: ledger for ledger in chosen}
+            for query in with_progress(target, by_query, "Deleting ledgers"):
+                delete_ledger(servers.brokers, by_query[query], force=force)
+                target.output.note(f"Deleted the ledger of {query}.")
+
+
+def _age_ms(text: str) -> int:
+    from pyspark_zkafka.options.kinds import parse_duration_ms
+
+    try:
+        if text.strip().isdigit():
+            raise ValueError("a number with its unit, such as 7d, 12h or 30m")
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise INVALID_OPTION(f"--older-than {text!r} is not a duration; write {error}") from error
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _list_row(ledger: Ledger) -> Row:
+    last = ledger.last_entries
+    return {
+        "query": ledger.query,
+        "topics": ledger.topics,
+        "groups": len(ledger.groups),
+        "slots": len(ledger.entries),
+        "batch": last[-1].batch if last else None,
+        "rows": sum(entry.rows for entry in last) if last else None,
+        "run": last[-1].run if last else None,
+        **_times(ledger.written_ms),
+    }
+
+
+def _show_row(record: Record, query: str, *, short: bool) -> Row:
+    """The row of a record; with `short`, names and hashes without what a table has no place for."""
+    place = {"group": record.group.removeprefix(f"{query}.") if short else record.group, **record.partition._asdict()}
+    if record.entry is None:
+        return {**place, "metadata": record.metadata}
+    entry = record.entry
+    most = _SHORT if short else None
+    return {
+        **place,
+        "slot": entry.slot,
+        "batch": entry.batch,
+        "rows": entry.rows,
+        "digest": entry.digest[:most],
+        "run": entry.run,
+        "write": entry.write[:most],
+        **_times(entry.at_ms or None),
+    }
+
+
+def _times(written_ms: int | None) -> Row:
+    if written_ms is None:
+        return {}
+    return {"age_s": max(0, _now_ms() - written_ms) // 1000, "written": iso_time(written_ms * 1000)}
+
+
+def _write(target: Target, rows: Sequence[Row], in_json: Sequence[Column], empty: str, *layouts: Sequence[Column]) -> None:
+    """Write rows; ages are seconds in JSON, durations in tables, whose `layouts` are from wide to narrow."""
+    if target.output.as_json:
+        target.rows(rows, in_json)
+    else:
+        target.rows([{**row, "age_s": duration_text(row.get("age_s"))} for row in rows], layouts[0], empty, *layouts[1:])

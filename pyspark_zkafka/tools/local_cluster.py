@@ -1,0 +1,116 @@
+"""``zkafka cluster``: real brokers, with ZooKeeper or in KRaft mode, on this machine, to try things out."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pyspark_zkafka.tools.command import pairs
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing.detached import DetachedCluster
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Start, stop and show local clusters (brokers, and ZooKeeper or KRaft).")
+
+_Name = Annotated[str, typer.Option(help="The cluster's name; clusters of different names are independent.")]
+_Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+_CONNECT_TIMEOUT_S = 1.0
+
+
+@app.command()
+def up(
+    brokers: Annotated[int, typer.Option(min=1, help="Number of brokers.")] = 3,
+    kafka_version: Annotated[
+        str, typer.Option("--kafka-version", "--kafka", help="Kafka's version, 0.8.2.2 to 4.3.1; 4 is the last of them.")
+    ] = "3.9.1",
+    kraft: Annotated[bool, typer.Option("--kraft", help="KRaft mode, from Kafka 3.3 on; Kafka 4 has no other.")] = False,
+    controllers: Annotated[
+        int | None, typer.Option(min=1, help="KRaft's controllers as nodes of their own.", show_default="the brokers")
+    ] = None,
+    broker_config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A property of the brokers; repeatable.")
+    ] = None,
+    name: _Name = "default",
+    as_json: _Json = False,
+) -> None:
+    """Start a cluster that runs until `down`; ready when this returns.
+
+    Example: zkafka cluster up --brokers 1 --kafka-version 1.1.1
+    """
+    from pyspark_zkafka.testing.detached import bring_up
+    from pyspark_zkafka.testing.spec import tested_version
+
+    config = pairs(broker_config, "--config")
+    options = {"brokers": brokers, "kafka_version": tested_version(kafka_version), "broker_config": config}
+    options |= {"kraft": kraft, "controllers": controllers}
+    _show([bring_up(name, options)], as_json)
+
+
+@app.command()
+def down(name: _Name = "default", as_json: _Json = False) -> None:
+    """Stop a cluster, and delete its data.
+
+    Example: zkafka cluster down
+    """
+    from pyspark_zkafka.testing.detached import bring_down
+
+    bring_down(name)
+    if as_json:
+        typer.echo(json.dumps({"name": name, "up": False}))
+    else:
+        Console().print(f"Cluster {name} is down.")
+
+
+@app.command()
+def status(as_json: _Json = False) -> None:
+    """Show the clusters that are up, and the servers that listen.
+
+    Example: zkafka cluster status --json
+    """
+    from pyspark_zkafka.testing.detached import running_clusters
+
+    clusters = running_clusters()
+    if not clusters and not as_json:
+        Console().print("No local cluster is up; `zkafka cluster up` starts one.")
+        return
+    _show(clusters, as_json)
+
+
+def _show(clusters: Iterable[DetachedCluster], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([{**asdict(c), "listening": _listening(c)} for c in clusters]))
+        return
+    for cluster in clusters:
+        Console().print(_servers_table(cluster))
+        # Plain lines: a table would truncate text that is to be copied.
+        if cluster.zookeeper_connect is not None:
+            typer.echo(f"zookeeper.connect       = {cluster.zookeeper_connect}")
+        typer.echo(f"kafka.bootstrap.servers = {cluster.bootstrap_servers}")
+        typer.echo(f"data and logs           = {cluster.folder}")
+
+
+def _servers_table(cluster: DetachedCluster) -> Table:
+    listening = _listening(cluster)
+    table = Table("server", "port", "state", title=f"{cluster.name}: Kafka {cluster.kafka_version}", title_justify="left")
+    for server, port in cluster.servers.items():
+        table.add_row(server, str(port), "[green]listens[/]" if listening[server] else "[red]does not listen[/]")
+    return table
+
+
+def _listening(cluster: DetachedCluster) -> dict[str, bool]:
+    return {server: _listens(port) for server, port in cluster.servers.items()}
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(_CONNECT_TIMEOUT_S)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,112 @@
+"""``zkafka brokers``, ``controller`` and ``topics``: the views of the cluster, as tables and JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.output import Row, columns, iso_time
+
+_topics = typer.Typer(no_args_is_help=True, help="List and describe topics.")
+
+_BROKERS = columns("id host port rack version timestamp endpoints", right="id port version")
+_NARROW_BROKERS = columns("id rack version timestamp endpoints", right="id version")
+_CONTROLLER = columns("broker epoch timestamp cluster_id", right="broker epoch")
+_TOPICS = columns("topic topic_id partitions replication config", right="partitions replication")
+_NARROW_TOPICS = tuple(column for column in _TOPICS if column.name != "topic_id")
+_PARTITIONS = columns("topic partition leader replicas isr", right="partition leader")
+
+_Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")]
+_Internal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out topics such as __consumer_offsets.")]
+_UnderReplicated = Annotated[bool, typer.Option("--under-replicated", help="Only partitions whose ISR lacks a replica.")]
+_Unavailable = Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command("brokers")(brokers)
+    app.command("controller")(controller)
+    app.add_typer(_topics, name="topics")
+
+
+@reads_cluster
+def brokers(target: Target) -> None:
+    """List the live brokers, and when each registered.
+
+    Example: zkafka brokers --zookeeper zk1:2181/kafka
+    """
+    rows = [{**row, "timestamp": iso_time(row.get("timestamp"))} for row in target.view("brokers")]
+    target.rows(rows, _BROKERS, "No broker is registered.", _NARROW_BROKERS)
+
+
+@reads_cluster
+def controller(target: Target) -> None:
+    """Show the active controller, its epoch, when it was elected, and the cluster's id.
+
+    Example: zkafka controller --zookeeper zk1:2181/kafka
+    """
+    rows = [{**row, "timestamp": iso_time(row.get("timestamp"))} for row in target.view("controller")]
+    target.rows(rows, _CONTROLLER)
+    if "zookeeper.connect" not in target.options and not any(row.get("broker") is not None for row in rows):
+        target.output.note("In KRaft mode, use Kafka's kafka-metadata-quorum --bootstrap-server ... describe --status.")
+
+
+# --- topics ------------------------------------------------------------------------------------------------------------
+
+
+@_topics.command("list")
+@reads_cluster
+def list_(target: Target, exclude_internal: _Internal = False) -> None:
+    """List the topics.
+
+    Example: zkafka topics list --zookeeper zk1:2181/kafka
+    """
+    target.rows(_topic_rows(target, None, exclude_internal), _TOPICS, "There is no topic.", _NARROW_TOPICS)
+
+
+@_topics.command()
+@reads_cluster
+def describe(
+    target: Target,
+    topics: _Topics = None,
+    under_replicated: _UnderReplicated = False,
+    unavailable: _Unavailable = False,
+    exclude_internal: _Internal = False,
+) -> None:
+    """Describe topics: the leader, the replicas and the ISR of each partition.
+
+    Example: zkafka topics describe orders --under-replicated --zookeeper zk1:2181/kafka
+    """
+    described = _topic_rows(target, topics, exclude_internal)
+    names = {row["topic"] for row in described}
+    partitions = [
+        row
+        for row in target.view("partitions", **_restriction(topics))
+        if row["topic"] in names
+        and (not under_replicated or row["under_replicated"])
+        and (not unavailable or row["offline"])
+    ]
+    filtered = under_replicated or unavailable
+    if not (filtered or target.output.as_json):
+        target.rows(described, _TOPICS, "", _NARROW_TOPICS)
+        target.output.show("")
+    shown = [{**row, "leader": None if row.get("leader") == -1 else row.get("leader")} for row in partitions]
+    target.rows(shown, _PARTITIONS, "No partition is in this state." if filtered else "There is no topic.")
+
+
+def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
+    from pyspark_zkafka.tools.topics import require_topics
+
+    rows = target.view("topics", **_restriction(topics))
+    require_topics(topics or (), [row["topic"] for row in rows])
+    return [
+        {**row, "config": None if row.get("config") is None else dict(row["config"])}
+        for row in rows
+        if not (exclude_internal and row["topic"].startswith("__"))
+    ]
+
+
+def _restriction(topics: list[str] | None) -> dict[str, str]:
+    return {"subscribe": ",".join(topics)} if topics else {}

@@ -1,0 +1,146 @@
+"""Commands on an ensemble of values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.tools.command import Target
+from pyspark_zkafka.tools.output import Output, Row
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from tests.support.ensemble_client import EnsembleClient
+from tests.support.group_brokers import GroupBrokers
+
+ZOOKEEPER = {"zookeeper.connect": "zk1:2181/kafka"}
+
+
+@dataclass
+class Validator:
+    """What `ConfigAdmin` is to a command: notes configurations, and refuses them with an error if there is one."""
+
+    error: ZKafkaError | None = None
+    checked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+    def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        self.checked.append((topic, dict(config)))
+        if self.error is not None:
+            raise self.error
+
+    def broker_config(self, broker: int, name: str) -> str:
+        return "true"
+
+
+@dataclass
+class Views:
+    """The rows of views by name, and the options by which each was restricted."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    restricted: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+
+
+class EnsembleTarget(Target):
+    """The target of a command, whose ZooKeeper is an ensemble of values, and whose brokers and views are values, too."""
+
+    client: EnsembleClient
+    validator: Validator
+    group_admin: GroupBrokers
+    views: Views
+
+    @contextmanager
+    def zookeeper(self) -> Iterator[ZooKeeperClient]:
+        yield self.client
+
+    @contextmanager
+    def brokers(self, snapshot: object) -> Iterator[Any]:
+        yield self.validator
+
+    @contextmanager
+    def group_brokers(self, snapshot: object, timeout_s: float | None = None) -> Iterator[Any]:
+        yield self.group_admin
+
+    def view(self, name: str, **options: str) -> Sequence[Row]:
+        self.views.restricted.append((name, options))
+        return self.views.rows[name]
+
+
+@pytest.fixture
+def client() -> EnsembleClient:
+    """An ensemble with topic ``t``, and group ``g`` with one member that owns one of its partitions."""
+    client = EnsembleClient()
+    client.put_topic("t", partitions=2)
+    registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1795228865441"}
+    client.put("/consumers/g/ids/g_a", json.dumps(registration).encode())
+    client.put("/consumers/g/owners/t/0", b"g_a-0")
+    client.put("/consumers/g/offsets/t/0", b"5")
+    client.put("/consumers/idle/offsets/t/1", b"7")
+    return client
+
+
+@pytest.fixture
+def validator() -> Validator:
+    """Brokers that accept any configuration."""
+    return Validator()
+
+
+@pytest.fixture
+def group_admin() -> GroupBrokers:
+    """Brokers of topic ``t``, with the offset of group ``g`` in one of its partitions."""
+    t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
+    return GroupBrokers({t0: (0, 100), t1: (10, 20)}, {"g": {t1: 15}})
+
+
+@pytest.fixture
+def views() -> Views:
+    """Views without rows."""
+    return Views()
+
+
+@pytest.fixture
+def new_target(
+    client: EnsembleClient, validator: Validator, group_admin: GroupBrokers, views: Views
+) -> Callable[..., Target]:
+    """Makes targets of values: ``new_target(as_json=True, dry_run=False, connection={...})``."""
+
+    def make(*, as_json: bool, dry_run: bool, connection: dict[str, str] | None = None) -> Target:
+        target = EnsembleTarget(ZOOKEEPER if connection is None else connection, Output(as_json), dry_run, not dry_run)
+        target.client, target.validator, target.group_admin, target.views = client, validator, group_admin, views
+        return target
+
+    return make
+
+
+@pytest.fixture
+def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Row]]:
+    """Runs a command with ``--json``, and ``--yes`` unless ``dry_run`` is given; returns the rows that it shows."""
+
+    def run(command: Any, *arguments: Any, dry_run: bool = False, **options: Any) -> list[Row]:
+        command.__wrapped__(new_target(as_json=True, dry_run=dry_run), *arguments, **options)
+        found: list[Row] = json.loads(capsys.readouterr().out)
+        return found
+
+    return run
+
+
+@pytest.fixture
+def show(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
+    """Runs a command for people, with ``--yes`` unless ``dry_run`` is given; returns what it writes, and its notes."""
+
+    def show(
+        command: Any,
+        *arguments: Any,
+        dry_run: bool = False,
+        connection: dict[str, str] | None = None,
+        **options: Any,
+    ) -> tuple[str, str]:
+        command.__wrapped__(new_target(as_json=False, dry_run=dry_run, connection=connection), *arguments, **options)
+        shown = capsys.readouterr()
+        return shown.out, shown.err
+
+    return show

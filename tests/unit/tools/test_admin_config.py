@@ -1,0 +1,137 @@
+"""``zkafka admin config`` on an ensemble of values, and brokers that validate or do not answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError, UnknownTopic
+from pyspark_zkafka.tools.admin_config import delete, describe, set_
+from pyspark_zkafka.tools.output import Row
+from tests.support.ensemble_client import EnsembleClient
+
+PATH = "/config/topics/t"
+CHANGES = "/config/changes"
+SILENT = BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
+
+
+@pytest.fixture(autouse=True)
+def stored(client: EnsembleClient) -> None:
+    """A topic with two settings of its own, and a controller."""
+    client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
+    client.put(PATH, b'{"version": 1, "config": {"retention.ms": "1", "cleanup.policy": "delete"}}')
+    client.put(CHANGES)
+
+
+def config(client: EnsembleClient) -> dict[str, str]:
+    """The settings that are stored."""
+    found: dict[str, str] = json.loads(client.data(PATH) or b"")["config"]
+    return found
+
+
+def changes(rows: list[Row]) -> list[tuple[str, str | None, str | None]]:
+    return [(row["name"], row["value"], row["new_value"]) for row in rows]
+
+
+def test_set(client: EnsembleClient, validator: Any, run: Callable[..., list[Row]]) -> None:
+    """Settings are added and replaced, what stays is not shown; a broker validates the whole, and all are notified."""
+    rows = run(set_, "t", ["retention.ms=2", "cleanup.policy=delete", "min.insync.replicas=2"])
+    assert changes(rows) == [("retention.ms", "1", "2"), ("min.insync.replicas", None, "2")]
+    expected = {"retention.ms": "2", "cleanup.policy": "delete", "min.insync.replicas": "2"}
+    assert config(client) == expected
+    assert validator.checked == [("t", expected)]
+    assert [path for path in client.ensemble.nodes if path.startswith(f"{CHANGES}/")]
+
+
+def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+    """Settings are deleted; one that the topic does not have is an error."""
+    assert changes(run(delete, "t", ["retention.ms"])) == [("retention.ms", "1", None)]
+    assert config(client) == {"cleanup.policy": "delete"}
+    with pytest.raises(OptionError, match=r"The topic has no setting retention\.ms of its own"):
+        run(delete, "t", ["retention.ms"])
+
+
+@pytest.mark.parametrize(("command", "argument"), [(set_, "retention.ms=2"), (delete, "retention.ms")])
+def test_success(command: Any, argument: str, show: Callable[..., tuple[str, str]]) -> None:
+    """A change that was made is confirmed."""
+    assert show(command, "t", [argument])[1] == "Changed the configuration of t.\n"
+
+
+def test_dry_run(client: EnsembleClient, validator: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """A dry run shows and validates the change, and makes none."""
+    text, notes = show(set_, "t", ["retention.ms=2"], dry_run=True)
+    assert "NEW-VALUE" in text
+    assert notes == "Dry run: nothing was changed.\n"
+    assert (config(client)["retention.ms"], len(validator.checked)) == ("1", 1)
+
+
+def test_no_change(client: EnsembleClient, validator: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """Settings that have these values already are not written again."""
+    assert show(set_, "t", ["retention.ms=1"]) == ("", "The settings have these values already.\n")
+    assert (validator.checked, client.transactions) == ([], 0)
+
+
+def test_refused_by_a_broker(client: EnsembleClient, validator: Any, run: Callable[..., list[Row]]) -> None:
+    """What a broker finds wrong is not written."""
+    validator.error = OptionError("INVALID_TOPIC_CONFIG", "Unknown topic config name: retention")
+    with pytest.raises(OptionError, match="Unknown topic config name"):
+        run(set_, "t", ["retention=2"])
+    assert client.transactions == 0
+
+
+def test_without_an_answer(client: EnsembleClient, validator: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """If no broker answers, the settings that change are checked against those of Kafka, with a note."""
+    validator.error = SILENT
+    _, notes = show(set_, "t", ["retention.ms=2"])
+    assert notes.startswith("No broker has validated the values; they are checked against Kafka 3.9's settings. [BROKERS_")
+    assert config(client)["retention.ms"] == "2"
+    with pytest.raises(OptionError, match=r"INVALID_TOPIC_CONFIG\] Settings of t: .*retention\.ms") as caught:
+        show(set_, "t", ["retention.ms=soon"])
+    assert caught.value.__cause__ is SILENT
+    assert config(client)["retention.ms"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("command", "argument", "left"),
+    [(set_, "retention.ms=2", {"of.a.vendor": "1", "retention.ms": "2"}), (delete, "of.a.vendor", {})],
+)
+def test_old_settings_are_not_checked(
+    client: EnsembleClient,
+    validator: Any,
+    run: Callable[..., list[Row]],
+    command: Any,
+    argument: str,
+    left: dict[str, str],
+) -> None:
+    """Without a broker, a setting that was stored before, and that Kafka does not know, does not prevent a change."""
+    validator.error = SILENT
+    client.put(PATH, b'{"version": 1, "config": {"of.a.vendor": "1"}}')
+    run(command, "t", [argument])
+    assert config(client) == left
+
+
+def test_no_controller(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+    """A change that no controller would act on is refused."""
+    del client.ensemble.nodes["/controller"]
+    with pytest.raises(ClusterStateError, match="NO_ZOOKEEPER_CONTROLLER"):
+        run(set_, "t", ["retention.ms=2"])
+    assert client.transactions == 0
+
+
+def test_unknown_topic(run: Callable[..., list[Row]]) -> None:
+    """A topic that does not exist has no settings to change."""
+    with pytest.raises(UnknownTopic, match="There is no topic gone"):
+        run(delete, "gone", ["retention.ms"])
+
+
+@pytest.mark.parametrize(("topic", "restricted"), [(None, {}), (["t", "u"], {"subscribe": "t,u"})])
+def test_description(
+    views: Any, show: Callable[..., tuple[str, str]], topic: list[str] | None, restricted: dict[str, str]
+) -> None:
+    """The settings of all topics are shown, or of those that are named."""
+    views.rows["configs"] = []
+    assert show(describe, topic) == ("", "No topic has settings of its own.\n")
+    assert views.restricted == [("configs", restricted)]

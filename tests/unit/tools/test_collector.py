@@ -1,0 +1,321 @@
+"""The exporter's collector: what it reads, in bounded time, and what is left when servers fail."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
+from pyspark_zkafka.inspect.clusters import ClusterReport
+from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.options.batch import parse_connection
+from pyspark_zkafka.tools import collector
+from pyspark_zkafka.tools.collector import (
+    BrokerReader,
+    ClusterCollector,
+    Ensemble,
+    EnsembleReader,
+    SharedCall,
+)
+from pyspark_zkafka.zookeeper.connection import Results
+from tests.support.ensemble_client import EnsembleClient
+
+T0, T7, HIDDEN = TopicPartition("t", 0), TopicPartition("t", 7), TopicPartition("hidden", 0)
+ENSEMBLE = Ensemble(
+    ClusterReport(ClusterSnapshot({}, {"t": Topic("t", {0: (1,)})}, {T0: PartitionState(1, 0, (1,))})),
+    groups={"g": GroupReport("g", offsets={T0: Committed(3), T7: Committed(2), HIDDEN: Committed(4)})},
+)
+LAG = {"consumergroup": "g", "topic": "t", "partition": "0"}
+
+
+def answer(ensemble: Ensemble) -> GroupReports:
+    return GroupReports(ensemble.groups, logs=Logs({T0: LogBounds(0, 9)}))
+
+
+def fail(*arguments: object) -> GroupReports:
+    raise BrokersUnavailable("BROKERS_UNAVAILABLE", "nobody is there")
+
+
+@pytest.fixture
+def scrape() -> Iterator[Callable[..., CollectorRegistry]]:
+    made: list[ClusterCollector] = []
+
+    def make(
+        read_ensemble: Callable[[], Ensemble],
+        read_brokers: Callable[[Ensemble], GroupReports],
+        timeout_s: float = 30,
+        storage: OffsetsStorage = "zookeeper",
+    ) -> CollectorRegistry:
+        made.append(ClusterCollector(read_ensemble, read_brokers, timeout_s, storage))
+        registry = CollectorRegistry()
+        registry.register(made[-1])
+        return registry
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_scrape(scrape: Callable[..., CollectorRegistry]) -> None:
+    """A scrape has the lag of the group, and says that it read everything; partitions that are not there are left out."""
+    registry = scrape(lambda: ENSEMBLE, answer)
+    assert registry.get_sample_value("kafka_consumergroup_lag", LAG) == 6
+    assert registry.get_sample_value("kafka_consumergroup_lag_sum", {"consumergroup": "g", "topic": "t"}) == 6
+    assert registry.get_sample_value("kafka_consumergroup_current_offset", {**LAG, "topic": "hidden"}) is None
+    assert registry.get_sample_value("kafka_consumergroup_current_offset", {**LAG, "partition": "7"}) is None
+    assert registry.get_sample_value("zkafka_up") == registry.get_sample_value("zkafka_brokers_up") == 1
+
+
+def test_zookeeper_fails(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """Without ZooKeeper a scrape has zkafka_up 0 alone, and the log says why; the next one works again."""
+    states = iter([None, ENSEMBLE])
+
+    def read() -> Ensemble:
+        found = next(states)
+        if found is None:
+            raise ClusterStateError("NO_KAFKA_CLUSTER", "there is none")
+        return found
+
+    registry = scrape(read, answer)
+    assert {sample.name for metric in registry.collect() for sample in metric.samples} == {
+        "zkafka_up",
+        "zkafka_brokers_up",
+        "zkafka_scrape_timed_out",
+        "zkafka_scrape_problems",
+        "zkafka_scrape_duration_seconds",
+    }
+    assert "ZooKeeper cannot be read: [NO_KAFKA_CLUSTER] there is none" in caplog.text
+    assert registry.get_sample_value("zkafka_up") == 1
+
+
+def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """Without brokers a scrape has what ZooKeeper has, but no lag."""
+    registry = scrape(lambda: ENSEMBLE, fail)
+    samples = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    assert (samples["zkafka_up"], samples["zkafka_brokers_up"]) == (1, 0)
+    assert samples["kafka_consumergroup_current_offset"] == 3
+    assert "kafka_consumergroup_lag" not in samples
+    assert "nobody is there" in caplog.text
+
+
+def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> None:
+    """Of offsets in two stores the larger one counts, so that it is unknown while the brokers do not answer."""
+    group = replace(ENSEMBLE.groups["g"], kafka_offsets={T0: 7})
+    whole = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
+    assert whole.get_sample_value("kafka_consumergroup_current_offset", LAG) == 7
+    broken = scrape(lambda: ENSEMBLE, fail, storage="both")
+    samples = {sample.name for metric in broken.collect() for sample in metric.samples}
+    assert "zkafka_consumergroup_partition_owned" in samples
+    assert not samples & {"kafka_consumergroup_current_offset", "kafka_consumergroup_current_offset_sum"}
+
+
+def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
+    """The members that a group has in Kafka are a metric where they were counted."""
+    labels = {"consumergroup": "g"}
+    group = replace(ENSEMBLE.groups["g"], kafka_members=2)
+    counted = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
+    assert counted.get_sample_value("zkafka_consumergroup_kafka_members", labels) == 2
+    assert counted.get_sample_value("zkafka_migrated_to_kraft") == 0
+    left = scrape(lambda: Ensemble(ClusterReport(ClusterSnapshot({}, kraft_epoch=3))), fail)
+    assert left.get_sample_value("zkafka_migrated_to_kraft") == 1
+    assert left.get_sample_value("zkafka_consumergroup_kafka_members", labels) is None
+
+
+def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -> None:
+    """Brokers that do not answer in time do not hold up what ZooKeeper has."""
+    stop = threading.Event()
+
+    def wait(ensemble: Ensemble) -> GroupReports:
+        stop.wait(60)
+        return answer(ensemble)
+
+    registry = scrape(lambda: ENSEMBLE, wait, 0.2)
+    samples = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    stop.set()
+    assert (samples["zkafka_up"], samples["zkafka_brokers_up"]) == (1, 0)
+
+
+def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
+    """A problem that lasts is logged by the first scrape that has it, and again when it comes back; each one counts it."""
+    problems = iter([("offline",), ("offline",), (), ("offline",)])
+    registry = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports(ensemble.groups, logs=Logs({}, next(problems))))
+    assert [registry.get_sample_value("zkafka_scrape_problems") for _ in range(4)] == [1, 1, 0, 1]
+    assert caplog.messages == ["offline", "offline"]
+
+
+def test_registering_reads_nothing(scrape: Callable[..., CollectorRegistry]) -> None:
+    """The cluster is read when it is scraped, and not before."""
+    read: list[int] = []
+    scrape(lambda: read.append(1) or ENSEMBLE, answer)
+    assert not read
+
+
+TIMEOUT_S = 0.05
+
+
+class Slow:
+    """Reads that take as long as they are told to; each notes what it was called with."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+        self._free = threading.Event()
+        self.done = threading.Semaphore(0)
+
+    def __call__(self, *arguments: Any) -> Any:
+        assert self._free.wait(10)
+        self._free.clear()
+        found = self._read(*arguments)
+        self.done.release()
+        return found
+
+    def finish(self) -> None:
+        """Let one read end, which is under way or will be."""
+        self._free.set()
+
+    def wait(self) -> None:
+        """Wait until a read has ended."""
+        assert self.done.acquire(timeout=10)
+
+
+def committed(offset: int) -> Ensemble:
+    """The ensemble with another offset of the group."""
+    return replace(ENSEMBLE, groups={"g": GroupReport("g", offsets={T0: Committed(offset)})})
+
+
+def values(registry: CollectorRegistry, *names: str) -> list[float | None]:
+    """Values of one scrape: of the group's partition, of a server, or of the cluster."""
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    by_name = {(sample.name, sample.labels.get("server", "")): sample.value for sample in samples}
+    return [by_name.get((name, server)) for name, _, server in (name.partition("@") for name in names)]
+
+
+UP, TIMED_OUT, OFFSET, LAG_NAME = (
+    "zkafka_up",
+    "zkafka_scrape_timed_out@zookeeper",
+    "kafka_consumergroup_current_offset",
+    "kafka_consumergroup_lag",
+)
+
+
+def test_a_read_that_ends_late(scrape: Callable[..., CollectorRegistry]) -> None:
+    """A read of ZooKeeper that takes longer than a scrape is what the next one shows, with its lag and its age."""
+    offsets = iter((3, 5, 7))
+    ensembles, asked = Slow(lambda: committed(next(offsets))), Slow(answer)
+    registry = scrape(ensembles, asked, TIMEOUT_S)
+    assert values(registry, UP, TIMED_OUT, OFFSET) == [0, 1, None]
+    asked.finish()
+    ensembles.finish()
+    asked.wait()
+    age, *found = values(registry, "zkafka_scrape_age_seconds@zookeeper", UP, OFFSET, LAG_NAME)
+    assert found == [1, 3, 6]
+    assert age is not None
+    assert age > TIMEOUT_S
+    assert values(registry, UP, TIMED_OUT, OFFSET) == [1, 1, 3]
+    asked.finish()
+    ensembles.finish()
+    asked.wait()
+    assert values(registry, UP, OFFSET, LAG_NAME) == [1, 5, 4]
+    ensembles.finish()
+    asked.finish()
+
+
+def test_brokers_that_answer_late(scrape: Callable[..., CollectorRegistry]) -> None:
+    """A lag is of offsets that were read before the ends of the logs, never of later ones."""
+    offsets = iter((3, 30, 31))
+    asked = Slow(answer)
+    registry = scrape(lambda: committed(next(offsets)), asked, TIMEOUT_S)
+    names = ("zkafka_brokers_up", OFFSET, LAG_NAME)
+    assert values(registry, "zkafka_scrape_timed_out@brokers", *names) == [1, 0, 3, None]
+    asked.finish()
+    asked.wait()
+    assert values(registry, *names) == [1, 3, 6]
+    asked.finish()
+
+
+def test_a_read_that_fails_late(scrape: Callable[..., CollectorRegistry]) -> None:
+    """What was read before an error is not shown again."""
+    reads = iter((committed(3), None, committed(5)))
+
+    def read() -> Ensemble:
+        if (found := next(reads)) is None:
+            raise ClusterStateError("NO_KAFKA_CLUSTER", "there is none")
+        return found
+
+    registry = scrape(read, answer)
+    assert [values(registry, UP, TIMED_OUT, OFFSET) for _ in range(3)] == [[1, 0, 3], [0, 0, None], [1, 0, 5]]
+
+
+def test_a_call_is_shared_while_it_is_under_way() -> None:
+    """A caller that comes while a call is under way gets that call's result."""
+    release, calls = threading.Event(), iter(range(9))
+
+    def call() -> int:
+        release.wait(60)
+        return next(calls)
+
+    with closing(SharedCall[int]("test")) as shared:
+        shared.start(call)
+        assert shared.result(TIMEOUT_S).value is None
+        shared.start(call)
+        release.set()
+        assert shared.result(30).value == 0
+        shared.start(call)
+        assert shared.result(30).value == 1
+
+
+# --- reads -------------------------------------------------------------------------------------------------------------
+
+UNREACHABLE = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1)
+
+
+def test_no_zookeeper() -> None:
+    """The exporter needs ZooKeeper's address."""
+    with pytest.raises(OptionError, match="use --zookeeper"):
+        EnsembleReader(parse_connection({"kafka.bootstrap.servers": "broker1:9092"}))
+
+
+def test_timeout() -> None:
+    """The timeout of a scrape shortens that of requests, and brokers that do not answer are a problem of partitions."""
+    t0 = TopicPartition("t", 0)
+    states = {t0: PartitionState(1, 0, (1,))}
+    snapshot = ClusterSnapshot({1: Broker(1, (UNREACHABLE,))}, {"t": Topic("t", {0: (1,)})}, states)
+    reader = BrokerReader(parse_connection({"zookeeper.connect": "zk1:2181"}), "zookeeper", timeout_s=0.2)
+    begin = time.monotonic()
+    try:
+        logs = reader.read(Ensemble(ClusterReport(snapshot))).logs
+    finally:
+        reader.close()
+    assert time.monotonic() - begin < 10
+    assert (logs.bounds[t0].end, len(logs.problems)) == (None, 1)
+
+
+def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups are chosen by their names before their znodes are read; one that is deleted meanwhile is left out."""
+    client, asked = EnsembleClient(), list[str]()
+    client.put_topic("t")
+    for group in ("shown", "shown-2", "other"):
+        client.put(f"/consumers/{group}/offsets/t/0", b"1")
+    read = client.ask
+
+    def ask(get: Iterable[str] = (), children: Iterable[str] = (), **more: Any) -> Results:
+        gets, parents = list(get), list(children)
+        asked.extend([*gets, *parents])
+        if "/consumers" not in parents:
+            client.ensemble.nodes.pop("/consumers/shown-2", None)
+        return read(gets, parents, **more)
+
+    monkeypatch.setattr(client, "ask", ask)
+    monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
+    connection = parse_connection({"zookeeper.connect": "zk1:2181"})
+    found = EnsembleReader(connection, groups=re.compile("^shown")).read()
+    assert list(found.groups) == ["shown"]
+    assert [path for path in asked if path.startswith("/consumers/other")] == []

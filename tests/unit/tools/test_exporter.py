@@ -1,0 +1,69 @@
+"""Parameters of the exporter."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.tools import app
+from pyspark_zkafka.tools.exporter import parse_address, parse_filter
+from tests.support.cases import each
+
+
+@each("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
+def test_malformed_addresses(text: str) -> None:
+    """An address that is none is a wrong option, which the error quotes."""
+    with pytest.raises(OptionError, match=r"--listen-address is .*; use HOST:PORT"):
+        parse_address(text)
+
+
+def test_a_port_that_another_program_has() -> None:
+    """An address that cannot be listened on is a wrong option, which the error names with the reason."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = CliRunner().invoke(app, ["exporter", "--zookeeper", "127.0.0.1:1", "--listen-address", address])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"[INVALID_OPTION] --listen-address {address} cannot be used: Address already in use. Choose another port, or end "
+        "the program that has this one\n",
+    )
+
+
+def test_a_malformed_filter() -> None:
+    """A malformed regex is a wrong option, which the error names."""
+    with pytest.raises(OptionError, match=r"--group-filter is .*, which is no regular expression"):
+        parse_filter("--group-filter", "(")
+
+
+def test_filters_find_a_part_of_the_name() -> None:
+    """As with kafka_exporter, a filter matches anywhere in the name, and everything by default."""
+    assert parse_filter("--topic-filter", "").search("orders")
+    assert parse_filter("--group-filter", "^bill").search("billing")
+    assert not parse_filter("--group-filter", "^bill").search("rebilling")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--zookeeper", "z:1", "--listen-address", "x"], "--listen-address is x"),
+        (["--bootstrap-server", "k:1"], "The exporter reads ZooKeeper; use --zookeeper"),
+        ([], "No cluster is given"),
+    ],
+)
+def test_wrong_options(options: list[str], problem: str) -> None:
+    """Wrong options end the command at once, with exit status 2."""
+    result = CliRunner().invoke(app, ["exporter", *options])
+    assert (result.exit_code, problem in result.stderr) == (2, True), result.stderr
+
+
+def test_without_prometheus_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where prometheus-client is not installed, the error names the extra that has it."""
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "pyspark_zkafka.tools.collector", raising=False)
+    result = CliRunner().invoke(app, ["exporter", "--zookeeper", "z:1"])
+    assert result.exit_code == 2
+    assert "pip install pyspark-zkafka[metrics]" in result.stderr

@@ -1,0 +1,31 @@
+"""``zkafka groups describe`` on an ensemble of values, where no broker leads a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark_zkafka.tools.group_describe import describe
+from pyspark_zkafka.tools.output import Row
+from tests.support.ensemble_client import EnsembleClient
+
+
+def test_description(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+    """A description without brokers has offsets and owners of each subscribed partition, and no lag."""
+    del client.ensemble.nodes["/brokers/ids/1"]
+    rows = run(describe, ["g"])
+    assert [(row["partition"], row["offset"], row["thread"]) for row in rows] == [(0, 5, "g_a-0"), (1, None, None)]
+    assert {(row["latest"], row["lag"]) for row in rows} == {(None, None)}
+
+
+def test_groups_without_members(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
+    """A group without members is noted, and many of them on one line, not on a line for each."""
+    del client.ensemble.nodes["/brokers/ids/1"]
+    note = "Consumer group 'idle' has no active members in ZooKeeper.\n"
+    assert note in show(describe, ["idle"])[1]
+    assert note in show(describe, all_groups=True)[1]
+    for number in range(20):
+        client.put(f"/consumers/idle{number}/offsets/t/1", b"7")
+    notes = show(describe, all_groups=True)[1].splitlines()
+    found = [line for line in notes if "no active members" in line]
+    assert len(found) == 1
+    assert found[0].startswith("21 consumer groups have no active members in ZooKeeper: idle, idle0, idle1, ")

@@ -1,0 +1,217 @@
+"""``zkafka groups verify``: on an ensemble without brokers, and each of its problems, absent in a proper assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.inspect.groups import (
+    Committed,
+    GroupReport,
+    GroupReports,
+    LogBounds,
+    Logs,
+    Member,
+    Owner,
+    UnusableZnode,
+)
+from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
+from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
+from pyspark_zkafka.tools.output import Row
+from tests.support.ensemble_client import EnsembleClient
+
+
+@pytest.fixture
+def client(client: EnsembleClient) -> EnsembleClient:
+    """The ensemble without brokers."""
+    del client.ensemble.nodes["/brokers/ids/1"]
+    return client
+
+
+def test_exit_status(run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]) -> None:
+    """A problem is a row with its remedy, and the exit status; the ends of logs are not needed for it."""
+    with pytest.raises(typer.Exit) as caught:
+        run(verify, ["g"])
+    assert caught.value.exit_code == 1
+    shown = capsys.readouterr()
+    assert "No broker leads t-0, t-1" in shown.err
+    assert '"partition": 1' in shown.out
+
+
+# --- problems ----------------------------------------------------------------------------------------------------------
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+U0 = TopicPartition("u", 0)
+LOGS = {T0: LogBounds(5, 10, czxid=50), T1: LogBounds(0, 10, czxid=50)}
+C1 = Member(ConsumerRegistration({"t": 1}), 7)
+GROUP = GroupReport(
+    "g", {"g_c1": C1}, {T0: Owner("g_c1-0", 7), T1: Owner("g_c1-0", 7)}, {T0: Committed(5), T1: Committed(10)}
+)
+
+
+def problems(group: GroupReport, logs: dict[TopicPartition, LogBounds] = LOGS) -> list[tuple[object, ...]]:
+    """Topic, partition and kind of each problem."""
+    return [(p.topic, p.partition, p.problem) for p in verify_group(group, logs)]
+
+
+def claimed(tp: TopicPartition, owner: Owner) -> GroupReport:
+    """The proper group with another claim."""
+    return replace(GROUP, owners={**GROUP.owners, tp: owner})
+
+
+def committed(tp: TopicPartition, offset: int, mzxid: int | None = None) -> GroupReport:
+    """The proper group with another offset."""
+    return replace(GROUP, offsets={**GROUP.offsets, tp: Committed(offset, mzxid=mzxid)})
+
+
+def test_proper_group() -> None:
+    """A group whose member owns all has no problem, nor has one without members, claims and offsets."""
+    assert problems(GROUP) == []
+    assert problems(GroupReport("g")) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        (replace(GROUP, owners={T0: Owner("g_c1-0", 7)}), ("t", 1, "no owner")),
+        (claimed(T1, Owner("g_gone-0", 8)), ("t", 1, "zombie claim")),
+        (claimed(T1, Owner("g_gone-0", 0)), ("t", 1, "zombie claim")),
+        (claimed(T1, Owner("g_c1-3", 7)), ("t", 1, "claim of another thread")),
+        (claimed(T1, Owner("g_c1-0", 8)), ("t", 1, "claim of another session")),
+        (claimed(TopicPartition("t", 2), Owner("g_c1-0", 7)), ("t", 2, "claim of an unknown partition")),
+        (committed(T0, 4), ("t", 0, "offset before the log")),
+        (committed(T0, 11), ("t", 0, "offset beyond the log")),
+        (committed(T0, 7, mzxid=49), ("t", 0, "offset of a deleted topic")),
+        (committed(TopicPartition("t", 2), 0), ("t", 2, "offset of an unknown partition")),
+        (committed(U0, 0), ("u", 0, "offset of an unknown topic")),
+    ],
+)
+def test_problems(group: GroupReport, expected: tuple[object, ...]) -> None:
+    """Each problem is found, and nothing else with it."""
+    assert problems(group) == [expected]
+
+
+def test_claim_of_an_unsubscribed_topic() -> None:
+    """A claim of a topic that exists, and that no member subscribes to, is a problem."""
+    assert problems(claimed(U0, Owner("g_c1-0", 7)), {**LOGS, U0: LogBounds()}) == [
+        ("u", 0, "claim of an unsubscribed topic")
+    ]
+
+
+@pytest.mark.parametrize("offset", [-1, 5, 10])
+def test_proper_offsets(offset: int) -> None:
+    """The bounds of the log are proper offsets, as is none."""
+    assert problems(committed(T0, offset, mzxid=51)) == []
+
+
+@pytest.mark.parametrize("log", [LogBounds(), LogBounds(0, None), LogBounds(None, 10)])
+def test_unverified_offset(log: LogBounds) -> None:
+    """An offset is a problem if the leader does not return the bounds of the log; none is not."""
+    assert problems(GROUP, {**LOGS, T0: log}) == [("t", 0, "unverified offset")]
+    assert problems(committed(T0, -1), {**LOGS, T0: log}) == []
+
+
+def test_several_groups() -> None:
+    """Each group is verified with the logs of its own topics."""
+    other = GroupReport("h", {"h_c1": Member(ConsumerRegistration({"u.*": 1}, "white_list"))})
+    found = verify_groups(GroupReports({"g": GROUP, "h": other}, logs=Logs({**LOGS, U0: LogBounds()})))
+    assert [(p.group, p.topic, p.partition, p.problem) for p in found] == [("h", "u", 0, "no owner")]
+
+
+def test_members_of_both_kinds() -> None:
+    """A group with members in ZooKeeper and in Kafka is a problem; one with members in one of the two is not."""
+    groups = {"g": replace(GROUP, kafka_members=2), "h": GroupReport("h", kafka_members=1)}
+    (problem,) = verify_groups(GroupReports(groups, logs=Logs(LOGS)))
+    assert (problem.group, problem.problem) == ("g", "members of both kinds")
+    assert problem.found == "1 in ZooKeeper and 2 in Kafka; neither kind sees the other, and both read all partitions"
+
+
+def test_unreadable_znodes() -> None:
+    """An unreadable znode is one problem: an unreadable claim is not missing, and one by an unreadable member no zombie."""
+    claim, member = "/consumers/g/owners/t/1", "/consumers/g/ids/g_c1"
+    assert problems(
+        replace(GROUP, owners={T0: GROUP.owners[T0]}, unusable=(UnusableZnode(claim, CodecError(claim, None, "an owner")),))
+    ) == [(None, None, "unreadable znode")]
+    (problem, *others) = verify_group(
+        replace(GROUP, members={}, unusable=(UnusableZnode(member, CodecError(member, b"t", "a registration")),)), LOGS
+    )
+    assert (problem.found, problem.remedy) == (
+        "b't', expected a registration",
+        "JVM members cannot rebalance; correct or delete /consumers/g/ids/g_c1",
+    )
+    assert others == []
+
+
+def test_regex_that_only_java_accepts() -> None:
+    """The advice is not to delete the registration of a member that may be sound."""
+    path, data = "/consumers/g/ids/g_c1", b'{"pattern":"white_list","subscription":{"a(?!b)c":1}}'
+    with pytest.raises(CodecError) as raised:
+        decode_registration(path, data)
+    (problem,) = verify_group(replace(GROUP, members={}, unusable=(UnusableZnode(path, raised.value),)), LOGS)
+    assert problem.remedy.startswith("JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it")
+
+
+def test_unexpected_assignment() -> None:
+    """Owners that no strategy of JVM members computes are a problem, which names the nearest strategy."""
+    logs = {TopicPartition("t", n): LogBounds() for n in range(6)}
+    members = {f"g_c{n}": Member(ConsumerRegistration({"t": 1}), n) for n in (1, 2)}
+    owners = {tp: Owner(f"g_c{n}-0", n) for tp, n in zip(logs, (1, 1, 2, 2, 2, 1), strict=True)}
+    (problem,) = verify_group(GroupReport("g", members, owners), logs)
+    assert problem.problem == "unexpected assignment"
+    assert problem.found == "range assigns 2 partitions to others: t-2, t-5"
+    sticky = {name: Member(replace(m.registration, assignor="sticky"), m.session) for name, m in members.items()}
+    assert verify_group(GroupReport("g", sticky, owners), logs) == []
+    mixed = GroupReport("g", {**members, "g_c1": sticky["g_c1"]}, owners)
+    assert [p.problem for p in verify_group(mixed, logs)] == ["different strategies"]
+
+
+def test_unknown_strategy() -> None:
+    """A strategy that only a registration knows is not verified."""
+    unknown = Member(ConsumerRegistration({"t": 1}, assignor="newer"), 7)
+    assert problems(replace(GROUP, members={"g_c1": unknown})) == []
+
+
+def test_internal_topics() -> None:
+    """A filter that does not exclude internal topics is sound; another member's claim of such a topic is not."""
+    internal = TopicPartition("__consumer_offsets", 0)
+    logs = {**LOGS, internal: LogBounds()}
+    group = replace(claimed(internal, Owner("g_c1-0", 7)), offsets={})
+    filtering = replace(group, members={"g_c1": Member(ConsumerRegistration({".*": 1}, "white_list"), 7)})
+    assert problems(filtering, logs) == []
+    assert problems(replace(filtering, owners=GROUP.owners), logs) == []
+    assert problems(group, logs) == [("__consumer_offsets", 0, "claim of an unsubscribed topic")]
+
+
+# --- any group ---------------------------------------------------------------------------------------------------------
+
+TOPICS = ["a", "b", "cc"]
+subscriptions = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 3), min_size=1)
+some_members = st.lists(subscriptions, min_size=1, max_size=4)
+some_topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 6), min_size=1)
+
+
+@given(some_members, some_topics, st.sampled_from(["range", "roundrobin", "roundrobin-0.8", "legacy-range"]), st.data())
+def test_any_assignment(
+    subscribed: list[dict[str, int]], topics: dict[str, int], strategy: str, data: st.DataObject
+) -> None:
+    """What a strategy assigns has no problem; without one of its claims, just that partition has no owner."""
+    members = {f"g_c{n}": Member(ConsumerRegistration(found), n) for n, found in enumerate(subscribed, start=1)}
+    logs = {TopicPartition(topic, n): LogBounds() for topic, count in topics.items() for n in range(count)}
+    partitions = {topic: tuple(range(count)) for topic, count in topics.items()}
+    threads = threads_by_topic({name: m.registration for name, m in members.items()}, topics)
+    assigned = assign(strategy, Subscribers(threads, partitions))
+    owners = {tp: Owner(thread, members[thread[:-2]].session) for tp, thread in assigned.items()}
+    group = GroupReport("g", members, owners)
+    assert verify_group(group, logs) == []
+    if owners:
+        missing = data.draw(st.sampled_from(sorted(owners)))
+        found: list[Problem] = verify_group(replace(group, owners={t: o for t, o in owners.items() if t != missing}), logs)
+        assert [(p.topic, p.partition, p.problem) for p in found] == [(*missing, "no owner")]

@@ -1,0 +1,268 @@
+"""``zkafka ledger`` without a server: refused arguments, and ledgers that are read, aged, and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.model.ledger import Entry, QueryName, encode, key_of
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.tools import app as zkafka
+from pyspark_zkafka.tools import ledger
+from pyspark_zkafka.tools.ledger import (
+    RECENT_MS,
+    Ledger,
+    Record,
+    delete_ledger,
+    group_by_query,
+    groups_of,
+    read_ledgers,
+    require_idle,
+    written_before,
+)
+from pyspark_zkafka.tools.output import Row
+from tests.support.group_brokers import GroupBrokers
+
+NOWHERE = ["--bootstrap-server", "127.0.0.1:1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["show"], "Missing argument"),
+        (["delete"], "Name one or more queries, or use --older-than"),
+        (["delete", "q", "--older-than", "1d"], "Name one or more queries, or use --older-than"),
+        (["delete", "--older-than", "soon"], "--older-than 'soon' is not a duration; write a duration such as 15m"),
+        (["delete", "--older-than", "7"], "--older-than '7' is not a duration; write a number with its unit"),
+    ],
+)
+def test_refused(arguments: list[str], text: str) -> None:
+    """What contradicts itself, or is not complete, is refused with exit status 2 before a server is asked."""
+    result = CliRunner().invoke(zkafka, ["ledger", *arguments, *NOWHERE], env={"COLUMNS": "200"})
+    assert (result.exit_code, text in result.stderr) == (2, True), result.output
+
+
+@pytest.mark.parametrize("command", ["list", "show", "delete"])
+def test_help(command: str) -> None:
+    """The help of each command has an example."""
+    assert f"Example: zkafka ledger {command}" in CliRunner().invoke(zkafka, ["ledger", command, "--help"]).stdout
+
+
+@pytest.fixture
+def foreign(group_admin: GroupBrokers) -> GroupBrokers:
+    """The ledger of a query whose only entry has a time after the year 9999."""
+    entry = encode(Entry(0, 7, 10, "0" * 32, "run", at_ms=2**63 - 1))
+    group_admin.metadata["zkafka-q.slots-1-0"] = {TopicPartition("t", 0): entry}
+    return group_admin
+
+
+@pytest.mark.usefixtures("foreign")
+def test_entries_with_an_impossible_time(run: Callable[..., list[Row]], show: Callable[..., tuple[str, str]]) -> None:
+    """An entry with a time at which no worker can have written it is shown without a time."""
+    assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.list_)] == [(7, None, None)]
+    assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.show, "zkafka-q")] == [(7, None, None)]
+    assert "Left out, as the age of some entries is unknown: zkafka-q." in show(ledger.delete, older_than="7d")[1]
+
+
+def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Callable[..., list[Row]]) -> None:
+    """Such a ledger is deleted with --force, as any other of an unknown age."""
+    with pytest.raises(LedgerError, match="it has no entry with a time"):
+        run(ledger.delete, ["zkafka-q"])
+    run(ledger.delete, ["zkafka-q"], force=True)
+    assert foreign.metadata == {}
+
+
+# --- state -------------------------------------------------------------------------------------------------------------
+
+NOW = 1_795_000_000_000
+DIGEST = "0" * 32
+FOREIGN = '{"v":2}'
+
+
+def entry(slot: int, batch: int = 7, rows: int = 10, *, run: str = "r1", at_ms: int = NOW - RECENT_MS) -> Entry:
+    """An entry whose query may have ended."""
+    return Entry(slot, batch, rows, DIGEST, run, at_ms=at_ms)
+
+
+def recorded(*texts: Entry | str, query: str = "zkafka-q") -> Ledger:
+    """The ledger with the entries, each under a key of its own; a text is an entry as it is."""
+    group = f"{query}.slots-8-0"
+    found = {TopicPartition("t", n): text if isinstance(text, str) else encode(text) for n, text in enumerate(texts)}
+    return group_by_query({query: [group]}, {group: found})[query]
+
+
+def test_groups_of_a_query() -> None:
+    """The groups of ledgers are found among others, those of a query in order of their numbers."""
+    names = ["q.slots-4-10", "billing", "q.slots-4-2", "p.slots-1-0", "x.slots-0-1", ".slots-1-1", "q.slots-04-3"]
+    assert groups_of(names) == {"p": ["p.slots-1-0"], "q": ["q.slots-4-2", "q.slots-4-10"]}
+    assert groups_of(names, ["p", "unknown"]) == {"p": ["p.slots-1-0"]}
+
+
+@given(st.lists(st.tuples(st.sampled_from("pq"), st.integers(0, 40)), unique=True), st.integers(1, 9))
+def test_each_slot_is_in_the_ledger_of_its_query(slots: list[tuple[str, int]], width: int) -> None:
+    """Whatever the keys, a ledger has the slots of its query alone, in order."""
+    metadata: dict[str, dict[TopicPartition, str]] = {}
+    for query, slot in slots:
+        key = key_of(QueryName("zkafka", query), slot, width)
+        metadata.setdefault(key.group, {})[TopicPartition("t", key.partition)] = encode(entry(slot))
+    found = group_by_query(groups_of(metadata), metadata)
+    for query in "pq":
+        of_query = sorted(slot for name, slot in slots if name == query)
+        if of_query:
+            records = found[f"zkafka-{query}"].records
+            assert [record.entry and record.entry.slot for record in records] == of_query
+
+
+def test_last_micro_batch() -> None:
+    """The last micro-batch is that of the slots that wrote most recently; its last entry has the present run."""
+    found = recorded(entry(0, 6), entry(1, 7, run="r2", at_ms=NOW), entry(2, 7, rows=5))
+    assert [(e.slot, e.rows, e.run) for e in found.last_entries] == [(2, 5, "r1"), (1, 10, "r2")]
+    assert (len(found.entries), found.written_ms, found.topics) == (3, NOW, ["t"])
+
+
+def test_slot_with_several_keys() -> None:
+    """A slot with several keys counts once, with its later micro-batch."""
+    found = recorded(entry(0, 6, rows=1), entry(0, 7, rows=2))
+    assert ([e.rows for e in found.last_entries], len(found.records)) == ([2], 2)
+
+
+def test_unreadable_entries() -> None:
+    """What is no entry of this version is kept as it is, after the others; the age of the ledger is unknown."""
+    found = recorded("", entry(3), FOREIGN)
+    assert [record.entry and record.entry.slot for record in found.records] == [3, None, None]
+    assert [record.metadata for record in found.unreadable] == ["", FOREIGN]
+    assert found.written_ms is None
+
+
+def test_ledger_without_entries() -> None:
+    """A group without offsets is a ledger without slots."""
+    found = group_by_query({"q": ["q.slots-1-0"]}, {"q.slots-1-0": {}})["q"]
+    assert (found.entries, found.last_entries, found.written_ms) == ({}, [], None)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (recorded(entry(0, at_ms=NOW - RECENT_MS + 1), entry(1)), "its last entry is 59 s old"),
+        (recorded(entry(0, at_ms=NOW + 5_000)), "its last entry is 0 s old"),
+        (recorded(entry(0), FOREIGN), "unreadable entries"),
+        (recorded(entry(0, at_ms=0)), "no entry with a time"),
+        (recorded(), "no entry with a time"),
+    ],
+)
+def test_query_that_may_be_running(found: Ledger, reason: str) -> None:
+    """A ledger that is younger than a minute, or of unknown age, is of a query that may be running."""
+    with pytest.raises(LedgerError, match=reason) as raised:
+        require_idle([recorded(entry(0), query="idle"), found], NOW)
+    assert (raised.value.condition, raised.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
+
+
+def test_idle_query() -> None:
+    """A ledger whose entries are all a minute old may go."""
+    require_idle([recorded(entry(0), entry(1))], NOW)
+
+
+def test_older_ledgers() -> None:
+    """The newest entry decides how old a ledger is; one of unknown age is neither old nor young."""
+    old, young = recorded(entry(0, at_ms=10), query="old"), recorded(entry(0, at_ms=10), entry(1, at_ms=30), query="young")
+    unknown = recorded(entry(0, at_ms=10), FOREIGN, query="unknown")
+    assert written_before([old, young, unknown], 30) == ([old], [unknown])
+
+
+def test_record_of_an_entry() -> None:
+    """An entry is read from the metadata."""
+    record = Record.read("g", TopicPartition("t", 0), encode(entry(3)))
+    assert record.entry == entry(3)
+
+
+# --- reading and deleting ----------------------------------------------------------------------------------------------
+
+WIDTH = 2
+
+
+class Brokers:
+    """What `GroupAdmin` is to ledgers: groups with the metadata of their offsets."""
+
+    def __init__(self) -> None:
+        self.metadata: dict[str, dict[TopicPartition, str]] = {}
+        self.asked: list[list[str]] = []
+
+    def write(self, query: str, slot: int, batch: int) -> None:
+        """Store the entry of a slot."""
+        key = key_of(QueryName("zkafka", query), slot, WIDTH)
+        entry = encode(Entry(slot, batch, 10, "0" * 32, "run", at_ms=1))
+        self.metadata.setdefault(key.group, {})[TopicPartition("t", key.partition)] = entry
+
+    def group_names(self) -> list[str]:
+        return sorted([*self.metadata, "billing"])
+
+    def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
+        self.asked.append(list(groups))
+        return {name: dict(self.metadata.get(name, {})) for name in self.asked[-1]}
+
+    def delete_groups(self, groups: Collection[str]) -> None:
+        for name in groups:
+            del self.metadata[name]
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    """Brokers with the ledgers of two queries, of which one has two groups."""
+    brokers = Brokers()
+    for slot in range(3):
+        brokers.write("q", slot, batch=7)
+    brokers.write("other", 0, batch=1)
+    return brokers
+
+
+def test_all_ledgers(brokers: Brokers) -> None:
+    """All ledgers are those of groups that have a ledger's name; no other group's offsets are read."""
+    found = read_ledgers(brokers)
+    assert {query: sorted(ledger.entries) for query, ledger in found.items()} == {
+        "zkafka-other": [0],
+        "zkafka-q": [0, 1, 2],
+    }
+    assert "billing" not in brokers.asked[0]
+
+
+def test_one_ledger(brokers: Brokers) -> None:
+    """Of named queries, only the groups of these are read."""
+    assert list(read_ledgers(brokers, ["zkafka-q"])) == ["zkafka-q"]
+    assert brokers.asked == [["zkafka-q.slots-2-0", "zkafka-q.slots-2-1"]]
+
+
+def test_unknown_ledger(brokers: Brokers) -> None:
+    """A query without a ledger is an error, also beside others."""
+    with pytest.raises(LedgerError, match=r"UNKNOWN_LEDGER.*zkafka-x"):
+        read_ledgers(brokers, ["zkafka-q", "zkafka-x"])
+
+
+def test_deletion(brokers: Brokers) -> None:
+    """A ledger that is as it was is deleted with all of its groups, and no other one is."""
+    delete_ledger(brokers, read_ledgers(brokers)["zkafka-q"])
+    assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]
+
+
+def test_ledger_that_has_changed(brokers: Brokers) -> None:
+    """A ledger that was written meanwhile is of a query that is running, and is not deleted unless by force."""
+    ledger = read_ledgers(brokers)["zkafka-q"]
+    brokers.write("q", 2, batch=8)
+    with pytest.raises(LedgerError, match="The ledger of zkafka-q was not deleted, as it has changed") as caught:
+        delete_ledger(brokers, ledger)
+    assert (caught.value.condition, caught.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
+    assert len(brokers.metadata) == 3
+    delete_ledger(brokers, ledger, force=True)
+    assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]
+
+
+def test_other_ledgers_do_not_matter(brokers: Brokers) -> None:
+    """What another query writes meanwhile does not prevent a deletion."""
+    ledger = read_ledgers(brokers)["zkafka-q"]
+    brokers.write("other", 0, batch=2)
+    delete_ledger(brokers, ledger)
+    assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]

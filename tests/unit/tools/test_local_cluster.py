@@ -1,0 +1,30 @@
+"""``zkafka cluster`` where no cluster is up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_zkafka.tools import app
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("ZKAFKA_CACHE", str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["log.dirs", "=value"])
+def test_properties(text: str) -> None:
+    """A property of the brokers has a name and a value."""
+    result = CliRunner().invoke(app, ["cluster", "up", "--config", text], env={"COLUMNS": "200"})
+    assert (result.exit_code, f"found '{text}'; write NAME=VALUE" in result.stderr) == (2, True), result.stderr
+
+
+def test_status() -> None:
+    """Without a cluster, status is an empty list, and a hint for people."""
+    assert json.loads(CliRunner().invoke(app, ["cluster", "status", "--json"]).stdout) == []
+    assert "`zkafka cluster up` starts one" in " ".join(CliRunner().invoke(app, ["cluster", "status"]).stdout.split())

@@ -1,0 +1,149 @@
+"""Moves of offsets between two stores of values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition
+from pyspark_zkafka.tools.migration import Difference, Facts, LiveRounds, compare, outcomes, to_copy
+
+TPS = [TopicPartition("t", n) for n in range(4)]
+P0, P1, *_ = TPS
+
+
+def states(source: dict[TopicPartition, int], target: dict[TopicPartition, int], **facts: Any) -> list[str]:
+    """The states of the partitions."""
+    return [d.state for d in compare(Facts(source, target, **{"existing": TPS, **facts}))]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "state"),
+    [
+        (5, 5, "equal"),
+        (5, 4, "behind"),
+        (5, None, "behind"),
+        (5, 6, "ahead"),
+        (None, 6, "ahead"),
+        (0, None, "behind"),
+        (0, 0, "equal"),
+    ],
+)
+def test_states(source: int | None, target: int | None, state: str) -> None:
+    """A target is equal, behind or ahead; one that has an offset where the source has none is ahead."""
+    there = ({P0: offset} if offset is not None else {} for offset in (source, target))
+    assert states(*there) == [state]
+
+
+def test_partitions_that_are_not_copied() -> None:
+    """What the cluster does not have is skipped; unreadable and outdated offsets fail, until they are forced."""
+    other = TopicPartition("gone", 0)
+    facts = Facts({P0: 5, other: 7}, {P1: 9}, {P1: "garbage"}, [LegacyPartition("t", 1, 0)], TPS, [P0])
+    found = compare(facts)
+    assert [(d.partition, d.state) for d in found] == [
+        (other, "skipped"),
+        (P0, "failed"),
+        (P1, "failed"),
+        (LegacyPartition("t", 1, 0), "skipped"),
+    ]
+    assert to_copy(found) == {}
+    assert to_copy(found, force=True) == {P0: 5}
+
+
+def test_an_outdated_zero_is_harmless() -> None:
+    """An offset of 0 means the same in a topic that was created again."""
+    assert states({P0: 0}, {}, outdated=[P0]) == ["behind"]
+
+
+OFFSETS = st.dictionaries(st.sampled_from(TPS), st.integers(0, 5))
+
+
+@given(OFFSETS, OFFSETS, st.booleans())
+def test_copies(source: dict[TopicPartition, int], target: dict[TopicPartition, int], force: bool) -> None:
+    """A copy never decreases an offset unless it is forced, leaves equal offsets, and leaves nothing to copy."""
+    before = compare(Facts(source, target, existing=TPS))
+    copies = to_copy(before, force=force)
+    assert force or all(offset > target.get(tp, -1) for tp, offset in copies.items())
+    after = compare(Facts(source, {**target, **copies}, existing=TPS))
+    assert to_copy(after, force=force) == {}
+    report = {o.partition: o for o in outcomes(before, after, copies)}
+    assert {tp for tp, o in report.items() if o.state == "copied"} == copies.keys()
+    assert all(o.after == o.source for o in report.values() if o.state in ("copied", "equal"))
+    assert not any(o.state in ("failed", "skipped") for o in report.values())
+
+
+def test_outcomes_of_what_was_not_written() -> None:
+    """A partition that the target refuses fails with the reason; one that moved on meanwhile says to run again."""
+    before = compare(Facts({P0: 5, P1: 5}, {}, existing=TPS))
+    after = compare(Facts({P0: 5, P1: 9}, {P1: 5}, existing=TPS))
+    found = outcomes(before, after, [P1], {P0: "refused"})
+    assert [(o.state, o.before, o.after) for o in found] == [("failed", None, None), ("failed", None, 5)]
+    assert (found[0].reason, "run this again" in str(found[1].reason)) == ("refused", True)
+
+
+# --- live ------------------------------------------------------------------------------------------------------------
+
+
+def look(source: dict[TopicPartition, int], target: dict[TopicPartition, int]) -> list[Difference]:
+    """One look at both stores."""
+    return compare(Facts(source, target, existing=TPS))
+
+
+def test_only_what_nobody_moves_is_written() -> None:
+    """A partition is written once two looks in a row have found the same in the target."""
+    rounds = LiveRounds()
+    first = look({P0: 5, P1: 5}, {P0: 3, P1: 3})
+    assert rounds.writes(first) == {}
+    rounds = rounds.seen(first, wrote=False)
+    assert rounds.writes(look({P0: 6, P1: 5}, {P0: 3, P1: 4})) == {P0: 6}
+
+
+def test_caught_up_only_at_the_look_after_the_last_write() -> None:
+    """Equal stores right after a write, or at the first look, are not enough."""
+    equal = look({P0: 5}, {P0: 5})
+    rounds = LiveRounds()
+    assert not rounds.is_caught_up(equal)
+    assert not rounds.seen(look({P0: 5}, {}), wrote=True).is_caught_up(equal)
+    assert rounds.seen(equal, wrote=False).is_caught_up(equal)
+
+
+def test_a_target_that_stays_ahead() -> None:
+    """A target that is ahead is a commit under way at first, and a finding when it has stayed so for some looks."""
+    ahead, rounds, looks = look({P0: 5}, {P0: 6}), LiveRounds(), 0
+    while not rounds.is_caught_up(ahead):
+        rounds, looks = rounds.seen(ahead, wrote=False), looks + 1
+    assert looks > 2
+
+
+@given(st.data())
+def test_live_ends_equal(data: st.DataObject) -> None:
+    """Whatever the order of our looks and writes and of commits to Kafka and then to ZooKeeper: once the members are idle,
+    both stores end at the last commit."""
+    kafka, zookeeper = {P0: 0}, {P0: 0}
+    rounds, pending = LiveRounds(), 0
+    for _ in range(data.draw(st.integers(0, 12))):
+        step = data.draw(st.sampled_from(["kafka", "zookeeper", "look"]))
+        if step == "kafka":
+            kafka[P0] = pending = max(kafka[P0], zookeeper[P0], pending) + 1
+        elif step == "zookeeper":
+            zookeeper[P0] = max(zookeeper[P0], pending)
+        else:
+            found = look(zookeeper, kafka)
+            copies = rounds.writes(found)
+            if data.draw(st.booleans()):  # a commit crosses with the write
+                kafka[P0] = pending = max(kafka[P0], zookeeper[P0], pending) + 1
+            kafka.update(copies)
+            rounds = rounds.seen(found, wrote=bool(copies))
+    zookeeper[P0] = max(zookeeper[P0], pending)
+    for _ in range(10):
+        found = look(zookeeper, kafka)
+        if rounds.is_caught_up(found) and found[0].state == "equal":
+            break
+        copies = rounds.writes(found)
+        kafka.update(copies)
+        rounds = rounds.seen(found, wrote=bool(copies))
+    assert kafka == zookeeper
