@@ -240,7 +240,7 @@ COMMIT_BY_MEMBER = GroupError.define("""COMMIT_BY_MEMBER
     A write was to commit the batch of a group in Kafka, whose offsets only the member itself can commit. Write without
     `commit_options`, and call `batch.commit()` afterwards.""")
 NO_MEMBERS = GroupError.define("""NO_MEMBERS
-    The group has no members whose assignment could be planned. Name members with `--threads` or `--members`.""")
+    The group has no members whose assignment could be planned. Start its consumers first.""")
 
 PARTITION_OWNED = PartitionOwned.define("""PARTITION_OWNED
     A live consumer of the group owns a partition whose offset was to be committed. Stop that consumer, join the group

@@ -10,30 +10,72 @@ import typer
 
 from pyspark_zkafka._version import __version__
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.tools import exporter, plan, views
-from pyspark_zkafka.tools.admin import app as admin_app
+from pyspark_zkafka.records.native.library import describe
+from pyspark_zkafka.tools import (
+    admin,
+    admin_config,
+    admin_delete_topic,
+    admin_elect,
+    admin_reassign,
+    exporter,
+    group_delete,
+    group_describe,
+    group_files,
+    group_list,
+    group_members,
+    group_migrate,
+    group_plan,
+    group_reset,
+    group_verify,
+    ledger,
+    local_cluster,
+    views,
+)
 from pyspark_zkafka.tools.command import exit_status
-from pyspark_zkafka.tools.groups import app as groups_app
-from pyspark_zkafka.tools.ledger import app as ledger_app
-from pyspark_zkafka.tools.local_cluster import app as cluster_app
 from pyspark_zkafka.tools.output import LogFormatter
 
-__all__ = ["app", "main"]
+_topics = typer.Typer(no_args_is_help=True, help="List and describe topics.")
+_topics.command("list")(views.list_topics)
+_topics.command("describe")(views.describe_topics)
+
+_groups = typer.Typer(no_args_is_help=True, help="Show and change consumer groups and their offsets.")
+_groups.command("list")(group_list.list_)
+_groups.command("describe")(group_describe.describe)
+_groups.command("members")(group_members.members)
+_groups.command("verify")(group_verify.verify)
+_groups.command("plan")(group_plan.plan)
+_groups.command("reset-offsets")(group_reset.reset_offsets)
+_groups.command("export")(group_files.export_offsets)
+_groups.command("import")(group_files.import_offsets)
+_groups.command("delete")(group_delete.delete)
+_groups.command("migrate")(group_migrate.migrate)
+
+_config = typer.Typer(no_args_is_help=True, help="Describe, set and delete settings of topics.")
+_config.command("describe")(admin_config.describe)
+_config.command("set")(admin_config.set_)
+_config.command("delete")(admin_config.delete)
+
+_admin = typer.Typer(no_args_is_help=True, help="Reassign partitions, elect leaders, delete topics and configure them.")
+_admin.command("show")(admin.show)
+_admin.command("reassign")(admin_reassign.reassign)
+_admin.command("elect")(admin_elect.elect)
+_admin.command("delete-topic")(admin_delete_topic.delete_topic)
+_admin.add_typer(_config, name="config")
 
 app = typer.Typer(name="zkafka", no_args_is_help=True, pretty_exceptions_enable=False)
-views.add_to(app)
-plan.add_to(app)
-exporter.add_to(app)
-app.add_typer(groups_app, name="groups")
-app.add_typer(ledger_app, name="ledger")
-app.add_typer(admin_app, name="admin")
-app.add_typer(cluster_app, name="cluster")
+app.command("brokers")(views.brokers)
+app.command("controller")(views.controller)
+app.command("plan")(views.plan)
+app.command("exporter")(exporter.exporter)
+app.add_typer(_topics, name="topics")
+app.add_typer(_groups, name="groups")
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(_admin, name="admin")
+app.add_typer(local_cluster.app, name="cluster")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from pyspark_zkafka.records.native.library import describe
-
         typer.echo(f"zkafka {__version__}: {describe()}")
         raise typer.Exit
 
@@ -47,8 +89,8 @@ def _root(
     """Kafka for Spark in Python, for clusters that ZooKeeper coordinates."""
 
 
-@app.command()
-def demo(
+@app.command("demo")
+def _demo(
     rows: Annotated[int, typer.Option(min=1, help="Number of rows to write and read.")] = 1_000_000,
     cores: Annotated[int, typer.Option(min=1, help="Number of cores that Spark may use.")] = 2,
     kafka_version: Annotated[
@@ -59,7 +101,7 @@ def demo(
 
     Example: zkafka demo --rows 100000
     """
-    from pyspark_zkafka.tools.demo import run
+    from pyspark_zkafka.tools.demo import run  # imports Spark's session, which takes long
 
     run(rows, cores, kafka_version)
 

@@ -1,24 +1,25 @@
-"""``zkafka admin reassign``: move partitions to other brokers, as kafka-reassign-partitions does."""
+"""``zkafka admin reassign``: partitions move to other brokers, as by kafka-reassign-partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, read_text
-from pyspark_zkafka.tools.output import Row, columns
-from pyspark_zkafka.tools.progress import progress_bar
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.model.nouns import TopicPartition
-    from pyspark_zkafka.tools.reassignment import Move, Replicas
-    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
-
-__all__ = ["WAIT_S", "NoWait", "Timeout", "reassign"]
+from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_REASSIGNMENT
+from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.znodes.admin import REASSIGN_PARTITIONS, AdminState, encode_reassignment, reassigned_partitions
+from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, follow, require_controller, submit
+from pyspark_zkafka.tools.arguments import read_text
+from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster
+from pyspark_zkafka.tools.output import columns
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.transactions import Create
 
 _PLANNED = columns("topic partition current_replicas replicas", right="partition")
 _STATUS = columns("topic partition current_replicas replicas isr status", right="partition")
@@ -26,141 +27,161 @@ _STATUS = columns("topic partition current_replicas replicas isr status", right=
 _File = Annotated[
     Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="As kafka-reassign-partitions takes it.")
 ]
-_Generate = Annotated[bool, typer.Option("--generate", help="Propose a reassignment of --topics to --broker-list.")]
 _Execute = Annotated[bool, typer.Option("--execute", help="Start the reassignment; the default.")]
 _Verify = Annotated[bool, typer.Option("--verify", help="Only show whether the reassignment is done.")]
-_Topics = Annotated[str | None, typer.Option("--topics", metavar="T[,T...]", help="The topics to move.")]
-_Brokers = Annotated[str | None, typer.Option("--broker-list", metavar="N[,N...]", help="The brokers to move them to.")]
-_NoRacks = Annotated[bool, typer.Option("--disable-rack-aware", help="Place replicas without regard to racks.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until it is done.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0, metavar="SECONDS", help="The longest wait until it is done.")]
-WAIT_S = 600.0
+
+Replicas = Mapping[TopicPartition, tuple[int, ...]]
+"""Replicas of partitions, the preferred leader first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition with its present replicas, its wanted replicas, and its ISR."""
+
+    partition: TopicPartition
+    current: tuple[int, ...]
+    wanted: tuple[int, ...]
+    isr: tuple[int, ...]
+    status: Literal["completed", "in progress", "failed"]
 
 
 @changes_cluster
 def reassign(
     target: Target,
     reassignment_json_file: _File = None,
-    generate: _Generate = False,
     execute: _Execute = False,
     verify: _Verify = False,
-    topics: _Topics = None,
-    broker_list: _Brokers = None,
-    disable_rack_aware: _NoRacks = False,
     no_wait: NoWait = False,
     timeout: Timeout = WAIT_S,
 ) -> None:
-    """Move partitions to other brokers, and wait until they are there; or propose or verify a reassignment.
+    """Move partitions to other brokers, and wait until they are there; or verify a reassignment.
 
     Example: zkafka admin reassign --reassignment-json-file moves.json --zookeeper zk1:2181/kafka
     """
-    if generate + execute + verify > 1:
-        raise INVALID_OPTION("--generate, --execute and --verify exclude each other; use one of them")
-    if not generate and (topics or broker_list or disable_rack_aware):
-        raise INVALID_OPTION("--topics, --broker-list and --disable-rack-aware are for --generate; add it")
-    if generate:
-        _propose(target, _words(topics, "--topics"), _broker_ids(broker_list), not disable_rack_aware)
-    elif verify:
-        _check(target, _read(reassignment_json_file))
-    else:
-        _start(target, _read(reassignment_json_file), None if no_wait else timeout)
-
-
-def _propose(target: Target, topics: list[str], brokers: list[int], rack_aware: bool) -> None:
-    from pyspark_zkafka.model.znodes.admin import encode_reassignment
-    from pyspark_zkafka.tools.reassignment import propose
-
+    if execute and verify:
+        raise INVALID_OPTION("--execute and --verify exclude each other; use one of them")
+    if reassignment_json_file is None:
+        raise INVALID_OPTION("No reassignment is given; use --reassignment-json-file")
+    wanted = parse_reassignment(read_text(reassignment_json_file), str(reassignment_json_file))
     with target.zookeeper() as client:
-        snapshot = client.snapshot(topics)
-    proposed = propose(topics, brokers, snapshot, rack_aware)
-    current = {tp: snapshot.topics[tp.topic].partitions[tp.partition] for tp in proposed}
-    _show_planned(target, current, proposed)
-    if not target.output.as_json:
-        typer.echo(f"\nCurrent partition replica assignment\n{encode_reassignment(current).decode()}")
-        typer.echo(f"\nProposed partition reassignment configuration\n{encode_reassignment(proposed).decode()}")
-
-
-def _check(target: Target, wanted: Replicas) -> None:
-    from pyspark_zkafka.tools.reassignment import find_moves
-
-    with target.zookeeper() as client:
-        found = find_moves(client, wanted)
-    _show_moves(target, found)
-    if not _are_settled(found):
+        if not verify:
+            current = _require_possible(client, wanted)
+            if target.dry_run or not target.output.as_json:
+                rows = [{**tp._asdict(), "current_replicas": current[tp], "replicas": wanted[tp]} for tp in wanted]
+                target.rows(rows, _PLANNED)
+            if not target.proceed(f"Move {len(wanted)} partitions?"):
+                return
+            submit(client, [Create(REASSIGN_PARTITIONS, encode_reassignment(wanted))], "The reassignment")
+            undo = encode_reassignment(current).decode()
+            target.output.note(f"To undo it, save this as a file for --reassignment-json-file: {undo}")
+        found = _find_moves(client, wanted) if verify or no_wait else _followed(target, client, wanted, timeout)
+    rows = [
+        {
+            **move.partition._asdict(),
+            "current_replicas": move.current,
+            "replicas": move.wanted,
+            "isr": move.isr,
+            "status": move.status,
+        }
+        for move in found
+    ]
+    target.rows(rows, _STATUS)
+    if any(move.status == "failed" for move in found) or (verify and not _are_settled(found)):
         raise typer.Exit(FAILED)
 
 
-def _start(target: Target, wanted: Replicas, wait_s: float | None) -> None:
-    from pyspark_zkafka.model.znodes.admin import encode_reassignment
-    from pyspark_zkafka.tools.controller import require_controller
-    from pyspark_zkafka.tools.reassignment import current_replicas, find_moves, start
+def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the replicas in a file for kafka-reassign-partitions.
 
-    with target.zookeeper() as client:
-        require_controller(client)
-        current = current_replicas(client, wanted)
-        if target.dry_run or not target.output.as_json:
-            _show_planned(target, current, wanted)
-        if not target.proceed(f"Move {len(wanted)} partitions?"):
-            return
-        start(client, wanted)
-        undo = encode_reassignment(current).decode()
-        target.output.note(f"To undo it, save this as a file for --reassignment-json-file: {undo}")
-        found = find_moves(client, wanted) if wait_s is None else _followed(target, client, wanted, wait_s)
-    _show_moves(target, found)
+    Raises
+    ------
+    OptionError
+        The text is no such file, lists a partition twice or no partition, or names log directories.
+    """
+    try:
+        listed = reassigned_partitions(name, text.encode())
+    except CodecError as error:
+        raise INVALID_OPTION(f"{name} is not {error.parameters['expected']}") from error
+    found = dict(listed)
+    if len(found) < len(listed) or not found:
+        partitions = [tp for tp, _ in listed]
+        twice = sorted({str(tp) for tp in partitions if partitions.count(tp) > 1})
+        what = f"lists {', '.join(twice)} more than once" if twice else "lists no partition"
+        raise INVALID_OPTION(f"{name} {what}; list each partition to move once")
+    if not all(_any_directory(item.get("log_dirs")) for item in json.loads(text)["partitions"]):
+        raise INVALID_OPTION(
+            f"{name} names log directories, which ZooKeeper cannot transmit; leave out log_dirs, or use "
+            "kafka-reassign-partitions with --bootstrap-server",
+        )
+    return found
+
+
+def _any_directory(log_dirs: object) -> bool:
+    return not log_dirs or (isinstance(log_dirs, list) and all(one == "any" for one in log_dirs))
+
+
+def move_problems(wanted: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> Iterable[str]:
+    """Iterate over all reasons why the controller could not perform a reassignment; `snapshot` has its topics."""
+    for tp, replicas in wanted.items():
+        if tp not in snapshot.partitions(tp.topic):
+            yield f"{tp} does not exist"
+        if tp.topic in state.deletions:
+            yield f"{tp}: the topic is being deleted"
+        if tp in state.reassignments:
+            yield f"{tp} is being reassigned already"
+        if not replicas:
+            yield f"{tp} has an empty list of replicas"
+        if len(set(replicas)) < len(replicas):
+            yield f"{tp} lists a replica twice"
+        absent = [str(broker) for broker in replicas if broker not in snapshot.brokers]
+        if absent:
+            yield f"{tp}: no live broker {', '.join(absent)}"
+
+
+def moves(wanted: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> list[Move]:
+    """Return the moves, sorted by partition; an unknown partition has no replicas."""
+    found = []
+    for tp, replicas in sorted(wanted.items()):
+        topic, known = snapshot.topics.get(tp.topic), snapshot.states.get(tp)
+        current = () if topic is None else tuple(topic.partitions.get(tp.partition, ()))
+        isr = () if known is None else known.isr
+        if tp in state.reassignments:
+            found.append(Move(tp, current, replicas, isr, "in progress"))
+        else:
+            found.append(Move(tp, current, replicas, isr, "completed" if current == replicas else "failed"))
+    return found
+
+
+def _require_possible(client: ZooKeeperClient, wanted: Replicas) -> Replicas:
+    """Return the present replicas of the partitions to move; blocks for a few rounds of requests.
+
+    Raises
+    ------
+    ClusterStateError
+        There is no controller that acts on znodes.
+    OptionError
+        The controller could not perform the reassignment; the text has all reasons.
+    """
+    require_controller(client)
+    snapshot = client.snapshot({tp.topic for tp in wanted})
+    problems = "; ".join(move_problems(wanted, snapshot, client.admin_state()))
+    if problems:
+        raise INVALID_REASSIGNMENT(f"The partitions cannot be reassigned: {problems}; correct the file, or wait")
+    return {tp: snapshot.topics[tp.topic].partitions[tp.partition] for tp in wanted}
+
+
+def _find_moves(client: ZooKeeperClient, wanted: Replicas) -> list[Move]:
+    state = client.admin_state()
+    return moves(wanted, client.snapshot({tp.topic for tp in wanted}), state)
 
 
 def _followed(target: Target, client: ZooKeeperClient, wanted: Replicas, wait_s: float) -> list[Move]:
-    from pyspark_zkafka.tools.controller import follow
-    from pyspark_zkafka.tools.reassignment import find_moves
-
     found: list[Move] = []
-    with progress_bar(target.output.errors, "replicas in sync", sum(map(len, wanted.values()))) as set_done:
-        for found in follow(lambda: find_moves(client, wanted), _are_settled, wait_s):
-            set_done(sum(move.in_sync for move in found))
+    with target.output.progress("replicas in sync", sum(map(len, wanted.values()))) as set_done:
+        for found in follow(lambda: _find_moves(client, wanted), _are_settled, wait_s):
+            set_done(sum(len(set(move.wanted).intersection(move.isr)) for move in found))
     return found
 
 
 def _are_settled(found: Sequence[Move]) -> bool:
     return all(move.status != "in progress" for move in found)
-
-
-def _show_planned(target: Target, current: Replicas, wanted: Replicas) -> None:
-    rows = [{**_place(tp), "current_replicas": current[tp], "replicas": replicas} for tp, replicas in wanted.items()]
-    target.rows(rows, _PLANNED)
-
-
-def _show_moves(target: Target, found: Sequence[Move]) -> None:
-    """Write the state of the moves; raises Exit if one of them has failed."""
-    rows = [
-        {**_place(m.partition), "current_replicas": m.current, "replicas": m.wanted, "isr": m.isr, "status": m.status}
-        for m in found
-    ]
-    target.rows(rows, _STATUS)
-    if any(move.status == "failed" for move in found):
-        raise typer.Exit(FAILED)
-
-
-def _place(tp: TopicPartition) -> Row:
-    return {"topic": tp.topic, "partition": tp.partition}
-
-
-def _read(file: Path | None) -> dict[TopicPartition, tuple[int, ...]]:
-    from pyspark_zkafka.tools.reassignment import parse_reassignment
-
-    if file is None:
-        raise INVALID_OPTION("No reassignment is given; use --reassignment-json-file, or --generate to propose one")
-    return parse_reassignment(read_text(file), str(file))
-
-
-def _words(text: str | None, option: str) -> list[str]:
-    words = [word.strip() for word in (text or "").split(",") if word.strip()]
-    if not words:
-        raise INVALID_OPTION(f"--generate needs {option}")
-    return words
-
-
-def _broker_ids(text: str | None) -> list[int]:
-    words = _words(text, "--broker-list")
-    if not all(word.isdecimal() for word in words):
-        raise INVALID_OPTION(f"--broker-list is {text!r}; expected brokers' ids, such as 1,2,3")
-    return [int(word) for word in words]

@@ -1,37 +1,39 @@
-"""Commands that work on a cluster: the options that all of them take, and what they get from them."""
+"""The options of all commands on a cluster, and the connections and the output that commands get from them."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.progress import track
 
+from pyspark_zkafka.brokers.config_admin import ConfigAdmin
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.tools.config_file import read_config_file
+from pyspark_zkafka.model.nouns import ClusterSnapshot
+from pyspark_zkafka.options.batch import parse_connection, parse_read
+from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.read.view_planner import plan_view
+from pyspark_zkafka.tools.arguments import read_config_file
 from pyspark_zkafka.tools.output import Column, Output, Row, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark_zkafka.brokers.config_admin import ConfigAdmin
-    from pyspark_zkafka.brokers.group_admin import GroupAdmin
-    from pyspark_zkafka.cluster import ClusterSource
-    from pyspark_zkafka.model.nouns import ClusterSnapshot
-    from pyspark_zkafka.options.values import Connection
-    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
-
-__all__ = ["Target", "changes_cluster", "exit_status", "pairs", "read_text", "reads_cluster"]
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 FAILED, USAGE = 1, 2
+"""Exit statuses."""
+
+Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups.", show_default=False)]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
+_SHORT_TIMEOUT_S = 5.0
 
 _PANEL = "Connection and output"
 _ZooKeeper = Annotated[
@@ -70,7 +72,7 @@ _CHANGING: dict[str, tuple[Any, Any]] = {"dry_run": (_DryRun, False), "yes": (_Y
 
 @dataclass(frozen=True)
 class Target:
-    """The cluster of a command, connected to where it is needed, and the command's output."""
+    """The cluster of a command, to which it connects where needed, and the command's output."""
 
     options: dict[str, str]
     output: Output
@@ -79,28 +81,22 @@ class Target:
 
     @cached_property
     def connection(self) -> Connection:
-        """The connection's settings.
+        """The settings of connections.
 
         Raises
         ------
         OptionError
             Neither ZooKeeper nor brokers were given, or an option is wrong.
         """
-        from pyspark_zkafka.options.batch import parse_connection
-
-        self.require_cluster()
+        self._require_cluster()
         return parse_connection(self.options)
 
     def view(self, name: str, **options: str) -> list[Row]:
-        """The rows of one of the package's views, as docs/views.md has them; `options` restrict it."""
-        from pyspark_zkafka.options.batch import parse_read
-        from pyspark_zkafka.read.view_planner import plan_view
-
-        self.require_cluster()
+        """Return the rows of one of the package's views, as in docs/views.md; `options` restrict it."""
+        self._require_cluster()
         return plan_view(name, parse_read({**self.options, "view": name, **options}))
 
-    def require_cluster(self) -> None:
-        """Raise OptionError if neither ZooKeeper nor brokers were given."""
+    def _require_cluster(self) -> None:
         if not {"zookeeper.connect", "kafka.bootstrap.servers"} & self.options.keys():
             raise INVALID_OPTION(
                 "No cluster is given; use --zookeeper (or ZKAFKA_ZOOKEEPER), or --bootstrap-server if it has no ZooKeeper",
@@ -108,7 +104,7 @@ class Target:
 
     @contextmanager
     def zookeeper(self) -> Iterator[ZooKeeperClient]:
-        """An open ZooKeeper client.
+        """Open a ZooKeeper client.
 
         Raises
         ------
@@ -117,45 +113,27 @@ class Target:
         ZooKeeperError
             It cannot be reached.
         """
-        from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
-
         if self.connection.zookeeper is None:
             raise INVALID_OPTION("This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)")
         with ZooKeeperClient(self.connection.zookeeper) as client:
             yield client
 
     @contextmanager
-    def cluster(self) -> Iterator[ClusterSource]:
-        """An open source of the cluster's state: ZooKeeper where it is given, else the brokers."""
-        from pyspark_zkafka.cluster import open_cluster
-
-        with open_cluster(self.connection) as source:
-            yield source
-
-    @contextmanager
     def brokers(self, snapshot: ClusterSnapshot) -> Iterator[ConfigAdmin]:
-        """An admin client of the brokers: those that were given, else the live ones in the snapshot."""
-        from pyspark_zkafka.brokers.config_admin import ConfigAdmin
-        from pyspark_zkafka.cluster import bootstrap_servers
-
-        connection = self.connection
-        servers = bootstrap_servers(connection, snapshot)
-        with ConfigAdmin.of(connection, servers) as admin:
+        """Open an admin client of the given brokers, or of the live brokers in the snapshot if none were given."""
+        with ConfigAdmin.of(self.connection, bootstrap_servers(self.connection, snapshot)) as admin:
             yield admin
 
     @contextmanager
     def group_brokers(self, snapshot: ClusterSnapshot, timeout_s: float | None = None) -> Iterator[GroupAdmin]:
-        """A client of the brokers as `brokers`, for their groups; `timeout_s` limits each of its requests."""
-        from pyspark_zkafka.brokers.group_admin import GroupAdmin
-        from pyspark_zkafka.cluster import bootstrap_servers
-
-        connection = self.connection
+        """Open a client for groups of the same brokers as `brokers`; `timeout_s` limits each of its requests."""
         limit = {} if timeout_s is None else {"socket.timeout.ms": int(timeout_s * 1000)}
-        with GroupAdmin(bootstrap_servers(connection, snapshot), {**connection.kafka, **limit}) as admin:
+        properties = {**self.connection.kafka, **limit}
+        with GroupAdmin(bootstrap_servers(self.connection, snapshot), properties) as admin:
             yield admin
 
     def proceed(self, question: str) -> bool:
-        """True if the change is to be made: confirmed on the terminal, or by ``--yes``; False in a dry run.
+        """Ask whether to make the change, and return the answer: True with ``--yes``, False in a dry run.
 
         Call it after the change was shown. Declining ends the command with exit status 1.
 
@@ -180,7 +158,7 @@ class Target:
 
 
 def reads_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command whose first parameter is a `Target`: adds the options for connection and output."""
+    """Decorate a command whose first parameter is a `Target`: add the options for connection and output."""
     return _with_target(command, _READING)
 
 
@@ -205,21 +183,11 @@ def _with_target(command: Callable[..., None], added: dict[str, tuple[Any, Any]]
                 raise
             raise typer.Exit(exit_status(error)) from error
 
-    run.__doc__ = _unbroken(command.__doc__ or "")
+    # Help keeps the line breaks of all paragraphs but the first.
+    run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
     run.__signature__ = inspect.Signature([*(p.replace(kind=kind) for p in own), *extra])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (*own, *extra)}
     return run
-
-
-def _unbroken(text: str) -> str:
-    """Paragraphs without the line breaks of the source, which help would keep in all but the first."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-
-
-def exit_status(error: ZKafkaError | OSError) -> int:
-    """Write an error to standard error as one line; the exit status for it: 2 for wrong options, else 1."""
-    typer.echo(printable(" ".join(str(error).split())), err=True)
-    return USAGE if isinstance(error, OptionError) else FAILED
 
 
 def _target(
@@ -241,33 +209,71 @@ def _ask_secret(label: str) -> str:
     return answer
 
 
-def read_text(file: Path | str) -> str:
-    """The text of a file; ``-`` stands for the standard input.
+def exit_status(error: ZKafkaError | OSError) -> int:
+    """Write an error to standard error as one line, and return its exit status: 2 for wrong options, else 1."""
+    typer.echo(printable(" ".join(str(error).split())), err=True)
+    return USAGE if isinstance(error, OptionError) else FAILED
+
+
+# --- commands on groups --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Clients of the servers that store offsets; `zookeeper` is open, or None if only brokers were given."""
+
+    zookeeper: ZooKeeperClient | None
+    open_brokers: Callable[..., GroupAdmin]
+
+    @cached_property
+    def brokers(self) -> GroupAdmin:
+        """An open client of the brokers, looked up at first use; ClusterStateError if there are none."""
+        return self.open_brokers()
+
+    @cached_property
+    def brokers_with_short_timeout(self) -> GroupAdmin:
+        """A client for facts that a command can do without: its requests end after a few seconds."""
+        return self.open_brokers(_SHORT_TIMEOUT_S)
+
+    @property
+    def ensemble(self) -> ZooKeeperClient:
+        """ZooKeeper; OptionError if it was not given."""
+        if self.zookeeper is None:
+            raise INVALID_OPTION(
+                "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER), or kafka-consumer-groups "
+                "for groups that Kafka coordinates",
+            )
+        return self.zookeeper
+
+
+@contextmanager
+def open_servers(target: Target) -> Iterator[Servers]:
+    """Open ZooKeeper, if it was given, and the brokers, once they are needed."""
+    with ExitStack() as opened:
+        zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())
+
+        def open_brokers(timeout_s: float | None = None) -> GroupAdmin:
+            snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
+            return opened.enter_context(target.group_brokers(snapshot, timeout_s))
+
+        yield Servers(zookeeper, open_brokers)
+
+
+def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:
+    """Return the named groups, each once; None for all.
 
     Raises
     ------
     OptionError
-        There is no such file, or it is not text in UTF-8.
+        Neither was given, or both.
     """
-    try:
-        return sys.stdin.read() if str(file) == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise INVALID_OPTION(f"The file {file} cannot be read: {reason}. Correct its name or its text") from error
+    if bool(groups) == all_groups:
+        raise INVALID_OPTION("Name one or more groups, or use --all-groups")
+    return None if all_groups else list(dict.fromkeys(groups or ()))
 
 
-def pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
-    """The values by name of an option that is given as NAME=VALUE, once or more, or not at all.
-
-    Raises
-    ------
-    BadParameter
-        A text is something else.
-    """
-    found = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"found {text!r}; write NAME=VALUE", param_hint=option)
-        found[name] = value
-    return found
+def with_progress(target: Target, names: Iterable[str], doing: str) -> Iterator[str]:
+    """Iterate over names, with a progress bar if standard error is a terminal and there are several."""
+    found = list(names)
+    errors = target.output.errors
+    return iter(track(found, doing, console=errors, transient=True, disable=len(found) < 2 or not errors.is_terminal))

@@ -1,4 +1,8 @@
-"""The demo of the package on real servers, step by step."""
+"""``zkafka demo``: the package on real servers, step by step.
+
+With ZooKeeper, two streaming queries and a JVM consumer then share a consumer group, shown as a live table. In KRaft mode,
+a stream follows instead.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +10,53 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # PySpark's own custom
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
 from pyspark_zkafka.cluster import open_cluster
+from pyspark_zkafka.conditions import DEMO_FAILED
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.model.offsets import canonical_json
+from pyspark_zkafka.model.offsets import LATEST, canonical_json
 from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.testing import LocalCluster, OldConsumer
+from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.testing.spec import tested_version
-from pyspark_zkafka.tools.demo_steps import log_ends, prove, step, table, zookeeper_client
-from pyspark_zkafka.tools.group_demo import GroupDemo
-from pyspark_zkafka.tools.stream_demo import run_stream_demo
-
-__all__ = ["run"]
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 TOPIC, TOTALS, GROUP = "orders", "totals", "billing"
 PARTITIONS, REPLICATION = 8, 2
+CLICKS, SHOP, CLICKS_PARTITIONS = "clicks", "shop", 6
+_PATIENCE_S = 40.0
+_RECORDS_A_STEP = 600
+_COLOURS = ("cyan", "magenta", "yellow", "green")
+_JOIN = f'spark.readStream.format("zkafka").option("subscribe", "{CLICKS}").option("group.id", "{SHOP}")'
+_STREAM = 'spark.readStream.format("zkafka") ... .trigger(availableNow=True).start()'
+_REST = "Consumer groups that share partitions, and the views of groups, need ZooKeeper: run zkafka demo --kafka 3.9.1"
 
 
 def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
-    """Run all steps; leaves nothing running. Blocks for about a minute once the jars are cached."""
+    """Run all steps, and leave nothing running. Blocks for about a minute once the jars are cached."""
     console = Console()
     begin = time.monotonic()
     cluster = LocalCluster(brokers=3, kafka_version=tested_version(kafka_version))
@@ -84,9 +102,9 @@ class _Demo:
         self._stop_broker()
         self.cluster.restart(self.cluster.broker_ids[0])
         if self._is_kraft:
-            run_stream_demo(self.console, self.spark, self._load_stream(), self.rows)
+            _run_stream_demo(self.console, self.spark, self._load_stream(), self.rows)
         else:
-            GroupDemo(self.console, self.cluster, self.spark).run()
+            _GroupDemo(self.console, self.cluster, self.spark).run()
 
     @property
     def _is_kraft(self) -> bool:
@@ -171,7 +189,7 @@ class _Demo:
         )
 
     def _count(self) -> tuple[int, int, float]:
-        """Count of records, count of keys not in the partition that Kafka's default partitioner chooses, and seconds."""
+        """Return the counts of records and of keys that Kafka's default partitioner would place elsewhere, and seconds."""
         begin = time.monotonic()
         found = self._load().groupBy("key", "partition").count().collect()
         expected, _ = Router(TOPIC, PARTITIONS, range(PARTITIONS)).route(len(found), pa.array([r["key"] for r in found]))
@@ -183,7 +201,7 @@ class _Demo:
             return sum(log_ends(admin, TOPIC, PARTITIONS).values())
 
     def _with_bar(self, write: Callable[[], object]) -> float:
-        """Write in this thread, with a progress bar of the records in Kafka; returns the seconds."""
+        """Write in this thread, with a progress bar of the records in Kafka, and return the seconds."""
         finished = threading.Event()
         columns = (TextColumn("records in Kafka"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         begin = time.monotonic()
@@ -242,3 +260,173 @@ def _leaders_table(before: ClusterSnapshot, after: ClusterSnapshot) -> Table:
     states = [(tp, before.states[tp], after.states[tp]) for tp in before.partitions(TOPIC)]
     rows = [(tp, was.leader, now.leader, ", ".join(map(str, now.isr))) for tp, was, now in states]
     return table("Leaders", ("partition", "before", "after", "ISR now"), rows)
+
+
+def _run_stream_demo(console: Console, spark: SparkSession, records: DataFrame, rows: int) -> None:
+    """Stream all records into files, and prove that none is missing or doubled. Blocks for some seconds."""
+    with TemporaryDirectory(prefix="zkafka-demo-") as name, step(console, "Stream the topic into files", _STREAM):
+        folder = Path(name)
+        places = records.select("partition", "offset").writeStream.format("parquet")
+        query = places.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+        query.start(str(folder / "files")).awaitTermination()
+        found = spark.read.parquet(str(folder / "files"))
+        count, different = found.count(), found.distinct().count()
+    prove(console, f"{count:,} records streamed, {different:,} of them different", count == different == rows)
+    console.print(_REST)
+
+
+@dataclass
+class _GroupDemo:
+    """Runs the steps one after the other; each waits until every partition has its owner."""
+
+    console: Console
+    cluster: LocalCluster
+    spark: SparkSession
+    seen: set[tuple[int, int]] = field(default_factory=set)
+    produced: int = 0
+
+    def __post_init__(self) -> None:
+        self._client = zookeeper_client(self.cluster)
+        self._brokers = KafkaAdmin(self.cluster.bootstrap_servers, {})
+
+    def run(self) -> None:
+        """Run all steps. Blocks for about half a minute."""
+        self.cluster.create_topic(CLICKS, partitions=CLICKS_PARTITIONS, replication=2)
+        properties = {"auto.commit.interval.ms": "500", "rebalance.backoff.ms": "500", "rebalance.max.retries": "20"}
+        connect = self.cluster.zookeeper_connect
+        jvm = OldConsumer(connect, SHOP, topics={CLICKS: 1}, consumer_id="jvm", properties=properties)
+        with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers, ExitStack() as members:
+            queries: list[StreamingQuery] = []
+            members.push(jvm)
+            members.callback(_stop, queries)
+            self._show("A streaming query joins a group", _JOIN, lambda: queries.append(self._query("a", folder)))
+            self._show("A second one joins", _JOIN, lambda: queries.append(self._query("b", folder)))
+            self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
+            self._show("The first query stops", "query.stop()", lambda: queries.pop(0).stop())
+            self._finish(jvm)
+
+    def _query(self, name: str, checkpoints: str) -> StreamingQuery:
+        options = {
+            "zookeeper.connect": self.cluster.zookeeper_connect,
+            "subscribe": CLICKS,
+            "group.id": SHOP,
+            "consumer.id": f"query-{name}",
+            "auto.offset.reset": "earliest",
+            "rebalance.backoff.ms": "500",
+        }
+        stream = self.spark.readStream.format("zkafka").options(**options).load()
+        writer = stream.writeStream.foreachBatch(self._note).trigger(processingTime="200 milliseconds")
+        return writer.option("checkpointLocation", f"{checkpoints}/{name}").start()
+
+    def _note(self, frame: DataFrame, batch: int) -> None:
+        self.seen.update((row["partition"], row["offset"]) for row in frame.select("partition", "offset").collect())
+
+    def _show(self, title: str, call: str, change: Callable[[], object]) -> None:
+        """Change the group's members while records come in, and show the owners until all has settled."""
+        with step(self.console, title, call, spinner=False):
+            before = set(self._owners().values())
+            producer = threading.Thread(target=self._produce)
+            producer.start()
+            change()
+            begin, deadline = time.monotonic(), time.monotonic() + _PATIENCE_S
+            with Live(self._table(), console=self.console, auto_refresh=False) as live:
+                while not self._settled(before) or producer.is_alive():
+                    if time.monotonic() > deadline:
+                        raise DEMO_FAILED(f"{title}: not every partition has an owner; please report it")
+                    live.update(self._table(), refresh=True)
+                    time.sleep(0.1)
+                producer.join()
+                live.update(self._table(), refresh=True)
+        shares = Counter(consumer_of_thread(owner) for owner in self._owners().values())
+        shown = ", ".join(f"{name.removeprefix(SHOP + '_')} {count}" for name, count in sorted(shares.items()))
+        self.console.print(f"Every partition has one owner after {time.monotonic() - begin:.1f} s: {shown}\n")
+
+    def _produce(self) -> None:
+        begin = self.produced
+        self.produced += _RECORDS_A_STEP
+        self.cluster.produce(CLICKS, [{"key": f"user-{n}", "value": f"click {n}"} for n in range(begin, self.produced)])
+
+    def _finish(self, jvm: OldConsumer) -> None:
+        with step(self.console, "Nothing was lost", "records read by the members, compared with those written"):
+            everything = {(tp.partition, offset) for tp, end in self._ends().items() for offset in range(end)}
+
+            def finished() -> bool | None:
+                return (everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()) or None
+
+            Deadline(_PATIENCE_S, poll_s=0.1).until(finished)
+            self.console.print(self._table())
+        by_jvm = {(r.partition, r.offset) for r in jvm.records}
+        alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"
+        prove(self.console, f"{len(everything):,} records read by the group, {alone}", everything == self._read(jvm))
+        prove(
+            self.console,
+            "the offsets in ZooKeeper are the ends of the logs",
+            self._client.group_offsets(SHOP) == self._ends(),
+        )
+
+    def _read(self, jvm: OldConsumer) -> set[tuple[int, int]]:
+        return self.seen | {(record.partition, record.offset) for record in jvm.records}
+
+    def _settled(self, before: set[str]) -> bool:
+        """Return whether every partition has an owner, the members share evenly, and the owning threads have changed."""
+        owners = self._owners()
+        counts = Counter(owners.values())
+        members = len(self._client.group_members(SHOP).readable)
+        full = len(owners) == CLICKS_PARTITIONS and len(counts) == members and set(owners.values()) != before
+        return full and max(counts.values()) - min(counts.values()) <= 1
+
+    def _owners(self) -> dict[TopicPartition, str]:
+        return self._client.group_owners(SHOP)
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        return log_ends(self._brokers, CLICKS, CLICKS_PARTITIONS)
+
+    def _table(self) -> Table:
+        owners, offsets, ends = self._owners(), self._client.group_offsets(SHOP), self._ends()
+        colours = dict(zip(sorted(set(owners.values())), cycle(_COLOURS), strict=False))
+        shown = {tp: f"[{colours[thread]}]{thread}[/]" for tp, thread in owners.items()}
+        rows = [
+            (tp.partition, shown.get(tp, "[dim]nobody[/]"), offsets.get(tp, "-"), end) for tp, end in sorted(ends.items())
+        ]
+        return table(f"/consumers/{SHOP}", (f"owners/{CLICKS}", "thread", f"offsets/{CLICKS}", "log's end"), rows)
+
+
+def _stop(queries: list[StreamingQuery]) -> None:
+    for query in queries:
+        query.stop()
+
+
+@contextmanager
+def step(console: Console, title: str, call: str, *, spinner: bool = True) -> Iterator[None]:
+    """Show a step's title, its call and its duration; `spinner` must be off for other live displays."""
+    console.print(Panel(f"[cyan]{call}[/]", title=f"[bold]{title}[/]", title_align="left", border_style="blue"))
+    begin = time.monotonic()
+    with console.status(f"{title} ...") if spinner else nullcontext():
+        yield
+    console.print(f"[dim]{time.monotonic() - begin:.1f} s[/]\n")
+
+
+def prove(console: Console, claim: str, holds: bool) -> None:
+    """Print a claim as proved, or end the demo."""
+    if not holds:
+        raise DEMO_FAILED(f"This check failed: {claim}; please report it with the output above")
+    console.print(f"[green]proved[/] {claim}")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table of the rows' texts, in which Rich's markup is interpreted."""
+    shown = Table(*columns, title=title, title_justify="left", header_style="bold")
+    for row in rows:
+        shown.add_row(*map(str, row))
+    return shown
+
+
+def zookeeper_client(cluster: LocalCluster) -> ZooKeeperClient:
+    """Return a client of the cluster's ZooKeeper, to be opened by `with`."""
+    hosts, _, chroot = cluster.zookeeper_connect.partition("/")
+    return ZooKeeperClient(ZooKeeperConfig(hosts, f"/{chroot}"))
+
+
+def log_ends(admin: KafkaAdmin, topic: str, partitions: int) -> dict[TopicPartition, int]:
+    """Return the end of each partition's log."""
+    return admin.list_offsets({TopicPartition(topic, p): LATEST for p in range(partitions)})

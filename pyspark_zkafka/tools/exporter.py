@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.group_describe import StorageOption
-from pyspark_zkafka.tools.group_stores import Storage
 from pyspark_zkafka.tools.output import LogFormatter
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.tools.collector import ClusterCollector
 
 _LAST_PORT = 65_535
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("exporter")(exporter)
 
 
 @reads_cluster
@@ -42,7 +37,7 @@ def exporter(
     timeout: Annotated[
         float, typer.Option(min=1, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's.")
     ] = 8.0,
-    storage: StorageOption = Storage.zookeeper,
+    storage: StorageOption = "zookeeper",
 ) -> None:
     """Serve metrics for Prometheus: lag, offsets, owners and members of groups, partitions, brokers and the controller.
 
@@ -90,7 +85,7 @@ def parse_filter(option: str, text: str) -> re.Pattern[str]:
 
 @contextmanager
 def _collector(
-    target: Target, topics: re.Pattern[str], groups: re.Pattern[str], timeout_s: float, storage: Storage
+    target: Target, topics: re.Pattern[str], groups: re.Pattern[str], timeout_s: float, storage: OffsetsStorage
 ) -> Iterator[ClusterCollector]:
     if importlib.util.find_spec("prometheus_client") is None:
         raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
@@ -100,10 +95,9 @@ def _collector(
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
-    target.require_cluster()
     ensemble = EnsembleReader(target.connection, topics, groups)
-    brokers = BrokerReader(target.connection, storage.value, timeout_s)
-    collector = ClusterCollector(ensemble.read, brokers.read, timeout_s, storage.value)
+    brokers = BrokerReader(target.connection, storage, timeout_s)
+    collector = ClusterCollector(ensemble.read, brokers.read, timeout_s, storage)
     with closing(ensemble), closing(brokers), closing(collector):
         yield collector
 

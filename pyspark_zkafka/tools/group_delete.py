@@ -1,25 +1,30 @@
-"""``zkafka groups delete``: ZooKeeper groups without active members."""
+"""``zkafka groups delete``: ZooKeeper groups without active members, or their znodes of one topic.
+
+References
+----------
+kafka.admin.ConsumerGroupCommand, kafka.admin.AdminUtils.deleteConsumerGroupInZK (Kafka 1.1.1).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.conditions import INVALID_OPTION, UNKNOWN_TOPIC
+from pyspark_zkafka.conditions import INVALID_OPTION, OFFSETS_CHANGED, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.tools.command import Target, changes_cluster
-from pyspark_zkafka.tools.group_stores import with_progress
+from pyspark_zkafka.inspect.group_reads import unknown_groups
+from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.paths import child_path, is_znode_name
+from pyspark_zkafka.tools.command import Target, changes_cluster, with_progress
 from pyspark_zkafka.tools.output import columns
-
-__all__ = ["add_to"]
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.groups import NoMembers, group_activity, require_inactive
+from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Delete, Reason, pieces
 
 _COLUMNS = columns("group topic znodes", right="znodes")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("delete")(delete)
+_ATTEMPTS = 5
 
 
 @changes_cluster
@@ -34,15 +39,11 @@ def delete(
 
     Example: zkafka groups delete billing --dry-run
     """
-    from pyspark_zkafka.model.znodes.paths import is_znode_name
-    from pyspark_zkafka.tools.group_deletion import delete_group, group_znodes_of, require_groups
-    from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
-
     names = list(dict.fromkeys(groups))
     if topic is not None and not is_znode_name(topic):
         raise INVALID_OPTION(f"--topic {topic!r} cannot be the name of a znode; write the name of a topic")
     with target.zookeeper() as client:
-        require_groups(client, names)
+        require_existing(client, names)
         for name, activity in group_activity(client, names).items():
             require_inactive(name, activity, f"Delete for group '{name}' failed because its consumers are still active")
         rows = [{"group": name, "topic": topic, "znodes": len(group_znodes_of(client, name, topic))} for name in names]
@@ -54,12 +55,79 @@ def delete(
         target.rows(rows, _COLUMNS)
         if not target.proceed(f"Delete {'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
             return
+        what = "all consumer group information" if topic is None else "consumer group information"
+        of_topic = "" if topic is None else f" topic '{topic}'"
         for name in with_progress(target, names, "Deleting groups"):
             delete_group(client, name, topic)
-            target.output.note(_deleted(name, topic))
+            target.output.note(f"Deleted {what} for group '{name}'{of_topic} in zookeeper.")
 
 
-def _deleted(group: str, topic: str | None) -> str:
-    if topic is None:
-        return f"Deleted all consumer group information for group '{group}' in zookeeper."
-    return f"Deleted consumer group information for group '{group}' topic '{topic}' in zookeeper."
+def require_existing(client: ZooKeeperConnection, groups: Iterable[str]) -> None:
+    """Raise GroupError for groups without a znode under ``/consumers``; blocks for one round of requests."""
+    paths = {group_znodes.group_path(group): group for group in groups}
+    existing = client.exists_many(paths)
+    missing = [group for path, group in paths.items() if path not in existing]
+    if missing:
+        raise unknown_groups(missing, client.config.chroot)
+
+
+def group_znodes_of(client: ZooKeeperConnection, group: str, topic: str | None = None) -> list[str]:
+    """Return the paths of a group's znodes, children before parents; with a topic, only of its claims and offsets.
+
+    If the group has no other topic, all of its znodes are returned. Blocks for one round of requests per level.
+    """
+    roots = [group_znodes.group_path(group)]
+    if topic is not None:
+        above = (group_znodes.owners_path(group), group_znodes.offsets_path(group))
+        topics = {name for names in client.children_many(above).values() for name in names}
+        if topics != {topic}:
+            roots = [child_path(path, topic) for path in above]
+    found: list[str] = []
+    level = list(client.exists_many(roots))
+    while level:
+        found += level
+        level = [f"{path}/{name}" for path, names in client.children_many(level).items() for name in names]
+    return found[::-1]
+
+
+def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = None) -> int:
+    """Delete a group, or its claims and offsets of a topic, and return the number of deleted znodes.
+
+    Each transaction proves that no member is registered. More than some 4,000 partitions need several transactions.
+
+    Raises
+    ------
+    GroupError
+        The group has members, or partitions with owners.
+    GroupContended
+        Another client keeps writing znodes of the group.
+    ZooKeeperError, ZooKeeperRefused
+        No answer; an ACL denies access.
+    """
+    deleted = 0
+    conflict: Conflict | None = None
+    for _ in range(_ATTEMPTS):
+        paths = group_znodes_of(client, group, topic)
+        stopped = f"Delete stopped after {deleted} znode(s)" if deleted else "Delete failed"
+        require_inactive(group, group_activity(client, [group])[group], stopped)
+        conflict = None
+        for piece in pieces(paths, lambda path: [Delete(path)], client.config.chroot, MAX_TRANSACTION_BYTES - 1024):
+            conflict = _delete(client, group, piece)
+            if conflict is not None:
+                break
+            deleted += len(piece)
+        if conflict is None:
+            return deleted
+    reason = Reason.NOT_EMPTY if conflict is None else conflict.reason
+    raise OFFSETS_CHANGED(
+        f"Group {group} was not deleted: others keep changing it ({reason.value}); find out who commits for this group, "
+        "and run this again",
+        group=group,
+    )
+
+
+def _delete(client: ZooKeeperConnection, group: str, paths: list[str]) -> Conflict | None:
+    """Delete some znodes. If ``ids`` is one of them, that is proof enough: it cannot be deleted while there are members."""
+    proof = NoMembers.read(client, group)
+    needs_proof = proof.path not in paths and proof.ids is not None
+    return client.transact([*(proof.operations() if needs_proof else ()), *map(Delete, paths)]).conflict

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.tools.command import Target, reads_cluster
-from pyspark_zkafka.tools.group_stores import AllGroups, Groups, Storage, open_servers, require_groups
+from pyspark_zkafka.inspect.groups import OffsetsStorage
+from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import Column, Row, columns, iso_time
 
 if TYPE_CHECKING:
     from pyspark_zkafka.inspect.groups import PartitionReport
 
 StorageOption = Annotated[
-    Storage, typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits).")
+    OffsetsStorage,
+    typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits)."),
 ]
 _Watch = Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")]
 _Interval = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between the tables of --watch.")]
@@ -31,17 +32,12 @@ _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
 _JSON_ONLY = columns("host client_id thread earliest commit_time")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("describe")(describe)
-
-
 @reads_cluster
 def describe(
     target: Target,
     groups: Groups = None,
     all_groups: AllGroups = False,
-    storage: StorageOption = Storage.zookeeper,
+    storage: StorageOption = "zookeeper",
     watch: _Watch = False,
     interval: _Interval = 2.0,
 ) -> None:
@@ -59,8 +55,8 @@ def describe(
             servers.ensemble,
             lambda: servers.brokers,
             names,
-            storage=storage.value,
-            prompt_brokers=lambda: servers.prompt_brokers,
+            storage=storage,
+            prompt_brokers=lambda: servers.brokers_with_short_timeout,
         )
         if watch:
             from pyspark_zkafka.tools.group_watch import watch_groups
@@ -75,7 +71,7 @@ def describe(
         target.output.note(f"Consumer group '{idle[0]}' has no active members in ZooKeeper.")
     elif idle:
         target.output.note(f"{len(idle)} consumer groups have no active members in ZooKeeper: {listing(idle)}.")
-    _show(target, list(map(_row, reports.partitions)), _STORES if storage is Storage.both else ())
+    _show(target, list(map(_row, reports.partitions)), _STORES if storage == "both" else ())
 
 
 def _row(report: PartitionReport) -> Row:

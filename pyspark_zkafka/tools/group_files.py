@@ -1,114 +1,149 @@
-"""``zkafka groups export`` and ``import``: offsets as files of Kafka's tools."""
+"""``zkafka groups export`` and ``import``: offsets in ZooKeeper as files of Kafka's tools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from enum import Enum
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.tools.command import Target, changes_cluster, read_text, reads_cluster
-from pyspark_zkafka.tools.group_stores import AllGroups, Groups, open_servers, require_groups, with_progress
+from pyspark_zkafka.group.claims import Unchanged
+from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.inspect.groups import Partition
+from pyspark_zkafka.inspect.offsets import StoredOffsets, key_of, stored_offsets
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST
+from pyspark_zkafka.tools.arguments import find_partitions, read_text
+from pyspark_zkafka.tools.command import (
+    FAILED,
+    AllGroups,
+    Groups,
+    Target,
+    changes_cluster,
+    open_servers,
+    reads_cluster,
+    require_groups,
+    with_progress,
+)
+from pyspark_zkafka.tools.group_delete import require_existing
+from pyspark_zkafka.tools.group_reset import clamp, list_offsets
+from pyspark_zkafka.tools.offset_files import GroupOffset, csv_text, parse_offsets_file, zk_text
 from pyspark_zkafka.tools.output import columns
+from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
-if TYPE_CHECKING:
-    from pyspark_zkafka.tools.offset_files import GroupOffset
-    from pyspark_zkafka.tools.offset_imports import OffsetImports, PlannedImport
-
-__all__ = ["add_to"]
-
-
-class Format(str, Enum):
-    """The form of a file of offsets."""
-
-    zk = "zk"
-    csv = "csv"
-
+_EXPORTED = columns("group topic partition offset", right="partition offset")
+_IMPORTED = columns("group topic partition current_offset new_offset", right="partition current_offset new_offset")
 
 _Format = Annotated[
-    Format,
+    Literal["zk", "csv"],
     typer.Option(
         "--format",
         help="zk: lines of znodes and offsets, as ExportZkOffsets writes; csv: lines TOPIC,PARTITION,OFFSET, with GROUP "
         "first for several groups, as kafka-consumer-groups --export writes.",
     ),
 ]
-_EXPORTED = columns("group topic partition offset", right="partition offset")
-_IMPORTED = columns("group topic partition current_offset new_offset", right="partition current_offset new_offset")
-_FAILED = 1
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("export")(export_offsets)
-    app.command("import")(import_offsets)
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="The file; - for the standard input.", show_default=False)]
+_Group = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The group of lines TOPIC,PARTITION,OFFSET.")]
+_Unchecked = Annotated[
+    bool, typer.Option("--unchecked", help="Write offsets outside of the logs, and of unknown partitions, as they are.")
+]
 
 
 @reads_cluster
-def export_offsets(
-    target: Target,
-    groups: Groups = None,
-    all_groups: AllGroups = False,
-    format: _Format = Format.zk,
-) -> None:
+def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups = False, format: _Format = "zk") -> None:
     """Write the offsets that groups have in ZooKeeper, to keep them or to import them elsewhere.
 
     What cannot be read is reported, and the exit status is 1.
 
     Example: zkafka groups export billing > billing.offsets
     """
-    from pyspark_zkafka.inspect.offsets import stored_offsets
-    from pyspark_zkafka.tools.group_deletion import require_groups as require_existing
-    from pyspark_zkafka.tools.offset_files import exported
-
     names = require_groups(groups, all_groups)
     with target.zookeeper() as client:
         if names is not None:
             require_existing(client, names)
         stored = stored_offsets(client, client.groups() if names is None else names)
-    offsets = [offset for group in sorted(stored) for offset in exported(group, stored[group], csv=format is Format.csv)]
-    _write(target, offsets, format, with_group=all_groups or len(stored) != 1)
-    problems = [problem for one in stored.values() for problem in one.problems]
-    unset = sum(len(one.unset) for one in stored.values())
-    legacy = sum(len(one.legacy) for one in stored.values()) if format is Format.csv else 0
-    for count, reason in ((unset, "without an offset (below 0)"), (legacy, "of Kafka 0.7, which CSV cannot name")):
-        if count:
-            target.output.note(f"Left out: {count} partition(s) {reason}.")
-    for problem in problems:
-        target.output.note(f"Left out: {problem}")
-    if problems:
-        raise typer.Exit(_FAILED)
-
-
-def _write(target: Target, offsets: Sequence[GroupOffset], format: Format, *, with_group: bool) -> None:
-    from pyspark_zkafka.inspect.offsets import key_of
-    from pyspark_zkafka.tools.offset_files import csv_text, zk_text
-
+    offsets: list[GroupOffset] = []
+    for group in sorted(stored):
+        offsets += [GroupOffset(group, tp, offset) for tp, offset in sorted(stored[group].values.items())]
+        if format == "zk":
+            offsets += [GroupOffset(group, lp, offset) for lp, offset in sorted(stored[group].legacy.items())]
     if target.output.as_json:
         rows = [
             {"group": o.group, "topic": o.partition.topic, "partition": key_of(o.partition), "offset": o.offset}
             for o in offsets
         ]
         target.rows(rows, _EXPORTED)
+    elif format == "zk":
+        typer.echo(zk_text(offsets), nl=False)
     else:
-        text = zk_text(offsets) if format is Format.zk else csv_text(offsets, with_group=with_group)
-        typer.echo(text, nl=False)
+        typer.echo(csv_text(offsets, with_group=all_groups or len(stored) != 1), nl=False)
+    unset = sum(len(one.unset) for one in stored.values())
+    legacy = sum(len(one.legacy) for one in stored.values()) if format == "csv" else 0
+    for count, reason in ((unset, "without an offset (below 0)"), (legacy, "of Kafka 0.7, which CSV cannot name")):
+        if count:
+            target.output.note(f"Left out: {count} partition(s) {reason}.")
+    problems = [problem for one in stored.values() for problem in one.problems]
+    for problem in problems:
+        target.output.note(f"Left out: {problem}")
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedImport:
+    """The offsets to write by group, the stored ones, and warnings for offsets outside of their logs."""
+
+    offsets: Mapping[str, Mapping[Partition, int]]
+    stored: Mapping[str, StoredOffsets]
+    warnings: tuple[str, ...] = ()
+
+    def current(self, group: str, partition: Partition) -> int | None:
+        """Return the stored offset; None if there is none, or it cannot be read."""
+        stored = self.stored[group]
+        return stored.values.get(partition) if isinstance(partition, TopicPartition) else stored.legacy.get(partition)
+
+
+def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[GroupOffset]) -> PlannedImport:
+    """Plan an import, and check it before anything is written.
+
+    Parameters
+    ----------
+    brokers : GroupAdmin or None
+        Used to move an offset outside of its log to the log's nearer end. With None, offsets are taken as they are, also
+        offsets of partitions that do not exist.
+
+    Raises
+    ------
+    GroupError
+        A group has members.
+    ClusterStateError
+        A partition does not exist, or has no leader.
+    """
+    wanted: dict[str, dict[Partition, int]] = {}
+    for one in offsets:
+        wanted.setdefault(one.group, {})[one.partition] = one.offset
+    for group, activity in group_activity(zookeeper, wanted).items():
+        require_inactive(group, activity, "The offsets were not imported")
+    warnings: list[str] = []
+    if brokers is not None:
+        partitions = {one.partition for one in offsets if isinstance(one.partition, TopicPartition)}
+        find_partitions(partitions, zookeeper.snapshot({tp.topic for tp in partitions}))
+        earliest, latest = (list_offsets(brokers, dict.fromkeys(partitions, end)) for end in (EARLIEST, LATEST))
+        for group, of_group in wanted.items():
+            of_logs = {tp: offset for tp, offset in of_group.items() if isinstance(tp, TopicPartition)}
+            inside, moved = clamp(of_logs, earliest, latest)
+            of_group.update(inside.items())
+            warnings += [f"{group}: {warning}" for warning in moved]
+    return PlannedImport(wanted, stored_offsets(zookeeper, wanted), tuple(warnings))
 
 
 @changes_cluster
-def import_offsets(
-    target: Target,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file; - for the standard input.", show_default=False)],
-    group: Annotated[
-        str | None, typer.Option("--group", metavar="GROUP", help="The group of lines TOPIC,PARTITION,OFFSET.")
-    ] = None,
-    unchecked: Annotated[
-        bool, typer.Option("--unchecked", help="Write offsets outside of the logs, and of unknown partitions, as they are.")
-    ] = False,
-) -> None:
+def import_offsets(target: Target, file: _File, group: _Group = None, unchecked: _Unchecked = False) -> None:
     """Write offsets from a file to ZooKeeper, for groups without active members.
 
     All lines, groups and partitions are checked before anything is written. An offset outside of its log is moved to the
@@ -116,48 +151,45 @@ def import_offsets(
 
     Example: zkafka groups import billing.offsets --dry-run
     """
-    from pyspark_zkafka.tools.offset_files import parse_offsets_file
-    from pyspark_zkafka.tools.offset_imports import OffsetImports
-
     found = parse_offsets_file(str(file), read_text(file), group)
+    offsets = [one for one in found if one.offset >= 0]
     with open_servers(target) as servers:
-        imports = OffsetImports(servers.ensemble, servers.brokers, checked=not unchecked)
-        planned = imports.plan(found.offsets)
-        if found.without:
-            target.output.note(f"Left out: {len(found.without)} line(s) without an offset (below 0).")
+        planned = plan_import(servers.ensemble, None if unchecked else servers.brokers, offsets)
+        if len(offsets) < len(found):
+            target.output.note(f"Left out: {len(found) - len(offsets)} line(s) without an offset (below 0).")
         for warning in planned.warnings:
             target.output.note(warning)
-        rows = list(_rows(planned))
+        changes = [
+            (name, partition, planned.current(name, partition), offset)
+            for name, of_group in planned.offsets.items()
+            for partition, offset in of_group.items()
+        ]
+        rows = [
+            {
+                "group": name,
+                "topic": partition.topic,
+                "partition": key_of(partition),
+                "current_offset": current,
+                "new_offset": offset,
+            }
+            for name, partition, current, offset in changes
+        ]
         target.rows(rows, _IMPORTED, "The file has no offsets.")
-        back = sum(row["new_offset"] < (row["current_offset"] or 0) for row in rows)
+        back = sum(offset < (current or 0) for _, _, current, offset in changes)
         if back:
             target.output.note(f"{back} offset(s) go back.")
-        count = sum(map(len, planned.offsets.values()))
-        if count and target.proceed(f"Write these {count} offset(s) of {len(planned.offsets)} group(s) to ZooKeeper?"):
-            _import(target, imports, planned)
+        groups = len(planned.offsets)
+        if rows and target.proceed(f"Write these {len(rows)} offset(s) of {groups} group(s) to ZooKeeper?"):
+            _apply(target, servers.ensemble, planned)
+            target.output.note(f"Imported {len(rows)} offset(s) of {groups} group(s).")
 
 
-def _import(target: Target, imports: OffsetImports, planned: PlannedImport) -> None:
+def _apply(target: Target, zookeeper: ZooKeeperClient, planned: PlannedImport) -> None:
     done: list[str] = []
     try:
         for group in with_progress(target, planned.offsets, "Importing offsets"):
-            imports.apply(planned, group)
+            commit_offsets(zookeeper, group, planned.offsets[group], Unchanged(planned.stored[group].versions))
             done.append(group)
     except ZKafkaError:
         target.output.note(f"Imported: {', '.join(done) or 'no group'}. The others are as they were.")
         raise
-    target.output.note(f"Imported {sum(map(len, planned.offsets.values()))} offset(s) of {len(done)} group(s).")
-
-
-def _rows(planned: PlannedImport) -> Iterable[dict[str, Any]]:
-    from pyspark_zkafka.inspect.offsets import key_of
-
-    for group, offsets in planned.offsets.items():
-        for partition, offset in offsets.items():
-            yield {
-                "group": group,
-                "topic": partition.topic,
-                "partition": key_of(partition),
-                "current_offset": planned.current(group, partition),
-                "new_offset": offset,
-            }

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.ledger import LedgerGroup
-from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.command import Target, open_servers, reads_cluster
 from pyspark_zkafka.tools.group_describe import StorageOption
-from pyspark_zkafka.tools.group_stores import Storage, open_servers
 from pyspark_zkafka.tools.output import Row, columns
 
 if TYPE_CHECKING:
@@ -23,13 +20,8 @@ _JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("list")(list_)
-
-
 @reads_cluster
-def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
+def list_(target: Target, storage: StorageOption = "zookeeper") -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
     With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
@@ -41,11 +33,11 @@ def list_(target: Target, storage: StorageOption = Storage.zookeeper) -> None:
 
     with open_servers(target) as servers:
         groups = read_groups(servers.ensemble).groups
-        in_kafka = [] if storage is Storage.zookeeper else servers.brokers.group_names()
+        in_kafka = [] if storage == "zookeeper" else servers.brokers.group_names()
         rows = [_row(group, name in in_kafka) for name, group in groups.items()]
         only_in_kafka = [name for name in in_kafka if name not in groups]
         rows += _kafka_rows(servers.brokers, only_in_kafka) if only_in_kafka else []
-    shown = [row for row in rows if storage is not Storage.kafka or row["store"] in ("kafka", "both", "ledger")]
+    shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
     ordered = sorted(shown, key=lambda row: str(row["group"]))
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
     if target.output.as_json:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from pyspark_zkafka.tools.command import Target, reads_cluster
-from pyspark_zkafka.tools.group_stores import AllGroups, Groups, open_servers, require_groups
+from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import Column, Row, columns, iso_time
 
 if TYPE_CHECKING:
@@ -16,11 +13,6 @@ if TYPE_CHECKING:
 _PARTITIONS = Column("partitions", "#PARTITIONS", right=True)
 _COLUMNS = (*columns("group consumer host pattern subscription"), _PARTITIONS, *columns("assignment timestamp"))
 _NARROW = (*columns("consumer pattern subscription"), _PARTITIONS, *columns("assignment"))
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("members")(members)
 
 
 @reads_cluster
@@ -33,7 +25,7 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
 
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
-        reports = read_groups(servers.ensemble, names=names, prompt_brokers=lambda: servers.prompt_brokers)
+        reports = read_groups(servers.ensemble, names=names, prompt_brokers=lambda: servers.brokers_with_short_timeout)
     for note in reports.member_notes:
         target.output.note(note)
     rows = [row for group in reports.groups.values() for row in _rows(group)]

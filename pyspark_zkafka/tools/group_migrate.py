@@ -1,32 +1,54 @@
-"""``zkafka groups migrate``: groups' offsets from ZooKeeper to Kafka, or back."""
+"""``zkafka groups migrate``: groups' offsets from ZooKeeper to ``__consumer_offsets``, or back."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.brokers.group_admin import GroupAdmin, GroupState
+from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION, UNKNOWN_GROUP
 from pyspark_zkafka.errors import (
     BrokersUnavailable,
     ClusterStateError,
+    GroupContended,
     GroupError,
     ZKafkaError,
     ZooKeeperRefused,
     listing,
 )
-from pyspark_zkafka.tools.command import Target, changes_cluster
-from pyspark_zkafka.tools.group_stores import AllGroups, Groups, open_servers, require_groups, with_progress
-from pyspark_zkafka.tools.output import Column, columns
+from pyspark_zkafka.group.claims import Unchanged
+from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.inspect.groups import member_notes
+from pyspark_zkafka.inspect.offsets import StoredOffsets, key_of, stored_offsets
+from pyspark_zkafka.model.ledger import LedgerGroup
+from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.model.resumption import outdated
+from pyspark_zkafka.model.znodes.paths import is_znode_name
+from pyspark_zkafka.options.values import OffsetStore
+from pyspark_zkafka.tools.command import (
+    FAILED,
+    AllGroups,
+    Groups,
+    Target,
+    changes_cluster,
+    open_servers,
+    require_groups,
+    with_progress,
+)
+from pyspark_zkafka.tools.migration import Compared, Facts, LiveRounds, compare, report, to_copy
+from pyspark_zkafka.tools.output import Column, Row, columns
+from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
-if TYPE_CHECKING:
-    from pyspark_zkafka.tools.migrate import Look, Migration
-    from pyspark_zkafka.tools.migration import Outcome
-    from pyspark_zkafka.tools.output import Row
-
-__all__ = ["add_to"]
+_NOT_COPIED = "The offsets were not copied"
+_REFUSED = "while consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them"
+_MOVING = "its consumers go on committing there; stop them, or use --live"
 
 _COLUMNS = (
     *columns("group topic partition", right="partition"),
@@ -37,20 +59,184 @@ _COLUMNS = (
 )
 _JSON_COLUMNS = (*_COLUMNS, Column("reason"))
 _SHOWN = 5
-_FAILED = 1
+_LOGS_S = 10.0
 _OF_A_GROUP = (GroupError, ClusterStateError, ZooKeeperRefused)
 
+_To = Annotated[OffsetStore, typer.Option("--to", help="The store to copy to; the other one is the source.")]
+_Live = Annotated[
+    bool, typer.Option("--live", help="Copy while consumers run, until both stores agree or the consumers have left.")
+]
+_Verify = Annotated[bool, typer.Option("--verify", help="Only compare the stores; exit status 1 if they differ.")]
+_Force = Annotated[
+    bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
+]
+_Interval = Annotated[float, typer.Option("--interval", min=0.1, help="With --live: seconds between two looks.")]
+_Timeout = Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")]
 
-class Store(str, Enum):
-    """A store of offsets."""
 
-    zookeeper = "zookeeper"
-    kafka = "kafka"
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A group in both stores at one moment: the differences, and the active consumers of either kind."""
+
+    found: Sequence[Compared]
+    in_zookeeper: StoredOffsets
+    activity: Activity
+    state: GroupState
+
+    @property
+    def is_active(self) -> bool:
+        """True if a consumer of either kind is in the group."""
+        return bool(self.activity) or self.state.is_active
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("migrate")(migrate)
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Copies the offsets of groups from one store to the other.
+
+    Parameters
+    ----------
+    zookeeper, brokers : ZooKeeperClient, GroupAdmin
+        Open.
+    to : "zookeeper" or "kafka"
+        The target.
+    force : bool
+        Also set the target back, and overwrite offsets that cannot be read.
+    """
+
+    zookeeper: ZooKeeperClient
+    brokers: GroupAdmin
+    to: OffsetStore
+    force: bool = False
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def groups(self) -> list[str]:
+        """Return the groups that have offsets in the source, sorted."""
+        if self.to == "kafka":
+            names = self.zookeeper.groups()
+            return [name for name, stored in stored_offsets(self.zookeeper, names).items() if stored.versions]
+        names = self.brokers.group_names()
+        return [name for name, offsets in self.brokers.committed_many(names).items() if offsets]
+
+    def look(self, groups: Iterable[str]) -> dict[str, Look]:
+        """Compare the stores.
+
+        ZooKeeper is read first: members with dual commits write to Kafka first, and are never seen ahead in ZooKeeper.
+        """
+        names = list(dict.fromkeys(groups))
+        stored = stored_offsets(self.zookeeper, names)
+        in_kafka = self.brokers.committed_many(names)
+        topics = {tp.topic for one in stored.values() for tp in one.partitions}
+        topics |= {tp.topic for offsets in in_kafka.values() for tp in offsets}
+        snapshot = self.zookeeper.snapshot(topics)
+        activity, states = group_activity(self.zookeeper, names), self.brokers.group_states(names)
+        return {
+            name: Look(
+                compare(self._facts(stored[name], in_kafka[name], snapshot)), stored[name], activity[name], states[name]
+            )
+            for name in names
+        }
+
+    def beyond_logs(self, looks: Mapping[str, Look]) -> list[str]:
+        """Return texts for the offsets to copy that are beyond the ends of their logs, as far as their leaders answer.
+
+        Blocks for a request to each leader. The ends are read after the offsets: a running consumer is never beyond.
+        """
+        copies = {name: to_copy(look.found, force=self.force) for name, look in looks.items()}
+        wanted = {tp: LATEST for offsets in copies.values() for tp in offsets}
+        ends, _ = self.brokers.list_offsets_each(wanted, _LOGS_S) if wanted else ({}, {})
+        return [
+            f"{name} {tp} ({offset}, and the log ends at {ends[tp]})"
+            for name, offsets in copies.items()
+            for tp, offset in offsets.items()
+            if offset > ends.get(tp, offset)
+        ]
+
+    def copy(self, group: str) -> list[Compared]:
+        """Copy the offsets of a group without consumers, and read both stores again.
+
+        Raises
+        ------
+        GroupError
+            A consumer of either kind is in the group.
+        ZKafkaError
+            A server refuses, or does not answer.
+        """
+        look = self._look(group)
+        require_inactive(group, look.activity, f"{_NOT_COPIED}, as --live was not given")
+        self._require_inactive_in_kafka(group, look.state)
+        copies = to_copy(look.found, force=self.force)
+        failed = self._write(group, copies, look)
+        after = self._look(group)
+        require_inactive(group, after.activity, "Consumers have joined while the offsets were copied")
+        return report(look.found, after.found, copies.keys() - failed.keys(), failed)
+
+    def follow(self, group: str, interval_s: float, timeout_s: float) -> list[Compared]:
+        """Copy the offsets of a group again and again until both stores agree, or its consumers have left.
+
+        Raises
+        ------
+        GroupError
+            The target is Kafka, and consumers that Kafka coordinates are in the group.
+        ZKafkaError
+            A server refuses, or does not answer.
+        """
+        deadline = self.clock() + timeout_s
+        rounds, written, first = LiveRounds(), set[TopicPartition](), self._look(group)
+        look, failed = first, dict[TopicPartition, str]()
+        while look.is_active and not rounds.is_caught_up(look.found) and self.clock() < deadline:
+            if self.to == "kafka":
+                self._require_inactive_in_kafka(group, look.state)
+            copies = rounds.writes(look.found)
+            failed = self._write(group, copies, look, live=True)
+            written |= copies.keys() - failed.keys()
+            rounds = rounds.seen(look.found, wrote=bool(copies))
+            self.sleep(interval_s)
+            look = self._look(group)
+        if not look.is_active:
+            rest = self.copy(group)
+            written |= {c.partition for c in rest if c.state == "copied" and isinstance(c.partition, TopicPartition)}
+            failed = {c.partition: c.reason for c in rest if c.reason and isinstance(c.partition, TopicPartition)}
+            look = self._look(group)
+        return report(first.found, look.found, written, failed)
+
+    def _look(self, group: str) -> Look:
+        return self.look([group])[group]
+
+    def _facts(self, stored: StoredOffsets, in_kafka: Mapping[TopicPartition, int], snapshot: ClusterSnapshot) -> Facts:
+        source, target = (stored.values, in_kafka) if self.to == "kafka" else (in_kafka, stored.values)
+        return Facts(
+            source,
+            target,
+            {tp: error.message for tp, error in stored.unreadable.items()},
+            stored.legacy if self.to == "kafka" else (),
+            [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)],
+            outdated(stored.offsets, snapshot) if self.to == "kafka" else (),
+        )
+
+    def _write(
+        self, group: str, copies: Mapping[TopicPartition, int], look: Look, *, live: bool = False
+    ) -> dict[TopicPartition, str]:
+        """Write to the target, and return the reasons why partitions were not written."""
+        if not copies:
+            return {}
+        if self.to == "kafka":
+            return {tp: error.message for tp, error in self.brokers.alter_offsets(group, copies).items()}
+        try:
+            commit_offsets(self.zookeeper, group, copies, Unchanged(look.in_zookeeper.versions, inactive_only=not live))
+        except GroupContended as error:
+            if not live:
+                raise
+            return dict.fromkeys(copies, error.message)  # a member commits: the next look decides again
+        return {}
+
+    def _require_inactive_in_kafka(self, group: str, state: GroupState) -> None:
+        if state.is_active:
+            raise GROUP_ACTIVE(
+                f"{_NOT_COPIED}: group {group} is {state.name} in Kafka, with {len(state.members)} member(s), and "
+                f"{_REFUSED if self.to == 'kafka' else _MOVING}, and run this again",
+                group=group,
+            )
 
 
 @changes_cluster
@@ -58,18 +244,12 @@ def migrate(
     target: Target,
     groups: Groups = None,
     all_groups: AllGroups = False,
-    to: Annotated[Store, typer.Option("--to", help="The store to copy to; the other one is the source.")] = Store.kafka,
-    live: Annotated[
-        bool, typer.Option("--live", help="Copy while consumers run, until both stores agree or the consumers have left.")
-    ] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Only compare the stores; exit status 1 if they differ.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
-    ] = False,
-    interval: Annotated[float, typer.Option("--interval", min=0.1, help="With --live: seconds between two looks.")] = 1.0,
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")] = 600.0,
+    to: _To = "kafka",
+    live: _Live = False,
+    verify: _Verify = False,
+    force: _Force = False,
+    interval: _Interval = 1.0,
+    timeout: _Timeout = 600.0,
 ) -> None:
     """Copy groups' offsets from ZooKeeper to Kafka, or back; never backwards without --force.
 
@@ -78,18 +258,21 @@ def migrate(
 
     Example: zkafka groups migrate billing --to kafka --live
     """
-    from pyspark_zkafka.tools.migrate import Migration, require_offsets
-
     names = require_groups(groups, all_groups)
     if verify and (live or force):
         raise INVALID_OPTION("--verify changes nothing; use it without --live and --force")
     if live and force:
         raise INVALID_OPTION("--force could set back what running consumers commit; use it without --live")
     with open_servers(target) as servers:
-        migration = Migration(servers.ensemble, servers.brokers, to.value, force)
+        migration = Migration(servers.ensemble, servers.brokers, to, force)
         looks = migration.look(_all_groups(target, migration) if names is None else names)
-        if names is not None:
-            require_offsets(looks)
+        unknown = [name for name in names or () if not looks[name].found]
+        if unknown:
+            raise UNKNOWN_GROUP(
+                f"The groups {listing(unknown)} have no offsets, neither in ZooKeeper nor in Kafka; correct the names, "
+                "or the chroot",
+                groups=unknown,
+            )
         if beyond := migration.beyond_logs(looks):
             target.output.note(
                 f"Beyond the end of the log: {listing(beyond, _SHOWN)}. A consumer that starts there loses its place: "
@@ -97,16 +280,13 @@ def migrate(
             )
         if verify:
             _note_activity(target, looks)
-            _report(target, {name: unchanged(look) for name, look in looks.items()})
-        elif _proceed(target, looks, to, live=live, force=force):
+            _report(target, {name: look.found for name, look in looks.items()})
+        elif _proceed(target, migration, looks, live=live):
             _report(target, _run(target, migration, looks, (interval, timeout) if live else None))
 
 
 def _all_groups(target: Target, migration: Migration) -> list[str]:
-    """The groups that have offsets in the source, but for ledgers, and those whose names ZooKeeper does not allow."""
-    from pyspark_zkafka.model.ledger import LedgerGroup
-    from pyspark_zkafka.model.znodes.paths import is_znode_name
-
+    """Return the groups that have offsets in the source, except ledgers and names that ZooKeeper does not allow."""
     found = migration.groups()
     ledgers = [name for name in found if LedgerGroup.parse(name) is not None]
     names = [name for name in found if name not in ledgers]
@@ -118,10 +298,8 @@ def _all_groups(target: Target, migration: Migration) -> list[str]:
     return [name for name in names if is_znode_name(name)]
 
 
-def _note_activity(target: Target, looks: dict[str, Look]) -> None:
-    """Say whose commits may have come between the reads of the two stores."""
-    from pyspark_zkafka.inspect.groups import member_notes
-
+def _note_activity(target: Target, looks: Mapping[str, Look]) -> None:
+    """Name the groups whose commits may have come between the reads of the two stores."""
     counts = {name: (len(look.activity.members), len(look.state.members)) for name, look in looks.items()}
     for note in member_notes(counts):
         target.output.note(note)
@@ -130,14 +308,11 @@ def _note_activity(target: Target, looks: dict[str, Look]) -> None:
         target.output.note(f"Active, so that the stores may differ by commits under way: {listing(active, _SHOWN)}.")
 
 
-def _proceed(target: Target, looks: dict[str, Look], to: Store, *, live: bool, force: bool) -> bool:
-    from pyspark_zkafka.tools.migration import to_copy
-
-    count = sum(len(to_copy(look.found, force=force)) for look in looks.values())
-    asks = not (target.yes or target.output.as_json)
-    if target.dry_run or asks:
-        _show(target, {name: unchanged(look) for name, look in looks.items()})
-    place = "Kafka" if to is Store.kafka else "ZooKeeper"
+def _proceed(target: Target, migration: Migration, looks: Mapping[str, Look], *, live: bool) -> bool:
+    count = sum(len(to_copy(look.found, force=migration.force)) for look in looks.values())
+    if target.dry_run or not (target.yes or target.output.as_json):
+        _show(target, {name: look.found for name, look in looks.items()})
+    place = "Kafka" if migration.to == "kafka" else "ZooKeeper"
     active = [name for name, look in looks.items() if look.is_active]
     if active and not live:
         target.output.note(f"Active, so that nothing will be copied without --live: {listing(active, _SHOWN)}.")
@@ -146,17 +321,15 @@ def _proceed(target: Target, looks: dict[str, Look], to: Store, *, live: bool, f
 
 
 def _run(
-    target: Target, migration: Migration, looks: dict[str, Look], live: tuple[float, float] | None
-) -> dict[str, list[Outcome]]:
-    from pyspark_zkafka.tools.migrate import failures
-
-    found: dict[str, list[Outcome]] = {}
+    target: Target, migration: Migration, looks: Mapping[str, Look], live: tuple[float, float] | None
+) -> dict[str, list[Compared]]:
+    found: dict[str, list[Compared]] = {}
     for name in with_progress(target, looks, "Migrating groups"):
         try:
             found[name] = migration.follow(name, *live) if live else migration.copy(name)
         except ZKafkaError as error:
             if len(looks) > 1 and isinstance(error, _OF_A_GROUP) and not isinstance(error, BrokersUnavailable):
-                found[name] = failures(error, looks[name])
+                found[name] = not_copied(looks[name], error)
                 continue
             if found:
                 _show(target, found)
@@ -164,55 +337,41 @@ def _run(
     return found
 
 
-def unchanged(look: Look) -> list[Outcome]:
-    """The report of a group that was only looked at."""
-    from pyspark_zkafka.tools.migration import Outcome
-
-    return [Outcome(d.partition, d.source, d.target, d.target, d.state, d.reason) for d in look.found]
+def not_copied(look: Look, error: ZKafkaError) -> list[Compared]:
+    """Return the report of a group that was not copied at all, because of an error."""
+    return [replace(c, state="failed" if c.state == "behind" else c.state, reason=error.message) for c in look.found]
 
 
-def _report(target: Target, found: dict[str, list[Outcome]]) -> None:
+def _report(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:
     _show(target, found)
-    counts = Counter(outcome.state for outcomes in found.values() for outcome in outcomes)
+    counts = Counter(one.state for of_group in found.values() for one in of_group)
     shown = ", ".join(f"{counts[state]} {state}" for state in sorted(counts)) or "no offsets"
     target.output.note(f"{len(found)} group(s): {shown}.")
     if counts.keys() - {"copied", "equal", "skipped"}:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(FAILED)
 
 
-def _show(target: Target, found: dict[str, list[Outcome]]) -> None:
-    rows = [_row(name, outcome) for name, outcomes in found.items() for outcome in outcomes]
-    target.rows(rows, _JSON_COLUMNS if target.output.as_json else _COLUMNS, "There are no offsets.")
-    for reason, places in _reasons(found).items():
-        target.output.note(f"{listing(places, _SHOWN)}: {reason}.")
-
-
-def _row(group: str, outcome: Outcome) -> Row:
-    from pyspark_zkafka.inspect.offsets import key_of
-
-    return {
-        "group": group,
-        "topic": outcome.partition.topic,
-        "partition": key_of(outcome.partition),
-        "source_offset": outcome.source,
-        "target_before": outcome.before,
-        "target_after": outcome.after,
-        "state": outcome.state,
-        "reason": outcome.reason,
-    }
-
-
-def _reasons(found: dict[str, list[Outcome]]) -> dict[str, list[str]]:
-    """Partitions by the reason for their state."""
+def _show(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:
+    rows: list[Row] = []
     reasons: dict[str, list[str]] = {}
-    for name, outcomes in found.items():
-        for outcome in outcomes:
-            if outcome.reason is not None:
-                reasons.setdefault(outcome.reason, []).append(_place(name, outcome, alone=len(found) == 1))
-    return reasons
-
-
-def _place(group: str, outcome: Outcome, *, alone: bool) -> str:
-    row = _row(group, outcome)
-    partition = f"{row['topic']}-{row['partition']}"
-    return partition if alone else f"{group} {partition}"
+    for group, of_group in found.items():
+        for one in of_group:
+            topic, partition = one.partition.topic, key_of(one.partition)
+            rows.append(
+                {
+                    "group": group,
+                    "topic": topic,
+                    "partition": partition,
+                    "source_offset": one.source,
+                    "target_before": one.before,
+                    "target_after": one.target,
+                    "state": one.state,
+                    "reason": one.reason,
+                }
+            )
+            if one.reason is not None:
+                place = f"{topic}-{partition}" if len(found) == 1 else f"{group} {topic}-{partition}"
+                reasons.setdefault(one.reason, []).append(place)
+    target.rows(rows, _JSON_COLUMNS if target.output.as_json else _COLUMNS, "There are no offsets.")
+    for reason, places in reasons.items():
+        target.output.note(f"{listing(places, _SHOWN)}: {reason}.")

@@ -1,30 +1,57 @@
-"""``zkafka groups reset-offsets``: the scenarios of kafka-consumer-groups, for offsets in ZooKeeper, Kafka or both."""
+"""``zkafka groups reset-offsets``: the scenarios of kafka-consumer-groups, for offsets in ZooKeeper, Kafka or both.
+
+References
+----------
+org.apache.kafka.tools.consumer.group.ConsumerGroupCommand, org.apache.kafka.tools.OffsetsUtils (Kafka 3.9.1).
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.conditions import INVALID_OFFSETS_FILE, INVALID_OPTION
-from pyspark_zkafka.tools.command import Target, changes_cluster, read_text
-from pyspark_zkafka.tools.group_stores import Storage, open_servers
+from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.cluster import ClusterSource
+from pyspark_zkafka.conditions import (
+    GROUP_ACTIVE,
+    INVALID_OFFSETS_FILE,
+    INVALID_OPTION,
+    NO_COMMITTED_OFFSET,
+    NO_LEADER,
+    OFFSETS_REFUSED,
+    UNKNOWN_GROUP,
+)
+from pyspark_zkafka.errors import NoLeader, ZKafkaError, listing
+from pyspark_zkafka.group.claims import Unchanged
+from pyspark_zkafka.group.commits import commit_offsets
+from pyspark_zkafka.inspect.groups import OffsetsStorage
+from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.tools.arguments import (
+    Place,
+    find_partitions,
+    parse_datetime_ms,
+    parse_iso_duration_ms,
+    parse_partitions,
+    read_text,
+)
+from pyspark_zkafka.tools.command import Target, changes_cluster, open_servers
+from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from pyspark_zkafka.tools.output import columns
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.model.nouns import TopicPartition
-    from pyspark_zkafka.tools.offset_reset import Scenario
-    from pyspark_zkafka.tools.reset import PlannedReset
-    from pyspark_zkafka.tools.topics import Scope
-
-__all__ = ["add_to"]
+from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _NUMBERS = "partition current_offset new_offset"
 _COLUMNS = columns(f"group topic {_NUMBERS}", right=_NUMBERS)
 _PLACES = {"zookeeper": "ZooKeeper", "kafka": "Kafka", "both": "ZooKeeper and Kafka"}
-
+_NOT_RESET = "The offsets were not reset"
 
 _Topic = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
@@ -47,13 +74,266 @@ _ToDatetime = Annotated[
 _FromFile = Annotated[
     Path | None, typer.Option("--from-file", metavar="CSV", help="To the offsets in lines TOPIC,PARTITION,OFFSET.")
 ]
-_Storage = Annotated[Storage, typer.Option("--offsets-storage", help="Where the offsets are.")]
-_Export = Annotated[bool, typer.Option("--export", help="Write lines TOPIC,PARTITION,OFFSET instead of a table.")]
+_Storage = Annotated[OffsetsStorage, typer.Option("--offsets-storage", help="Where the offsets are.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("reset-offsets")(reset_offsets)
+# --- scenarios -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    """To one offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """By a number of offsets, negative for back."""
+
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToCurrent:
+    """To the committed offset, or to the latest where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromFile:
+    """To the offsets that a file lists."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ToPosition:
+    """To the earliest or the latest offset, or to the first record at a time."""
+
+    position: Position
+
+
+Scenario = ToPosition | ToOffset | ShiftBy | ToCurrent | FromFile
+Logs = Callable[[Mapping[TopicPartition, Position]], Mapping[TopicPartition, int]]
+"""Returns the offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
+Offsets = tuple[dict[TopicPartition, int], list[str]]
+"""The new offset of each partition, and warnings where it is not the requested one."""
+
+
+def plan_offsets(
+    scenario: Scenario, partitions: Collection[TopicPartition], current: Mapping[TopicPartition, int], logs: Logs
+) -> Offsets:
+    """Return the new offsets of the partitions, each within its log; a file has offsets for its own partitions.
+
+    Parameters
+    ----------
+    current : mapping
+        The committed offsets; partitions without one are absent.
+
+    Raises
+    ------
+    ClusterStateError
+        A partition has no committed offset to shift.
+    """
+    match scenario:
+        case ToPosition(position=AtTimestamp() as time):
+            return _at_time(time, partitions, logs)
+        case ToPosition(position=position):
+            return dict(logs(dict.fromkeys(partitions, position))), []
+        case ToOffset(offset=offset):
+            wanted: Mapping[TopicPartition, int] = dict.fromkeys(partitions, offset)
+        case ShiftBy(by=by):
+            missing = [tp for tp in partitions if tp not in current]
+            if missing:
+                raise NO_COMMITTED_OFFSET(
+                    f"The offsets of {listing(missing)} cannot be shifted, since there is no current committed offset; "
+                    "leave these partitions out, or use --to-earliest, --to-latest or --to-offset for them",
+                    partitions=missing,
+                )
+            wanted = {tp: current[tp] + by for tp in partitions}
+        case FromFile(offsets=offsets):
+            wanted = offsets
+        case ToCurrent():
+            missing = [tp for tp in partitions if tp not in current]
+            latest = logs(dict.fromkeys(missing, LATEST)) if missing else {}
+            return {tp: current[tp] if tp in current else latest[tp] for tp in partitions}, []
+    return clamp(wanted, logs(dict.fromkeys(wanted, EARLIEST)), logs(dict.fromkeys(wanted, LATEST)))
+
+
+def clamp(
+    wanted: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> Offsets:
+    """Move each offset outside of its log to the nearer end of the log, with Kafka's warning."""
+    offsets = {tp: max(earliest[tp], min(offset, latest[tp])) for tp, offset in wanted.items()}
+    warnings = []
+    for tp, offset in wanted.items():
+        if offset != offsets[tp]:
+            side = "higher than latest" if offset > offsets[tp] else "lower than earliest"
+            place = f"New offset ({offset}) is {side} offset for topic partition {tp}"
+            warnings.append(f"{place}. Value will be set to {offsets[tp]}")
+    return offsets, warnings
+
+
+def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Logs) -> Offsets:
+    found = logs(dict.fromkeys(partitions, time))
+    late = [tp for tp in partitions if found[tp] < 0]
+    latest = logs(dict.fromkeys(late, LATEST)) if late else {}
+    # Kafka's words, except "is empty": such a partition may have records.
+    warnings = [
+        f"Partition {tp.partition} from topic {tp.topic} has no record at or after that time. Falling back to latest known "
+        "offset."
+        for tp in late
+    ]
+    return {tp: latest.get(tp, found[tp]) for tp in partitions}, warnings
+
+
+# --- plan and change -----------------------------------------------------------------------------------------------------
+
+
+def list_offsets(brokers: GroupAdmin, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+    """Return the offset of each position, requested of the leaders.
+
+    Raises
+    ------
+    NoLeader
+        Partitions have no leader, or the leader does not answer.
+    """
+    if not wanted:
+        return {}
+    found, failed = brokers.list_offsets_each(wanted)
+    if not failed:
+        return found
+    for error in failed.values():
+        if not isinstance(error, NoLeader):
+            raise error
+    raise NO_LEADER(
+        f"The partitions {listing(sorted(failed))} have no leader, so the ends of their logs are unknown; nothing was "
+        "changed; start the brokers of their ISR, or name the other partitions with --topic TOPIC:0,1",
+        partitions=sorted(failed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReset:
+    """New and current offsets, the offsets that ZooKeeper had stored, and notes on them."""
+
+    group: str
+    offsets: Mapping[TopicPartition, int]
+    current: Mapping[TopicPartition, int]
+    stored: StoredOffsets
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResets:
+    """Plans and applies resets.
+
+    Parameters
+    ----------
+    zookeeper : ZooKeeperClient or None
+        Open; needed unless the offsets are in Kafka alone. If it is given, groups with members in ZooKeeper are refused.
+    brokers : GroupAdmin
+        Open.
+    """
+
+    storage: OffsetsStorage
+    zookeeper: ZooKeeperClient | None
+    brokers: GroupAdmin
+
+    def plan(self, group: str, places: Collection[Place] | None, scenario: Scenario) -> PlannedReset:
+        """Plan a reset of some partitions; with None, of all partitions of which the group has an offset.
+
+        Raises
+        ------
+        GroupError
+            The group has members, or no offsets.
+        CodecError
+            A committed offset that the scenario needs cannot be read.
+        ClusterStateError
+            A partition does not exist, or has no leader, or the group has no offset of it to shift.
+        """
+        self._require_inactive(group)
+        stored, in_kafka = StoredOffsets(), dict[TopicPartition, int]()
+        if self.zookeeper is not None and self.storage != "kafka":
+            stored = stored_offsets(self.zookeeper, [group])[group]
+        if self.storage != "zookeeper":
+            in_kafka = self.brokers.committed(group)
+        partitions, notes = self._partitions(places, scenario, {*stored.partitions, *in_kafka})
+        if isinstance(scenario, (ShiftBy, ToCurrent)):
+            for tp in partitions:
+                if tp in stored.unreadable:
+                    raise stored.unreadable[tp]
+        values = stored.values
+        current = {tp: max(values.get(tp, -1), in_kafka.get(tp, -1)) for tp in {*values, *in_kafka}}
+        offsets, warnings = plan_offsets(scenario, partitions, current, partial(list_offsets, self.brokers))
+        return PlannedReset(group, offsets, current, stored, (*warnings, *notes))
+
+    def apply(self, planned: PlannedReset) -> None:
+        """Write the planned offsets, to ZooKeeper first, whose transaction proves that the group has no members.
+
+        Raises
+        ------
+        GroupError, GroupContended
+            The group has members, or a client has committed since the plan was made.
+        ZKafkaError
+            A server refuses, or does not answer; the message says which offsets were written.
+        """
+        group, offsets = planned.group, planned.offsets
+        if self.zookeeper is not None and self.storage != "kafka":
+            commit_offsets(self.zookeeper, group, offsets, Unchanged(planned.stored.versions))
+        if self.storage == "zookeeper":
+            return
+        try:
+            failed = self.brokers.alter_offsets(group, offsets)
+        except ZKafkaError as error:
+            if self.storage == "kafka":
+                raise
+            raise OFFSETS_REFUSED(
+                f"The offsets of group {group} are reset in ZooKeeper, but not in Kafka: {error.message}; do not repeat "
+                "--shift-by, which would shift those in ZooKeeper again; copy them with "
+                "`zkafka groups migrate --to kafka --force`",
+            ) from error
+        if failed:
+            raise OFFSETS_REFUSED(
+                f"The brokers refused the offsets of {len(failed)} of {len(offsets)} partition(s) of group {group}, "
+                f"{listing(sorted(failed))}, the others are written: {next(iter(failed.values())).message}",
+                partitions=sorted(failed),
+            )
+
+    def _require_inactive(self, group: str) -> None:
+        """Raise GroupError if active consumers of the group commit to the stores."""
+        if self.zookeeper is not None:
+            require_inactive(group, group_activity(self.zookeeper, [group])[group], _NOT_RESET)
+        state = self.brokers.group_states([group])[group] if self.storage != "zookeeper" else None
+        if state is not None and state.is_active:
+            raise GROUP_ACTIVE(
+                f"{_NOT_RESET}: assignments can only be reset if the group {group} is inactive, but the current state is "
+                f"{state.name}, with {len(state.members)} member(s); stop its consumers, and run this again",
+                group=group,
+            )
+
+    def _partitions(
+        self,
+        places: Collection[Place] | None,
+        scenario: Scenario,
+        stored: Collection[TopicPartition],
+    ) -> tuple[list[TopicPartition], list[str]]:
+        """Return the partitions to reset, and notes."""
+        cluster: ClusterSource = self.brokers if self.zookeeper is None else self.zookeeper
+        if isinstance(scenario, FromFile):
+            return find_partitions(scenario.offsets, cluster.snapshot({tp.topic for tp in scenario.offsets})), []
+        if places is not None:
+            found = find_partitions(places, cluster.snapshot(sorted({topic for topic, _ in places})))
+            return found, [] if stored else ["The group has no offsets yet."]
+        if not stored:
+            raise UNKNOWN_GROUP("The group has no offsets to reset; correct its name, or name the topics with --topic")
+        snapshot = cluster.snapshot({tp.topic for tp in stored})
+        there = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
+        gone = sorted(set(stored) - there)
+        note = f"Left as they are: the offsets of {listing(gone)}, which do not exist any more."
+        return sorted(there & set(stored)), [note] if gone else []
 
 
 @changes_cluster
@@ -70,15 +350,12 @@ def reset_offsets(
     by_duration: _ByDuration = None,
     to_datetime: _ToDatetime = None,
     from_file: _FromFile = None,
-    offsets_storage: _Storage = Storage.zookeeper,
-    export: _Export = False,
+    offsets_storage: _Storage = "zookeeper",
 ) -> None:
     """Reset the offsets of a group that has no active members.
 
     Example: zkafka groups reset-offsets billing --topic orders:0,1 --to-earliest --dry-run
     """
-    from pyspark_zkafka.tools.reset import OffsetResets
-
     given: dict[str, object] = {
         "--to-earliest": to_earliest or None,
         "--to-latest": to_latest or None,
@@ -90,76 +367,56 @@ def reset_offsets(
         "--from-file": from_file,
     }
     scenario = _scenario(given, group)
-    scope = _scope(topic, all_topics, from_file)
+    if bool(topic) + all_topics + (from_file is not None) != 1:
+        raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
+    places = parse_partitions(topic) if topic else None
     with open_servers(target) as servers:
-        zookeeper = servers.zookeeper if offsets_storage is Storage.kafka else servers.ensemble
-        resets = OffsetResets(offsets_storage.value, zookeeper, servers.brokers)
-        planned = resets.plan(group, scope, scenario)
-        for note in (*planned.plan.warnings, *planned.notes):
+        zookeeper = servers.zookeeper if offsets_storage == "kafka" else servers.ensemble
+        resets = OffsetResets(offsets_storage, zookeeper, servers.brokers)
+        planned = resets.plan(group, places, scenario)
+        for note in planned.notes:
             target.output.note(note)
-        _show(target, planned, export=export)
-        count = len(planned.plan.offsets)
-        if count and target.proceed(f"Reset these {count} offset(s) of group {group}?"):
-            resets.apply(planned)
-            target.output.note(f"Reset {count} offset(s) of group {group} in {_PLACES[offsets_storage.value]}.")
-
-
-def _show(target: Target, planned: PlannedReset, *, export: bool) -> None:
-    from pyspark_zkafka.tools.offset_files import GroupOffset, csv_text
-
-    group, offsets = planned.group, sorted(planned.plan.offsets.items())
-    if export and not target.output.as_json:
-        typer.echo(csv_text((GroupOffset(group, tp, offset) for tp, offset in offsets), with_group=False), nl=False)
-    else:
         rows = [
             {"group": group, **tp._asdict(), "current_offset": planned.current.get(tp), "new_offset": offset}
-            for tp, offset in offsets
+            for tp, offset in sorted(planned.offsets.items())
         ]
         target.rows(rows, _COLUMNS, f"Group {group} has no offsets to reset.")
+        if rows and target.proceed(f"Reset these {len(rows)} offset(s) of group {group}?"):
+            resets.apply(planned)
+            target.output.note(f"Reset {len(rows)} offset(s) of group {group} in {_PLACES[offsets_storage]}.")
 
 
-def _scope(topics: list[str] | None, all_topics: bool, from_file: Path | None) -> Scope | None:
-    from pyspark_zkafka.tools.topics import parse_scope
-
-    if bool(topics) + all_topics + (from_file is not None) != 1:
-        raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
-    return parse_scope(topics) if topics else None
-
-
-def _scenario(given: dict[str, object], group: str) -> Scenario:
-    from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp
-    from pyspark_zkafka.tools import offset_reset as resets
-
+def _scenario(given: Mapping[str, object], group: str) -> Scenario:
     named = [(name, value) for name, value in given.items() if value is not None]
     if len(named) != 1:
         found = " and ".join(name for name, _ in named) or "none of them"
         raise INVALID_OPTION(f"Use one of {', '.join(given)}; found {found}")
     match named[0]:
         case ("--to-earliest", _):
-            return resets.ToPosition(EARLIEST)
+            return ToPosition(EARLIEST)
         case ("--to-latest", _):
-            return resets.ToPosition(LATEST)
+            return ToPosition(LATEST)
         case ("--to-offset", int(offset)):
-            return resets.ToOffset(offset)
+            return ToOffset(offset)
         case ("--shift-by", int(by)):
-            return resets.ShiftBy(by)
+            return ShiftBy(by)
         case ("--by-duration", str(text)):
-            ago = resets.parse_iso_duration_ms(text)
-            return resets.ToPosition(AtTimestamp(max(0, time.time_ns() // 1_000_000 - ago)))
+            now_ms = time.time_ns() // 1_000_000
+            return ToPosition(AtTimestamp(max(0, now_ms - parse_iso_duration_ms(text))))
         case ("--to-datetime", str(text)):
-            return resets.ToPosition(AtTimestamp(max(0, resets.parse_datetime_ms(text))))
+            return ToPosition(AtTimestamp(max(0, parse_datetime_ms(text))))
         case ("--from-file", Path() as file):
-            return resets.FromFile(_offsets_in(file, group))
-    return resets.ToCurrent()
+            return FromFile(_offsets_in(file, group))
+    return ToCurrent()
 
 
 def _offsets_in(file: Path, group: str) -> dict[TopicPartition, int]:
-    from pyspark_zkafka.model.nouns import TopicPartition
-    from pyspark_zkafka.tools.offset_files import parse_offsets_file
-
-    found = parse_offsets_file(str(file), read_text(file), group)
-    bad = [str(o.partition) for o in (*found.offsets, *found.without) if not isinstance(o.partition, TopicPartition)]
-    bad += [f"{o.partition} at {o.offset}" for o in found.without if isinstance(o.partition, TopicPartition)]
+    found, bad = {}, []
+    for one in parse_offsets_file(str(file), read_text(file), group):
+        if isinstance(one.partition, TopicPartition) and one.offset >= 0:
+            found[one.partition] = one.offset
+        else:
+            bad.append(f"{one.partition} at {one.offset}" if isinstance(one.partition, TopicPartition) else one.partition)
     if bad:
-        raise INVALID_OFFSETS_FILE(f"{file} has no offset to reset to for {', '.join(bad[:10])}; leave these lines out")
-    return {o.partition: o.offset for o in found.offsets if isinstance(o.partition, TopicPartition)}
+        raise INVALID_OFFSETS_FILE(f"{file} has no offset to reset to for {listing(bad)}; leave these lines out")
+    return found

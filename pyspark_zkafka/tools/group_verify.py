@@ -24,8 +24,7 @@ from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, thre
 from pyspark_zkafka.model.nouns import TopicPartition, session_text
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.tools.command import FAILED, Target, reads_cluster
-from pyspark_zkafka.tools.group_stores import AllGroups, Groups, open_servers, require_groups
+from pyspark_zkafka.tools.command import FAILED, AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import columns
 
 _UNNAMED_STRATEGIES = ("range", "roundrobin", "roundrobin-0.8", "legacy-range")
@@ -44,11 +43,6 @@ _Timeout = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command("verify")(verify)
-
-
 @reads_cluster
 def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False, timeout: _Timeout = 0.0) -> None:
     """Verify groups: each partition of a subscribed topic has one live owner, and offsets are within the logs.
@@ -64,7 +58,7 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
     with open_servers(target) as servers:
         while True:
             reports = read_groups(
-                servers.ensemble, lambda: servers.brokers, names, prompt_brokers=lambda: servers.prompt_brokers
+                servers.ensemble, lambda: servers.brokers, names, prompt_brokers=lambda: servers.brokers_with_short_timeout
             )
             problems = verify_groups(reports)
             if not problems or time.monotonic() >= deadline:

@@ -13,8 +13,7 @@ from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_IN_USE, UNKNOWN_LED
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, reads_cluster
-from pyspark_zkafka.tools.group_stores import open_servers, with_progress
+from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_servers, reads_cluster, with_progress
 from pyspark_zkafka.tools.output import Column, Row, columns, duration_text, iso_time
 
 if TYPE_CHECKING:

@@ -6,18 +6,15 @@ import json
 import socket
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from pyspark_zkafka.tools.command import pairs
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.testing.detached import DetachedCluster
-
-__all__ = ["app"]
+from pyspark_zkafka.testing.detached import DetachedCluster, bring_down, bring_up, running_clusters
+from pyspark_zkafka.testing.spec import tested_version
+from pyspark_zkafka.tools.arguments import parse_pairs
 
 app = typer.Typer(no_args_is_help=True, help="Start, stop and show local clusters (brokers, and ZooKeeper or KRaft).")
 
@@ -46,10 +43,7 @@ def up(
 
     Example: zkafka cluster up --brokers 1 --kafka-version 1.1.1
     """
-    from pyspark_zkafka.testing.detached import bring_up
-    from pyspark_zkafka.testing.spec import tested_version
-
-    config = pairs(broker_config, "--config")
+    config = parse_pairs(broker_config, "--config")
     options = {"brokers": brokers, "kafka_version": tested_version(kafka_version), "broker_config": config}
     options |= {"kraft": kraft, "controllers": controllers}
     _show([bring_up(name, options)], as_json)
@@ -61,8 +55,6 @@ def down(name: _Name = "default", as_json: _Json = False) -> None:
 
     Example: zkafka cluster down
     """
-    from pyspark_zkafka.testing.detached import bring_down
-
     bring_down(name)
     if as_json:
         typer.echo(json.dumps({"name": name, "up": False}))
@@ -76,8 +68,6 @@ def status(as_json: _Json = False) -> None:
 
     Example: zkafka cluster status --json
     """
-    from pyspark_zkafka.testing.detached import running_clusters
-
     clusters = running_clusters()
     if not clusters and not as_json:
         Console().print("No local cluster is up; `zkafka cluster up` starts one.")
@@ -107,10 +97,10 @@ def _servers_table(cluster: DetachedCluster) -> Table:
 
 
 def _listening(cluster: DetachedCluster) -> dict[str, bool]:
-    return {server: _listens(port) for server, port in cluster.servers.items()}
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(_CONNECT_TIMEOUT_S)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    """Return whether each server accepts connections."""
+    found = {}
+    for server, port in cluster.servers.items():
+        with socket.socket() as probe:
+            probe.settimeout(_CONNECT_TIMEOUT_S)
+            found[server] = probe.connect_ex(("127.0.0.1", port)) == 0
+    return found

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
-
-__all__ = ["Column", "LogFormatter", "Output", "columns", "duration_text", "iso_time", "printable", "table"]
 
 Row = Mapping[str, Any]
 """Values by column name; a missing column is null."""
@@ -26,7 +26,7 @@ _SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name in JSON, its heading in tables (by default the name as Kafka's tools write it), its alignment."""
+    """A column: its name in JSON, its heading in tables (by default, the name as Kafka's tools write it), its alignment."""
 
     name: str
     heading: str = ""
@@ -44,7 +44,7 @@ class Column:
 
 
 def columns(names: str, right: str = "") -> tuple[Column, ...]:
-    """Columns by their names, separated by blanks; those in `right` are numbers, aligned to the right.
+    """Return columns by their names, separated by blanks; the names in `right` are aligned to the right.
 
     >>> [column.title for column in columns("topic current_offset", right="current_offset")]
     ['TOPIC', 'CURRENT-OFFSET']
@@ -56,8 +56,8 @@ def columns(names: str, right: str = "") -> tuple[Column, ...]:
 class Output:
     """Output of a command: rows as a table, or, with ``--json``, as one JSON list of objects; notes on standard error.
 
-    A table that is too wide for the terminal has fewer columns, if a command says which, and else folds its cells; into a
-    pipe or a file each row is one line.
+    A table that is too wide for the terminal drops the columns that the command can do without, or folds its cells. In a
+    pipe or a file, each row is one line.
     """
 
     def __init__(self, as_json: bool = False) -> None:
@@ -67,7 +67,7 @@ class Output:
         self.errors = Console(stderr=True, highlight=False)
 
     def rows(self, rows: Iterable[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
-        """Write rows; `empty` is the note for a table without any, `narrower` see `fitted`."""
+        """Write rows, or the note `empty` if there are none; the layouts in `narrower` are tried as by `fitted`."""
         found = list(rows)
         if self.as_json:
             self.console.out(json.dumps([{c.name: row.get(c.name) for c in shown} for row in found]), highlight=False)
@@ -77,14 +77,14 @@ class Output:
             self.note(empty)
 
     def fits(self, rows: Sequence[Row], shown: Sequence[Column]) -> bool:
-        """True if each row of the table fits on one line, as always in a pipe or a file."""
+        """Return whether each row fits on one line, which is always so in a pipe or a file."""
         if self.console.width >= _PIPED_WIDTH:
             return True
         unlimited = self.console.options.update_width(_PIPED_WIDTH)
         return self.console.measure(table(rows, shown), options=unlimited).maximum <= self.console.width
 
     def fitted(self, rows: Sequence[Row], *layouts: Sequence[Column]) -> Table:
-        """A table with the first columns of `layouts` that fit; else with the last, compact and folded."""
+        """Return a table in the first of the layouts that fits, or in the last one, compact and folded."""
         for shown in layouts:
             if self.fits(rows, shown):
                 return table(rows, shown)
@@ -100,22 +100,30 @@ class Output:
         self.errors.print(Text(printable(text)), soft_wrap=True)
 
     def show(self, text: str) -> None:
-        """Write a line that is for people only; nothing with ``--json``."""
+        """Write a line for people; nothing with ``--json``."""
         if not self.as_json:
             self.lines(text)
 
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show a progress bar on standard error, if that is a terminal; yield the function that sets how much is done."""
+        shown = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*shown, console=self.errors, transient=True, disable=not self.errors.is_terminal) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
 
 class LogFormatter(logging.Formatter):
-    """Formats log lines with messages that control no terminal."""
+    """Formats log lines so that their messages cannot control a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and the traceback if there is one."""
+        """Return the line, with the traceback if there is one."""
         message = {"msg": printable(record.getMessage()), "args": None}
         return super().format(logging.makeLogRecord({**record.__dict__, **message}))
 
 
 def printable(text: str) -> str:
-    r"""Text from znodes and brokers for people: what does not print, such as a terminal's control characters, is escaped.
+    r"""Escape characters that do not print, such as a terminal's control characters, in text from znodes and brokers.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
@@ -124,7 +132,7 @@ def printable(text: str) -> str:
 
 
 def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None) -> Table:
-    """A table of rows; null is ``-``, a list its items joined by commas, as in Kafka's tools."""
+    """Return a table of rows; null is ``-``, and items of lists are joined by commas, as in Kafka's tools."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, title=title, title_justify="left")
     for column in shown:
         justify = "right" if column.right else "left"
@@ -135,7 +143,7 @@ def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None
 
 
 def _compact(rows: Sequence[Row], shown: Sequence[Column]) -> Table:
-    """A table of less width: smaller gaps, headings broken after hyphens, lists folded between items, numbers whole."""
+    """Return a narrower table: smaller gaps, headings broken after hyphens, lists folded between items, whole numbers."""
     made = table([{name: _foldable(value) for name, value in row.items()} for row in rows], shown)
     made.padding = (0, 1, 0, 0)
     for column, heading in zip(made.columns, shown, strict=True):
@@ -164,7 +172,7 @@ def _cell(value: Any) -> str:
 
 
 def iso_time(timestamp_us: int | None) -> str | None:
-    """A time in microseconds since the epoch as ISO 8601 in UTC, to the millisecond.
+    """Return a time in microseconds since the epoch as ISO 8601 in UTC, to the millisecond.
 
     >>> iso_time(1795228865441000)
     '2026-11-21T02:41:05.441Z'
@@ -176,7 +184,7 @@ def iso_time(timestamp_us: int | None) -> str | None:
 
 
 def duration_text(seconds: float | None) -> str | None:
-    """A duration in its two largest units.
+    """Return a duration in its two largest units.
 
     >>> duration_text(4.2), duration_text(83), duration_text(7_260), duration_text(180_000)
     ('4s', '1m 23s', '2h 1m', '2d 2h')

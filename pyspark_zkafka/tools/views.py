@@ -1,4 +1,4 @@
-"""``zkafka brokers``, ``controller`` and ``topics``: the views of the cluster, as tables and JSON."""
+"""``zkafka brokers``, ``controller``, ``topics`` and ``plan``: views as tables and JSON."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
+from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, reads_cluster
-from pyspark_zkafka.tools.output import Row, columns, iso_time
-
-_topics = typer.Typer(no_args_is_help=True, help="List and describe topics.")
+from pyspark_zkafka.tools.output import Column, Row, columns, iso_time
 
 _BROKERS = columns("id host port rack version timestamp endpoints", right="id port version")
 _NARROW_BROKERS = columns("id rack version timestamp endpoints", right="id version")
@@ -17,18 +16,23 @@ _CONTROLLER = columns("broker epoch timestamp cluster_id", right="broker epoch")
 _TOPICS = columns("topic topic_id partitions replication config", right="partitions replication")
 _NARROW_TOPICS = tuple(column for column in _TOPICS if column.name != "topic_id")
 _PARTITIONS = columns("topic partition leader replicas isr", right="partition leader")
+_PLAN = (
+    *columns("topic partition leader isr rack start until records", right="partition leader start until records"),
+    Column("spark_partition", "TASK", right=True),
+)
 
 _Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")]
 _Internal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out topics such as __consumer_offsets.")]
 _UnderReplicated = Annotated[bool, typer.Option("--under-replicated", help="Only partitions whose ISR lacks a replica.")]
 _Unavailable = Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command("brokers")(brokers)
-    app.command("controller")(controller)
-    app.add_typer(_topics, name="topics")
+_Topic = Annotated[list[str] | None, typer.Option("--topic", help="A topic to read; repeatable.")]
+_Pattern = Annotated[
+    str | None, typer.Option("--pattern", metavar="REGEX", help="Read the topics whose whole name matches.")
+]
+_Options = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="An option of the read, see docs/options.md; repeatable."),
+]
 
 
 @reads_cluster
@@ -56,9 +60,8 @@ def controller(target: Target) -> None:
 # --- topics ------------------------------------------------------------------------------------------------------------
 
 
-@_topics.command("list")
 @reads_cluster
-def list_(target: Target, exclude_internal: _Internal = False) -> None:
+def list_topics(target: Target, exclude_internal: _Internal = False) -> None:
     """List the topics.
 
     Example: zkafka topics list --zookeeper zk1:2181/kafka
@@ -66,9 +69,8 @@ def list_(target: Target, exclude_internal: _Internal = False) -> None:
     target.rows(_topic_rows(target, None, exclude_internal), _TOPICS, "There is no topic.", _NARROW_TOPICS)
 
 
-@_topics.command()
 @reads_cluster
-def describe(
+def describe_topics(
     target: Target,
     topics: _Topics = None,
     under_replicated: _UnderReplicated = False,
@@ -97,8 +99,6 @@ def describe(
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
-    from pyspark_zkafka.tools.topics import require_topics
-
     rows = target.view("topics", **_restriction(topics))
     require_topics(topics or (), [row["topic"] for row in rows])
     return [
@@ -110,3 +110,24 @@ def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool
 
 def _restriction(topics: list[str] | None) -> dict[str, str]:
     return {"subscribe": ",".join(topics)} if topics else {}
+
+
+# --- the plan of a batch read -------------------------------------------------------------------------------------------
+
+
+@reads_cluster
+def plan(target: Target, topic: _Topic = None, pattern: _Pattern = None, option: _Options = None) -> None:
+    """Show the ranges of offsets that a batch read would read, and the Spark task of each.
+
+    Example: zkafka plan --topic orders --option minPartitions=16 --zookeeper zk1:2181/kafka
+    """
+    options = parse_pairs(option, "--option")
+    if topic:
+        options["subscribe"] = ",".join(topic)
+    if pattern is not None:
+        options["subscribePattern"] = pattern
+    rows = target.view("plan", **options)
+    target.rows(rows, _PLAN, "There is nothing to read.")
+    if rows and not target.output.as_json:
+        tasks = len({row["spark_partition"] for row in rows})
+        target.output.note(f"{sum(row['records'] for row in rows):,} records in {len(rows)} ranges, {tasks} Spark tasks")

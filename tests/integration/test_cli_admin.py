@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
 from pyspark_zkafka.tools import app
-from pyspark_zkafka.tools.topic_config import read_config, write_config
+from pyspark_zkafka.tools.admin_config import read_config, write_config
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def replicas(rows: Rows, topic: str) -> list[list[int]]:
 def test_reassign_and_elect(
     rows: Rows, run: Run, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """A proposal is executed, verified here and by Kafka's tool, and its preferred replicas become leaders."""
+    """A reassignment is verified here and by Kafka's tool, and its preferred replicas become leaders."""
     topic = new_topic(partitions=2, replication=2)
     zkafka_cluster.produce(topic, [{"value": "x"}] * 20)
     before, file = replicas(rows, topic), tmp_path / "moves.json"
@@ -85,16 +85,6 @@ def test_reassign_and_elect(
     again = rows("admin", "elect", "--topic", topic, "--yes")
     assert {row["election"] for row in again} == {"the preferred replica leads already"}
     assert topic not in [row["topic"] for row in rows("admin", "show")]  # others may be under way in the shared cluster
-
-
-def test_generate(rows: Rows, new_topic: NewTopic, zkafka_cluster: LocalCluster) -> None:
-    """A proposal changes nothing, and has the form that --reassignment-json-file takes."""
-    topic, brokers = new_topic(partitions=3), zkafka_cluster.running_broker_ids
-    listed = ",".join(map(str, brokers))
-    proposed = rows("admin", "reassign", "--generate", "--topics", topic, "--broker-list", listed)
-    assert [(row["topic"], row["partition"]) for row in proposed] == [(topic, p) for p in range(3)]
-    assert [row["current_replicas"] for row in proposed] == replicas(rows, topic)
-    assert all(len(row["replicas"]) == 1 and row["replicas"][0] in brokers for row in proposed)
 
 
 def test_config(rows: Rows, run: Run, new_topic: NewTopic, zkafka_cluster: LocalCluster) -> None:
@@ -164,7 +154,7 @@ def test_clusters_without_a_controller_in_zookeeper_mode(run: Run, chroot: Chroo
     broker = {"version": 4, "host": "h", "port": 1, "endpoints": ["PLAINTEXT://h:1"], "listener_security_protocol_map": {}}
     chroot.other.set("/brokers/ids/0", json.dumps(broker).encode())
     file = tmp_path / "moves.json"
-    file.write_text('[{"topic":"t","partition":0,"replicas":[0]}]')
+    file.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":[0]}]}')
 
     def reassign() -> str:
         arguments = ("admin", "reassign", "--reassignment-json-file", str(file), "--yes", "--no-wait")
@@ -180,7 +170,7 @@ def test_clusters_without_a_controller_in_zookeeper_mode(run: Run, chroot: Chroo
     )
     assert "t-0 is being reassigned already" in reassign()
     chroot.topic("u", 1)
-    file.write_text('[{"topic":"u","partition":0,"replicas":[0]}]')
+    file.write_text('{"partitions":[{"topic":"u","partition":0,"replicas":[0]}]}')
     assert "[ADMIN_UNDER_WAY] The reassignment was not started" in reassign()
     shown = run("admin", "show", connect=chroot.config.connect).stdout
     assert shown.splitlines()[-1].split() == ["reassign_partitions", "t", "0", "0", "0/1"]

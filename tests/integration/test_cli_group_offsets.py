@@ -25,7 +25,7 @@ from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import export_offsets, run_kafka_tool
 from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.tools import app as zkafka
-from pyspark_zkafka.tools.group_deletion import delete_group
+from pyspark_zkafka.tools.group_delete import delete_group
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:
@@ -101,16 +101,16 @@ def test_resets_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, gro
 def test_resets_from_a_file_are_those_of_kafka(
     zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path
 ) -> None:
-    """A file that kafka-consumer-groups exports is read, and what ours exports is read by kafka-consumer-groups."""
+    """A file that kafka-consumer-groups exports is read, and kafka-consumer-groups reads an export in CSV."""
     store(zkafka_cluster, group, {TopicPartition(topic, 0): b"10", TopicPartition(topic, 1): b"2"})
     run(zkafka_cluster, "migrate", group, "--yes")
     theirs, ours = tmp_path / "theirs.csv", tmp_path / "ours.csv"
     arguments = ["--topic", f"{topic}:0,1", "--shift-by", "1", "--dry-run", "--export"]
     theirs.write_text(kafka_groups(zkafka_cluster, "--reset-offsets", "--group", group, *arguments))
-    ours.write_text(run(zkafka_cluster, "reset-offsets", group, *arguments).stdout)
-    assert lines(ours) == lines(theirs) == [[topic, "0", "11"], [topic, "1", "3"]]
     run(zkafka_cluster, "reset-offsets", group, "--from-file", str(theirs), "--yes")
     assert stored(zkafka_cluster, group) == {TopicPartition(topic, 0): 11, TopicPartition(topic, 1): 3}
+    ours.write_text(run(zkafka_cluster, "export", group, "--format", "csv").stdout)
+    assert lines(ours) == lines(theirs) == [[topic, "0", "11"], [topic, "1", "3"]]
     assert kafka_reset(zkafka_cluster, group, "--from-file", str(ours), "--dry-run") == [
         [group, topic, "0", "11"],
         [group, topic, "1", "3"],

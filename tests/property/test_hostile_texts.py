@@ -23,9 +23,8 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.records.direct.errors import Unsupported
 from pyspark_zkafka.records.direct.sasl import exchange
 from pyspark_zkafka.records.direct.settings import Login
-from pyspark_zkafka.tools.assignment_plans import parse_members
+from pyspark_zkafka.tools.admin_reassign import parse_reassignment
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
-from pyspark_zkafka.tools.reassignment import parse_reassignment
 from tests.support.cases import each
 
 DEPTHS = (500, 900, 960, 980, 990, 995, 100_000)
@@ -73,7 +72,6 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "timestamps": lambda text: kinds.TIMESTAMPS.read("startingOffsetsByTimestamp", text),
     "assign": lambda text: kinds.PARTITIONS.read("assign", text),
     "a whole read": lambda text: parse_read({"zookeeper.connect": "zk1:2181", "assign": text, "startingOffsets": text}),
-    "members": lambda text: parse_members("g", text, ["t"]),
     "reassignment": lambda text: parse_reassignment(text, "file.json"),
     "offsets file": lambda text: parse_offsets_file("offsets.csv", text, "g"),
     "ledger": lambda text: parse_ends(ledger.decode(text).ends),

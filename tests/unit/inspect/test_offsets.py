@@ -7,7 +7,6 @@ from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_in
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.tools.offset_files import GroupOffset, exported
 from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
 
@@ -39,7 +38,7 @@ def test_each_kind_of_znode() -> None:
 
 
 def test_name_that_no_topic_has() -> None:
-    """An offset below such a name is a problem, and not exported, as no import would accept it."""
+    """An offset below such a name is a problem and no value, as no import would accept it."""
     found = stored({"/consumers/g/offsets/a topic/0": node(b"1"), "/consumers/g/offsets/t/0": node(b"2")})
     assert found.misnamed.keys() == {"/consumers/g/offsets/a topic/0"}
-    assert exported("g", found) == [GroupOffset("g", TopicPartition("t", 0), 2)]
+    assert found.values == {TopicPartition("t", 0): 2}

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import typer
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError, UnknownTopic
-from pyspark_zkafka.tools.admin_config import delete, describe, set_
+from pyspark_zkafka.tools.admin_config import delete, describe, parse_settings, set_, without_settings
 from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
@@ -135,3 +136,17 @@ def test_description(
     views.rows["configs"] = []
     assert show(describe, topic) == ("", "No topic has settings of its own.\n")
     assert views.restricted == [("configs", restricted)]
+
+
+def test_delete_settings() -> None:
+    """Deleted settings are gone; one that is not there is an error, as it is in Kafka's tool."""
+    assert without_settings({"a": "1", "b": "2"}, ["a"]) == {"b": "2"}
+    with pytest.raises(OptionError, match=r"The topic has no setting c, d of its own"):
+        without_settings({"a": "1"}, ["d", "a", "c"])
+
+
+@pytest.mark.parametrize("text", ["retention.ms", "=5", "retention.ms=", "a=b=c"])
+def test_malformed_settings(text: str) -> None:
+    """A setting is a name and a value."""
+    with pytest.raises(typer.BadParameter, match="write NAME=VALUE"):
+        parse_settings([text])

@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from pyspark_zkafka.errors import OptionError, UnknownTopic
-from pyspark_zkafka.tools.admin_reassign import reassign
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.tools.admin_reassign import move_problems, moves, parse_reassignment, reassign
 from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SNAPSHOT = ClusterSnapshot(
+    brokers={n: Broker(n, (), "ab"[n % 2]) for n in range(4)},
+    topics={"t": Topic("t", {0: (0, 1), 1: (1, 2)})},
+    states={T0: PartitionState(0, 0, (0, 1)), T1: PartitionState(1, 0, (1,))},
+)
 
 
 @pytest.fixture
@@ -25,15 +35,6 @@ def file(client: EnsembleClient, tmp_path: Path) -> Path:
     file = tmp_path / "moves.json"
     file.write_text('{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [2]}]}')
     return file
-
-
-def test_proposal(file: Path, run: Callable[..., list[Row]]) -> None:
-    """A proposal has all partitions of the topics, on the listed brokers."""
-    rows = run(reassign, generate=True, topics="t", broker_list="1,2")
-    assert [(row["partition"], row["current_replicas"]) for row in rows] == [(0, [1]), (1, [1])]
-    assert {replica for row in rows for replica in row["replicas"]} == {1, 2}
-    with pytest.raises(UnknownTopic, match="Topics do not exist: gone"):
-        run(reassign, generate=True, topics="t,gone", broker_list="1,2")
 
 
 def test_start(client: EnsembleClient, file: Path, run: Callable[..., list[Row]]) -> None:
@@ -52,3 +53,63 @@ def test_verify(file: Path, run: Callable[..., list[Row]]) -> None:
     with pytest.raises(typer.Exit) as caught:
         run(reassign, file, verify=True)
     assert caught.value.exit_code == 1
+
+
+def test_problems() -> None:
+    """All reasons that the controller would have to ignore a reassignment are found at once."""
+    wanted: dict[TopicPartition, tuple[int, ...]] = {T0: (1, 9, 1), T1: (), TopicPartition("no", 0): (1,)}
+    state = AdminState({T1: (1,)}, deletions=("t",))
+    assert list(move_problems(wanted, SNAPSHOT, state)) == [
+        "t-0: the topic is being deleted",
+        "t-0 lists a replica twice",
+        "t-0: no live broker 9",
+        "t-1: the topic is being deleted",
+        "t-1 is being reassigned already",
+        "t-1 has an empty list of replicas",
+        "no-0 does not exist",
+    ]
+    assert not list(move_problems({T0: (1, 2)}, SNAPSHOT, AdminState()))
+
+
+def test_moves() -> None:
+    """A move is under way while it is requested, then completed if the replicas are the wanted ones."""
+    wanted: dict[TopicPartition, tuple[int, ...]] = {T1: (1, 2), T0: (1, 0)}
+    found = moves(wanted, SNAPSHOT, AdminState({T1: (1, 2)}))
+    assert [(m.partition, m.status, m.isr) for m in found] == [(T0, "failed", (0, 1)), (T1, "in progress", (1,))]
+    assert moves({T1: (1, 2)}, SNAPSHOT, AdminState())[0].status == "completed"
+    assert moves({TopicPartition("no", 0): (1,)}, SNAPSHOT, AdminState())[0].status == "failed"
+
+
+def test_files() -> None:
+    """A file is Kafka's own, with log directories that do not matter."""
+    expected = {T1: (2, 1), T0: (3,)}
+    items: list[dict[str, Any]] = [
+        {"topic": "t", "partition": 1, "replicas": [2, 1], "log_dirs": ["any", "any"]},
+        {"topic": "t", "partition": 0, "current_replicas": [0, 1], "replicas": [3]},
+    ]
+    for value in ({"version": 1, "partitions": items}, {"partitions": items}):
+        found = parse_reassignment(json.dumps(value), "f")
+        assert list(found.items()) == list(expected.items())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", 'f is not a reassignment: JSON such as {"version":1'),
+        ("[1]", "f is not a reassignment"),
+        ('{"partitions":[]}', "f lists no partition"),
+        (
+            '{"partitions":[{"topic":"t","partition":0,"replicas":[1]},{"topic":"t","partition":0,"replicas":[2]}]}',
+            "f lists t-0 more than",
+        ),
+        (
+            '{"partitions":[{"topic":"t","partition":0,"replicas":[1],"log_dirs":["/data"]}]}',
+            "f names log directories",
+        ),
+    ],
+)
+def test_wrong_files(text: str, problem: str) -> None:
+    """What is wrong with a file is said, with its name."""
+    with pytest.raises(OptionError) as caught:
+        parse_reassignment(text, "f")
+    assert problem in caught.value.message

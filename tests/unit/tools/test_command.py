@@ -1,21 +1,19 @@
-"""The options that all commands take."""
+"""The options that all commands take, and the servers and parameters of commands on groups."""
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.tools import app as zkafka
-from pyspark_zkafka.tools.command import Target, changes_cluster, read_text, reads_cluster
+from pyspark_zkafka.tools.command import Servers, Target, changes_cluster, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import columns
-from tests.support.cases import each
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -82,27 +80,38 @@ def test_no_cluster() -> None:
     assert (result.exit_code, "use --zookeeper" in result.stderr) == (2, True)
 
 
-def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dash stands for the standard input."""
-    monkeypatch.setattr("sys.stdin", io.StringIO("typed"))
-    assert read_text("-") == "typed"
-
-
-@each(
-    "command",
-    [
-        ["admin", "reassign", "--reassignment-json-file"],
-        ["groups", "import"],
-        ["groups", "reset-offsets", "g", "--from-file"],
-    ],
+@pytest.mark.parametrize(
+    ("groups", "all_groups", "found"), [(["b", "a", "b"], False, ["b", "a"]), (None, True, None), ([], True, None)]
 )
-@each("name", ["latin", "missing", "."])
-def test_files_that_cannot_be_read(command: list[str], name: str, tmp_path: Path) -> None:
-    """A file that is not there, or is not text, is a wrong option, which the error names with the reason."""
-    (tmp_path / "latin").write_bytes(b"{\xff}")
-    result = CliRunner().invoke(zkafka, [*command, str(tmp_path / name), "--zookeeper", "127.0.0.1:1"])
-    reasons = {"latin": "it is not text in UTF-8", "missing": "No such file or directory", ".": "Is a directory"}
-    expected = (
-        f"[INVALID_OPTION] The file {tmp_path / name} cannot be read: {reasons[name]}. Correct its name or its text\n"
-    )
-    assert (result.exit_code, result.stderr) == (2, expected)
+def test_groups(groups: list[str] | None, all_groups: bool, found: list[str] | None) -> None:
+    """Named groups count once, in their order; None stands for all."""
+    assert require_groups(groups, all_groups) == found
+
+
+@pytest.mark.parametrize(("groups", "all_groups"), [(None, False), ([], False), (["a"], True)])
+def test_contradiction(groups: list[str] | None, all_groups: bool) -> None:
+    """Groups are named, or all are meant."""
+    with pytest.raises(OptionError, match="Name one or more groups, or use --all-groups"):
+        require_groups(groups, all_groups)
+
+
+def test_brokers_are_opened_once() -> None:
+    """The brokers are looked up when they are first needed, and then kept."""
+    opened: list[str] = []
+
+    def open_brokers(timeout_s: float | None = None) -> Any:
+        opened.append("brokers" if timeout_s is None else "short timeout")
+        return opened
+
+    servers = Servers(None, open_brokers)
+    assert not opened
+    assert servers.brokers is servers.brokers
+    assert opened == ["brokers"]
+    assert servers.brokers_with_short_timeout is servers.brokers_with_short_timeout
+    assert opened == ["brokers", "short timeout"]
+
+
+def test_no_zookeeper() -> None:
+    """A command that needs ZooKeeper's data says how to name it."""
+    with pytest.raises(OptionError, match=r"use --zookeeper .*kafka-consumer-groups"):
+        _ = Servers(None, lambda: pytest.fail("the brokers were opened")).ensemble

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_zkafka.errors import GroupError, UnknownTopic
-from pyspark_zkafka.tools.group_delete import delete
+from pyspark_zkafka.errors import GroupContended, GroupError, UnknownTopic
+from pyspark_zkafka.tools.group_delete import delete, delete_group, group_znodes_of, require_existing
 from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
@@ -37,3 +37,75 @@ def test_topic_that_a_group_does_not_have(client: EnsembleClient, run: Callable[
     with pytest.raises(UnknownTopic, match=r"other .* of topic t;"):
         run(delete, ["idle", "other"], topic="t")
     assert "/consumers/idle" in client.ensemble.nodes
+
+
+@pytest.fixture
+def topics_client() -> EnsembleClient:
+    """An ensemble with a group that has offsets of two topics, and another group."""
+    client = EnsembleClient()
+    for path in ("offsets/t/0", "offsets/t/1", "offsets/u/0", "owners/t", "ids"):
+        client.put(f"/consumers/g/{path}")
+    client.put("/consumers/other/offsets/t/0")
+    return client
+
+
+def test_unknown_groups(topics_client: EnsembleClient) -> None:
+    """Groups that do not exist are named, with the path at which they were looked up."""
+    require_existing(topics_client, ["g", "other"])
+    with pytest.raises(GroupError, match=r"^\[UNKNOWN_GROUP\] Group nobody does not exist under /kafka/consumers; "):
+        require_existing(topics_client, ["g", "nobody"])
+
+
+def test_whole_group(topics_client: EnsembleClient) -> None:
+    """All znodes of the group are deleted, and no others."""
+    assert delete_group(topics_client, "g") == len(["g", "ids", "owners", "owners/t", "offsets"]) + 5
+    assert [path for path in topics_client.ensemble.nodes if path.startswith("/consumers/g")] == []
+    assert "/consumers/other/offsets/t/0" in topics_client.ensemble.nodes
+
+
+def test_one_topic(topics_client: EnsembleClient) -> None:
+    """Claims and offsets of a topic are deleted; the last topic takes the group with it."""
+    assert delete_group(topics_client, "g", "t") == 4
+    assert set(group_znodes_of(topics_client, "g")) >= {"/consumers/g/offsets/u/0", "/consumers/g/owners"}
+    delete_group(topics_client, "g", "u")
+    assert "/consumers/g" not in topics_client.ensemble.nodes
+
+
+def test_unknown_topic(topics_client: EnsembleClient) -> None:
+    """A topic of which the group has nothing is no error."""
+    assert delete_group(topics_client, "g", "v") == 0
+
+
+def test_active_group(topics_client: EnsembleClient) -> None:
+    """A group with a member stays as it is."""
+    topics_client.put("/consumers/g/ids/g_a")
+    with pytest.raises(GroupError, match="Delete failed: group g must be inactive"):
+        delete_group(topics_client, "g")
+    assert topics_client.data("/consumers/g/offsets/t/0") is None
+
+
+def test_member_that_joins(topics_client: EnsembleClient) -> None:
+    """A member that registers after the group was looked at prevents the deletion of a topic, too."""
+    topics_client.meanwhile = lambda: topics_client.put("/consumers/g/ids/g_a")
+    with pytest.raises(GroupError, match="GROUP_ACTIVE"):
+        delete_group(topics_client, "g", "t")
+    assert "/consumers/g/offsets/t/0" in topics_client.ensemble.nodes
+
+
+def test_others_that_write(topics_client: EnsembleClient) -> None:
+    """A znode that appears is deleted at the next attempt; if one appears at each attempt, the deletion is given up."""
+    numbers = iter(range(2, 100))
+
+    def commit() -> None:
+        topics_client.put(f"/consumers/g/offsets/t/{next(numbers)}")
+
+    def commit_once() -> None:
+        commit()
+        topics_client.meanwhile = lambda: None
+
+    topics_client.meanwhile = commit_once
+    assert delete_group(topics_client, "g", "t") == 5
+    topics_client.meanwhile = commit
+    topics_client.put("/consumers/g/offsets/t")
+    with pytest.raises(GroupContended, match="others keep changing it"):
+        delete_group(topics_client, "g", "t")

@@ -1,16 +1,25 @@
-"""``zkafka groups export`` on an ensemble of values."""
+"""``zkafka groups export`` and ``import`` on an ensemble and brokers of values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.tools.group_files import Format, export_offsets
+from pyspark_zkafka.errors import ClusterStateError, GroupContended, GroupError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition
+from pyspark_zkafka.tools.group_files import export_offsets, import_offsets, plan_import
+from pyspark_zkafka.tools.offset_files import GroupOffset
 from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.group_brokers import GroupBrokers
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+BROKERS: Any = GroupBrokers({T0: (10, 100), T1: (0, 20)})
 
 
 def test_export(run: Callable[..., list[Row]]) -> None:
@@ -27,7 +36,7 @@ def test_left_out(client: EnsembleClient, run: Callable[..., list[Row]]) -> None
     """Partitions without an offset, and positions of Kafka 0.7 in CSV, are left out without an error."""
     client.put("/consumers/g/offsets/t/1", b"-1")
     client.put("/consumers/g/offsets/t/1-0", b"4096")
-    assert [row["partition"] for row in run(export_offsets, ["g"], format=Format.csv)] == [0]
+    assert [row["partition"] for row in run(export_offsets, ["g"], format="csv")] == [0]
     assert [row["partition"] for row in run(export_offsets, ["g"])] == [0, "1-0"]
 
 
@@ -37,3 +46,84 @@ def test_unreadable_offset(client: EnsembleClient, run: Callable[..., list[Row]]
     with pytest.raises(typer.Exit) as caught:
         run(export_offsets, ["g"])
     assert caught.value.exit_code == 1
+
+
+def test_import_of_a_file(
+    client: EnsembleClient, tmp_path: Path, run: Callable[..., list[Row]], show: Callable[..., tuple[str, str]]
+) -> None:
+    """Old and new offsets are shown, and written unless it is a dry run; lines without an offset are left out."""
+    file = tmp_path / "offsets.csv"
+    file.write_text("idle,t,1,12\nnew,t,0,3\nnew,t,1,-1\n")
+    rows = run(import_offsets, file, dry_run=True)
+    assert [(row["group"], row["current_offset"], row["new_offset"]) for row in rows] == [("idle", 7, 12), ("new", None, 3)]
+    assert client.data("/consumers/idle/offsets/t/1") == b"7"
+    assert show(import_offsets, file)[1].splitlines() == [
+        "Left out: 1 line(s) without an offset (below 0).",
+        "Imported 2 offset(s) of 2 group(s).",
+    ]
+    assert (client.data("/consumers/idle/offsets/t/1"), client.data("/consumers/new/offsets/t/0")) == (b"12", b"3")
+    file.write_text("idle,t,1,11\n")
+    assert "1 offset(s) go back." in show(import_offsets, file)[1]
+
+
+def test_import_that_stops(
+    client: EnsembleClient, tmp_path: Path, new_target: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If a group cannot be written, the groups that were written are named."""
+    file = tmp_path / "offsets.csv"
+    file.write_text("idle,t,1,12\nlast,t,0,3\n")
+
+    def commit() -> None:
+        if client.data("/consumers/idle/offsets/t/1") == b"12":
+            client.put("/consumers/last/offsets/t/0", b"4")
+
+    client.meanwhile = commit
+    with pytest.raises(GroupContended):
+        import_offsets.__wrapped__(new_target(as_json=True, dry_run=False), file)  # type: ignore[attr-defined]
+    assert capsys.readouterr().err == "Imported: idle. The others are as they were.\n"
+
+
+@pytest.fixture
+def stored() -> EnsembleClient:
+    """An ensemble with a topic, and a group that has one offset of it."""
+    client = EnsembleClient()
+    client.put_topic("t", partitions=2)
+    client.put("/consumers/g/offsets/t/0", b"50")
+    return client
+
+
+def test_import(stored: EnsembleClient) -> None:
+    """Each group gets its offsets; an offset outside of its log is moved to the nearer end, with a warning."""
+    planned = plan_import(stored, BROKERS, [GroupOffset("g", T0, 5), GroupOffset("h", T1, 7)])
+    assert planned.offsets == {"g": {T0: 10}, "h": {T1: 7}}
+    assert len(planned.warnings) == 1
+    assert planned.warnings[0].startswith("g: ")
+    assert (planned.current("g", T0), planned.current("h", T1)) == (50, None)
+
+
+def test_unchecked(stored: EnsembleClient) -> None:
+    """Unchecked offsets, of unknown partitions, too, are taken as they are."""
+    gone = TopicPartition("gone", 3)
+    planned = plan_import(stored, None, [GroupOffset("g", T0, 5), GroupOffset("g", gone, 1)])
+    assert (planned.offsets, planned.warnings) == ({"g": {T0: 5, gone: 1}}, ())
+
+
+def test_unknown_partition(stored: EnsembleClient) -> None:
+    """A partition that does not exist is refused before anything is written."""
+    with pytest.raises(ClusterStateError, match="t-9"):
+        plan_import(stored, BROKERS, [GroupOffset("g", T0, 5), GroupOffset("g", TopicPartition("t", 9), 5)])
+
+
+def test_positions_of_kafka_07(stored: EnsembleClient) -> None:
+    """Byte positions of Kafka 0.7 are not compared with logs."""
+    legacy = LegacyPartition("t", 1, 0)
+    stored.put("/consumers/g/offsets/t/1-0", b"4096")
+    planned = plan_import(stored, BROKERS, [GroupOffset("g", legacy, 8192)])
+    assert (planned.offsets, planned.current("g", legacy)) == ({"g": {legacy: 8192}}, 4096)
+
+
+def test_active_group(stored: EnsembleClient) -> None:
+    """A group with a member prevents the whole import."""
+    stored.put("/consumers/h/ids/h_a")
+    with pytest.raises(GroupError, match="The offsets were not imported: group h must be inactive"):
+        plan_import(stored, BROKERS, [GroupOffset("g", T0, 50), GroupOffset("h", T0, 50)])

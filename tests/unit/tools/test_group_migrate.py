@@ -11,12 +11,15 @@ import typer
 from pyspark_zkafka.brokers.group_admin import GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.tools.group_migrate import Store, migrate, unchanged
-from pyspark_zkafka.tools.migrate import Migration
+from pyspark_zkafka.options.values import OffsetStore
+from pyspark_zkafka.tools.group_migrate import Migration, migrate, not_copied
 from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.group_brokers import GroupBrokers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PATH_0 = "/consumers/g/offsets/t/0"
+ACTIVE = GroupState("STABLE", ("m1",))
 REFUSED = ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")
 
 
@@ -59,9 +62,9 @@ def test_copy(group_admin: Any, run: Callable[..., list[Row]]) -> None:
 def test_copy_back(client: EnsembleClient, group_admin: Any, run: Callable[..., list[Row]]) -> None:
     """The other direction copies to ZooKeeper."""
     group_admin.stored["g"] = {T1: 15}
-    assert states(run(migrate, ["idle"], to=Store.kafka)) == {("idle", 1): "copied"}
+    assert states(run(migrate, ["idle"], to="kafka")) == {("idle", 1): "copied"}
     with pytest.raises(typer.Exit):  # ZooKeeper has an offset that Kafka has not
-        run(migrate, ["g"], to=Store.zookeeper)
+        run(migrate, ["g"], to="zookeeper")
     assert client.data("/consumers/g/offsets/t/1") == b"15"
 
 
@@ -79,7 +82,7 @@ def test_all_groups(client: EnsembleClient, group_admin: Any, show: Callable[...
 def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
     """Groups whose names are no znode's are left out of a copy to ZooKeeper."""
     group_admin.stored = {"a/b": {T0: 5}, "idle": {T1: 7}}
-    _, notes = show(migrate, None, all_groups=True, to=Store.zookeeper)
+    _, notes = show(migrate, None, all_groups=True, to="zookeeper")
     assert notes.splitlines() == ["Left out: ZooKeeper cannot have groups of the names 'a/b'.", "1 group(s): 1 equal."]
 
 
@@ -180,5 +183,158 @@ def test_contradictions(run: Callable[..., list[Row]], given: dict[str, bool], t
 def test_report_of_a_look(client: EnsembleClient, group_admin: Any) -> None:
     """A group that was only looked at has the same offset in the target before and after."""
     group_admin.stored["g"] = {T0: 3}
-    (outcome,) = unchanged(Migration(client, group_admin, "kafka").look(["g"])["g"])
-    assert (outcome.partition, outcome.source, outcome.before, outcome.after, outcome.state) == (T0, 5, 3, 3, "behind")
+    (found,) = Migration(client, group_admin, "kafka").look(["g"])["g"].found
+    assert (found.partition, found.source, found.before, found.target, found.state) == (T0, 5, 3, 3, "behind")
+
+
+# --- between the stores ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stores() -> EnsembleClient:
+    """An ensemble with a topic, and a group that has one offset of it."""
+    stores = EnsembleClient()
+    stores.put_topic("t", partitions=2)
+    stores.put(PATH_0, b"50")
+    stores.put("/consumers/idle/ids")
+    return stores
+
+
+@pytest.fixture
+def brokers() -> GroupBrokers:
+    """Brokers of the topic, with the group's offset of the other partition."""
+    return GroupBrokers({T0: (10, 100), T1: (0, 20)}, {"g": {T1: 5}, "unused": {}})
+
+
+def migration(
+    client: EnsembleClient,
+    brokers: Any,
+    to: OffsetStore,
+    *,
+    force: bool = False,
+    sleep: Callable[[float], None] = lambda s: None,
+) -> Migration:
+    """A migration whose clock advances by a second at each look."""
+    seconds = iter(range(1_000))
+    return Migration(client, brokers, to, force, sleep, lambda: next(seconds))
+
+
+def test_groups(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """All groups are those that have offsets in the source."""
+    stores.put("/consumers/zk/offsets/t/0", b"1")
+    assert migration(stores, brokers, "kafka").groups() == ["g", "zk"]
+    assert migration(stores, brokers, "zookeeper").groups() == ["g"]
+
+
+@pytest.mark.parametrize("to", ["kafka", "zookeeper"])
+def test_copy_between_stores(stores: EnsembleClient, brokers: GroupBrokers, to: OffsetStore) -> None:
+    """What the target lacks is copied; what only the target has stays, and is reported as ahead."""
+    found = migration(stores, brokers, to).copy("g")
+    states = {T0: "copied", T1: "ahead"} if to == "kafka" else {T0: "ahead", T1: "copied"}
+    assert {outcome.partition: outcome.state for outcome in found} == states
+    assert brokers.stored["g"] == ({T0: 50, T1: 5} if to == "kafka" else {T1: 5})
+    assert ("/consumers/g/offsets/t/1" in stores.ensemble.nodes) == (to == "zookeeper")
+
+
+def test_copy_back_with_force(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """With force, the target is set back to the source."""
+    brokers.stored["g"] = {T0: 70}
+    assert [o.state for o in migration(stores, brokers, "kafka").copy("g")] == ["ahead"]
+    assert [o.state for o in migration(stores, brokers, "kafka", force=True).copy("g")] == ["copied"]
+    assert brokers.stored["g"] == {T0: 50}
+
+
+def test_topic_created_again(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """An offset that is older than its topic is copied only with force."""
+    stores.put("/consumers/g/offsets/u/0", b"7")
+    stores.put_topic("u")
+    place = TopicPartition("u", 0)
+    for force, state in ((False, "failed"), (True, "copied")):
+        found = {o.partition: o.state for o in migration(stores, brokers, "kafka", force=force).copy("g")}
+        assert found[place] == state
+        assert (place in brokers.stored["g"]) == force
+
+
+def test_refused_partitions(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """A partition that the brokers refuse has failed, with their reason."""
+    brokers.refused = {T0: ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")}
+    found = {o.partition: (o.state, o.reason) for o in migration(stores, brokers, "kafka").copy("g")}
+    assert found[T0] == ("failed", "an ACL denies it")
+
+
+def test_active_groups(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """Nothing is copied while a consumer of either kind is active, and the error fits the direction."""
+    brokers.states["g"] = ACTIVE
+    with pytest.raises(GroupError, match="brokers accept offsets from these alone"):
+        migration(stores, brokers, "kafka").copy("g")
+    with pytest.raises(GroupError, match="its consumers go on committing there; stop them, or use --live"):
+        migration(stores, brokers, "zookeeper").copy("g")
+    stores.put("/consumers/g/ids/g_a")
+    with pytest.raises(GroupError, match="were not copied, as --live was not given: group g must be inactive"):
+        migration(stores, brokers, "kafka").copy("g")
+    assert brokers.stored["g"] == {T1: 5}
+
+
+def test_follow_until_both_agree(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """While members commit to ZooKeeper, offsets are copied again, until both stores agree."""
+    stores.put("/consumers/g/ids/g_a")
+    brokers.stored["g"] = {}
+    offsets = iter([b"60", b"70"])
+
+    def commit(seconds: float) -> None:
+        offset = next(offsets, None)
+        if offset is not None:
+            stores.put(PATH_0, offset)
+
+    (found,) = migration(stores, brokers, "kafka", sleep=commit).follow("g", 1.0, 500.0)
+    assert (found.state, found.target, brokers.stored["g"]) == ("copied", 70, {T0: 70})
+
+
+def test_follow_until_the_consumers_leave(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """When the last member has left, its last offsets are copied."""
+    stores.put("/consumers/g/ids/g_a")
+    brokers.stored["g"] = {}
+
+    def leave(seconds: float) -> None:
+        stores.put(PATH_0, b"60")
+        del stores.ensemble.nodes["/consumers/g/ids/g_a"]
+
+    (found,) = migration(stores, brokers, "kafka", sleep=leave).follow("g", 1.0, 500.0)
+    assert (found.state, found.before, found.target) == ("copied", None, 60)
+
+
+def test_follow_without_an_end(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """A group that commits faster than it is copied is followed until the timeout."""
+    stores.put("/consumers/g/ids/g_a")
+    brokers.stored["g"] = {}
+    offsets = iter(range(51, 1_000))
+    found = migration(stores, brokers, "kafka", sleep=lambda s: stores.put(PATH_0, str(next(offsets)).encode()))
+    (outcome,) = found.follow("g", 1.0, 20.0)
+    assert (outcome.state, outcome.reason) == ("failed", "the source has moved on meanwhile; run this again")
+    assert outcome.target == brokers.stored["g"][T0]
+
+
+def test_follow_consumers_of_the_target(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """Offsets cannot be copied to Kafka beside consumers that it coordinates."""
+    brokers.states["g"] = ACTIVE
+    with pytest.raises(GroupError, match="is STABLE in Kafka"):
+        migration(stores, brokers, "kafka").follow("g", 1.0, 500.0)
+
+
+def test_follow_to_zookeeper(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """Offsets that members commit to Kafka are copied to ZooKeeper beside them; a commit of theirs there is no error."""
+    brokers.states["g"] = ACTIVE
+    del stores.ensemble.nodes[PATH_0]
+    stores.meanwhile = lambda: stores.put("/consumers/g/offsets/t/1", b"5")
+    (found,) = migration(stores, brokers, "zookeeper").follow("g", 1.0, 500.0)
+    assert (found.partition, found.target) == (T1, 5)
+
+
+def test_groups_that_were_not_copied(stores: EnsembleClient, brokers: GroupBrokers) -> None:
+    """What was to be copied has failed, for the reason of the error."""
+    look = migration(stores, brokers, "kafka").look(["g"])["g"]
+    found = not_copied(look, GroupError("GROUP_ACTIVE", "members are active"))
+    assert [(c.partition, c.state, c.reason) for c in found] == [
+        (T0, "failed", "members are active"),
+        (T1, "ahead", "members are active"),
+    ]

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_zkafka.tools.offset_files import csv_text, parse_offsets_file
+
 VECTORS = Path(__file__).parent.parent.parent / "vectors" / "cli"
 RESETS = sorted(path.stem for path in (VECTORS / "reset-offsets").glob("*.kafka") if path.stem != "export")
 
@@ -24,10 +26,17 @@ def test_resets(name: str) -> None:
     assert ours == cells(f"reset-offsets/{name}.kafka")
 
 
-@pytest.mark.parametrize("name", ["reset-offsets/export", "export/zk"])
-def test_files(name: str) -> None:
-    """The same lines."""
-    assert sorted(cells(f"{name}.zkafka")) == sorted(cells(f"{name}.kafka"))
+def test_export() -> None:
+    """The same lines of znodes."""
+    assert sorted(cells("export/zk.zkafka")) == sorted(cells("export/zk.kafka"))
+
+
+def test_csv() -> None:
+    """The lines of kafka-consumer-groups --export are read, and written alike."""
+    text = (VECTORS / "reset-offsets" / "export.kafka").read_text()
+    offsets = parse_offsets_file("export.kafka", text, "billing")
+    assert [(*one.partition, one.offset) for one in offsets] == [("orders", 0, 11), ("orders", 1, 3)]
+    assert csv_text(offsets, with_group=False) == text.rstrip("\n") + "\n"
 
 
 def test_deletion() -> None:

@@ -6,9 +6,31 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_zkafka.errors import GroupError, OptionError, UnknownTopic
-from pyspark_zkafka.tools.group_plan import plan
+from pyspark_zkafka.errors import GroupError
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.tools.group_plan import plan, plan_assignments
 from pyspark_zkafka.tools.output import Row
+from tests.support.ensemble_client import EnsembleClient
+
+PARTITIONS = {"t": [0, 1, 2, 3]}
+
+
+def test_moves() -> None:
+    """A move is a partition that another thread owns now; a partition without an owner is none."""
+    members = {"g_c1": ConsumerRegistration({"t": 1}), "g_c2": ConsumerRegistration({"t": 1})}
+    owners = {TopicPartition("t", 0): "g_c1-0", TopicPartition("t", 1): "g_c2-0", TopicPartition("t", 2): "g_c3-0"}
+    by_range, sticky = plan_assignments(["range", "sticky"], members, PARTITIONS, owners)
+    assert list(by_range.owners.values()) == ["g_c1-0", "g_c1-0", "g_c2-0", "g_c2-0"]
+    assert (by_range.moves, by_range.threads, by_range.fewest, by_range.most) == (2, 2, 2, 2)
+    assert sticky.moves == 1
+
+
+def test_threads_without_partitions() -> None:
+    """Threads beyond the partitions count, too: the fewest partitions are 0."""
+    members = {"g_c1": ConsumerRegistration({"t": 3}), "g_c2": ConsumerRegistration({"t": 3})}
+    (found,) = plan_assignments(["range"], members, PARTITIONS, {})
+    assert (found.moves, found.threads, found.partitions, found.fewest, found.most) == (0, 6, 4, 0, 1)
 
 
 def test_present_members(run: Callable[..., list[Row]]) -> None:
@@ -17,31 +39,20 @@ def test_present_members(run: Callable[..., list[Row]]) -> None:
     assert [(row["partition"], row["owner"], row["range"]) for row in rows] == [(0, "g_a-0", "g_a-0"), (1, None, "g_a-0")]
 
 
-def test_summary(run: Callable[..., list[Row]]) -> None:
-    """A move is a partition that another thread owns now; one without an owner is none."""
-    (row,) = run(plan, "g", threads=[1, 1], strategy=["range"], summary=True)
-    assert (row["partitions"], row["threads"], row["fewest"], row["most"], row["moves"]) == (2, 2, 1, 1, 1)
+def test_summary(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
+    """People also see the moves and shares of each strategy; a partition without an owner does not move."""
+    client.put("/consumers/g/ids/g_b", client.data("/consumers/g/ids/g_a"))
+    client.put("/consumers/g/owners/t/0", b"g_b-0")
+    text, _ = show(plan, "g", strategy=["range"])
+    assert [line.split() for line in text.splitlines() if line.startswith(("t ", "range "))] == [
+        ["t", "0", "b-0", "a-0"],
+        ["t", "1", "-", "b-0"],
+        ["range", "1", "2", "2", "1", "1"],
+    ]
 
 
-@pytest.mark.parametrize("members", ['{"c1": 1, "c2": 1}', ' {"c1": {"t": 1}, "c2": {"t": 1}}'])
-def test_other_members(run: Callable[..., list[Row]], members: str) -> None:
-    """Members can be given as JSON instead of the present ones, for named topics."""
-    rows = run(plan, "g", members=members, topics="t", strategy=["roundrobin"])
-    assert len({row["roundrobin"] for row in rows}) == 2
-
-
-@pytest.mark.parametrize(
-    ("group", "options", "error"),
-    [
-        ("g", {"members": '{"c1": 1}', "threads": [1]}, OptionError),
-        ("g", {"members": "/no/such/file"}, OptionError),
-        ("g", {"members": "/dev/null/file"}, OptionError),
-        ("g", {"threads": [1], "topics": "gone"}, UnknownTopic),
-        ("idle", {}, GroupError),
-        ("nobody", {}, GroupError),
-    ],
-)
-def test_refused(run: Callable[..., list[Row]], group: str, options: dict[str, object], error: type[Exception]) -> None:
-    """Contradictory options, unknown topics and groups, and groups without members are refused."""
-    with pytest.raises(error):
-        run(plan, group, **options)
+@pytest.mark.parametrize(("group", "condition"), [("idle", "NO_MEMBERS"), ("nobody", "UNKNOWN_GROUP")])
+def test_refused(run: Callable[..., list[Row]], group: str, condition: str) -> None:
+    """Groups that do not exist or have no members have no plan."""
+    with pytest.raises(GroupError, match=condition):
+        run(plan, group)

@@ -1,22 +1,266 @@
-"""``zkafka groups reset-offsets`` on an ensemble and brokers of values."""
+"""``zkafka groups reset-offsets`` on logs, an ensemble and brokers of values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pyspark_zkafka.errors import GroupError, OptionError
+from pyspark_zkafka.brokers.group_admin import GroupState
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, NoLeader, OptionError
+from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.tools.group_reset import reset_offsets
-from pyspark_zkafka.tools.group_stores import Storage
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.tools.arguments import parse_partitions
+from pyspark_zkafka.tools.group_reset import (
+    FromFile,
+    OffsetResets,
+    Scenario,
+    ShiftBy,
+    ToCurrent,
+    ToOffset,
+    ToPosition,
+    clamp,
+    list_offsets,
+    plan_offsets,
+    reset_offsets,
+)
 from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.group_brokers import GroupBrokers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PATH_0 = "/consumers/g/offsets/t/0"
+NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
+
+
+@dataclass
+class FakeLogs:
+    """Logs [start, end); a record at offset n has the timestamp n."""
+
+    ends: Mapping[TopicPartition, tuple[int, int]]
+    asked: list[TopicPartition] = field(default_factory=list)
+
+    def __call__(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+        """The offset of each position."""
+        self.asked += wanted
+        return {tp: self._offset(position, *self.ends[tp]) for tp, position in wanted.items()}
+
+    def _offset(self, position: Position, start: int, end: int) -> int:
+        if isinstance(position, AtTimestamp):
+            return max(start, position.timestamp_ms) if position.timestamp_ms < end else -1
+        return {EARLIEST: start, LATEST: end}[position]
+
+
+LOGS = {T0: (10, 100), T1: (0, 50)}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "offsets"),
+    [
+        (ToPosition(EARLIEST), {T0: 10, T1: 0}),
+        (ToPosition(LATEST), {T0: 100, T1: 50}),
+        (ToPosition(AtTimestamp(5)), {T0: 10, T1: 5}),
+        (ToPosition(AtTimestamp(70)), {T0: 70, T1: 50}),
+        (ToOffset(60), {T0: 60, T1: 50}),
+        (ToOffset(5), {T0: 10, T1: 5}),
+        (ShiftBy(-30), {T0: 10, T1: 0}),
+        (ShiftBy(1000), {T0: 100, T1: 50}),
+        (ToCurrent(), {T0: 20, T1: 5}),
+        (FromFile({T1: 7}), {T1: 7}),
+    ],
+)
+def test_scenarios_of_values(scenario: Scenario, offsets: dict[TopicPartition, int]) -> None:
+    """Each scenario sets the partitions to offsets within their logs; a file only those that it names."""
+    assert plan_offsets(scenario, [T0, T1], {T0: 20, T1: 5}, FakeLogs(LOGS))[0] == offsets
+
+
+def test_to_current_without_an_offset() -> None:
+    """A partition without an offset is set to the latest; the others stay as they are, even outside of the log."""
+    logs = FakeLogs(LOGS)
+    assert plan_offsets(ToCurrent(), [T0, T1], {T0: 5}, logs) == ({T0: 5, T1: 50}, [])
+    assert logs.asked == [T1]
+
+
+def test_nothing_to_shift() -> None:
+    """A partition without an offset cannot be shifted, and is named."""
+    with pytest.raises(ClusterStateError, match=r"NO_COMMITTED_OFFSET.*t-1 cannot be shifted"):
+        plan_offsets(ShiftBy(1), [T0, T1], {T0: 20}, FakeLogs(LOGS))
+
+
+def test_warnings_are_those_of_kafka() -> None:
+    """An offset outside of its log is reported in Kafka's words, and a time after the last record, too."""
+    earliest, latest = {T0: 10, T1: 0}, {T0: 100, T1: 50}
+    assert clamp({T0: 500, T1: 7}, earliest, latest)[1] == [
+        "New offset (500) is higher than latest offset for topic partition t-0. Value will be set to 100"
+    ]
+    assert clamp({T0: 5}, earliest, latest)[1] == [
+        "New offset (5) is lower than earliest offset for topic partition t-0. Value will be set to 10"
+    ]
+    assert plan_offsets(ToPosition(AtTimestamp(70)), [T0, T1], {}, FakeLogs(LOGS))[1] == [
+        "Partition 1 from topic t has no record at or after that time. Falling back to latest known offset."
+    ]
+
+
+@given(st.integers(-(2**63), 2**63), st.integers(0, 1000), st.integers(0, 1000))
+def test_no_reset_leaves_the_log(offset: int, start: int, length: int) -> None:
+    """Whatever is asked for, an offset is never below 0 nor outside of the log."""
+    logs = FakeLogs({T0: (start, start + length)})
+    for scenario in (ToOffset(offset), ShiftBy(offset), FromFile({T0: offset})):
+        offsets, warnings = plan_offsets(scenario, [T0], {T0: start}, logs)
+        assert start <= offsets[T0] <= start + length
+        assert bool(warnings) == (offsets[T0] != (offset + start if isinstance(scenario, ShiftBy) else offset))
+
+
+# --- in the stores --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored() -> EnsembleClient:
+    """An ensemble with a topic, and a group that has one offset of it."""
+    stored = EnsembleClient()
+    stored.put_topic("t", partitions=2)
+    stored.put(PATH_0, b"50")
+    return stored
+
+
+@pytest.fixture
+def brokers() -> GroupBrokers:
+    """Brokers of the topic, with the group's offset of the other partition."""
+    return GroupBrokers({T0: (10, 100), T1: (0, 20)}, {"g": {T1: 5}})
+
+
+def resets(storage: OffsetsStorage, client: EnsembleClient | None, brokers: Any) -> OffsetResets:
+    """Resets in a store."""
+    return OffsetResets(storage, client, brokers)
+
+
+@pytest.mark.parametrize(("storage", "offsets"), [("zookeeper", {T0: 10}), ("kafka", {T1: 0}), ("both", {T0: 10, T1: 0})])
+def test_partitions_of_the_stores(
+    stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, offsets: dict[TopicPartition, int]
+) -> None:
+    """Without a scope, the partitions are those of which the store has an offset, or either of both."""
+    assert resets(storage, stored, brokers).plan("g", None, ToPosition(EARLIEST)).offsets == offsets
+
+
+def test_apply_to_both(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """A reset in both stores writes each of them."""
+    both = resets("both", stored, brokers)
+    both.apply(both.plan("g", parse_partitions(["t"]), ToPosition(LATEST)))
+    assert (stored.data(PATH_0), stored.data("/consumers/g/offsets/t/1")) == (b"100", b"20")
+    assert brokers.stored["g"] == {T0: 100, T1: 20}
+
+
+def test_shift_of_two_stores(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """A shift starts at the larger of two offsets, where consumers with dual commits continue."""
+    brokers.stored["g"][T0] = 60
+    assert resets("both", stored, brokers).plan("g", parse_partitions(["t:0"]), ShiftBy(1)).offsets == {T0: 61}
+
+
+def test_gone_partitions(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """Offsets of partitions that no longer exist stay, with a note."""
+    stored.put("/consumers/g/offsets/gone/0", b"1")
+    planned = resets("zookeeper", stored, brokers).plan("g", None, ToPosition(EARLIEST))
+    assert planned.offsets == {T0: 10}
+    assert planned.notes == ("Left as they are: the offsets of gone-0, which do not exist any more.",)
+
+
+def test_group_without_offsets(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """A group without offsets needs named topics, and that it has none is noted."""
+    zookeeper = resets("zookeeper", stored, brokers)
+    with pytest.raises(GroupError, match=r"\[UNKNOWN_GROUP\] The group has no offsets to reset"):
+        zookeeper.plan("new", None, ToPosition(EARLIEST))
+    assert zookeeper.plan("new", parse_partitions(["t"]), ToPosition(EARLIEST)).notes == ("The group has no offsets yet.",)
+
+
+def test_partitions_of_a_file(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """A file names the partitions, which must exist."""
+    zookeeper = resets("zookeeper", stored, brokers)
+    assert zookeeper.plan("g", None, FromFile({T1: 7})).offsets == {T1: 7}
+    with pytest.raises(ClusterStateError, match="t-9"):
+        zookeeper.plan("g", None, FromFile({TopicPartition("t", 9): 7}))
+
+
+def test_unreadable_offset(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """An offset that cannot be read prevents a shift, and no scenario that does not need it."""
+    stored.put(PATH_0, b"five")
+    zookeeper = resets("zookeeper", stored, brokers)
+    with pytest.raises(CodecError):
+        zookeeper.plan("g", parse_partitions(["t"]), ShiftBy(1))
+    assert zookeeper.plan("g", parse_partitions(["t:0"]), ToPosition(EARLIEST)).offsets == {T0: 10}
+
+
+def test_active_in_zookeeper(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """A member in ZooKeeper prevents a reset in Kafka, too, as it may commit there."""
+    stored.put("/consumers/g/ids/g_a")
+    with pytest.raises(GroupError, match="The offsets were not reset: group g must be inactive"):
+        resets("kafka", stored, brokers).plan("g", None, ToPosition(EARLIEST))
+
+
+@pytest.mark.parametrize(("storage", "is_refused"), [("zookeeper", False), ("kafka", True), ("both", True)])
+def test_active_in_kafka(stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, is_refused: bool) -> None:
+    """Members that Kafka coordinates prevent a reset of the offsets that they commit."""
+    brokers.states["g"] = GroupState("STABLE", ("m1",))
+    wanted = resets(storage, stored, brokers)
+    if is_refused:
+        with pytest.raises(GroupError, match="the current state is STABLE, with 1 member"):
+            wanted.plan("g", None, ToPosition(EARLIEST))
+    else:
+        wanted.plan("g", None, ToPosition(EARLIEST))
+
+
+def test_without_zookeeper(brokers: GroupBrokers) -> None:
+    """Offsets in Kafka alone are reset without ZooKeeper."""
+    kafka = resets("kafka", None, brokers)
+    kafka.apply(kafka.plan("g", None, ToPosition(LATEST)))
+    assert brokers.stored["g"] == {T1: 20}
+
+
+def test_partly_refused(stored: EnsembleClient, brokers: GroupBrokers) -> None:
+    """If the brokers refuse some partitions, the error names these, and says that the others are written."""
+    brokers.refused = {T1: ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")}
+    kafka = resets("kafka", stored, brokers)
+    with pytest.raises(GroupError, match=r"refused the offsets of 1 of 2 partition\(s\) of group g, t-1, the others are"):
+        kafka.apply(kafka.plan("g", parse_partitions(["t"]), ToPosition(LATEST)))
+
+
+class Unreachable(GroupBrokers):
+    """Brokers that no longer answer when offsets are committed."""
+
+    def alter_offsets(self, group: str, offsets: object) -> Any:
+        raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
+
+
+@pytest.mark.parametrize(
+    ("storage", "error", "text"),
+    [("kafka", BrokersUnavailable, "no broker answered"), ("both", GroupError, "are reset in ZooKeeper, but not in Kafka")],
+)
+def test_unreachable_brokers(stored: EnsembleClient, storage: OffsetsStorage, error: type[Exception], text: str) -> None:
+    """If only ZooKeeper was written, the error says so, and what must not be repeated."""
+    wanted = resets(storage, stored, Unreachable({T0: (10, 100)}, {"g": {T0: 50}}))
+    with pytest.raises(error, match=text):
+        wanted.apply(wanted.plan("g", None, ShiftBy(1)))
+    assert stored.data(PATH_0) == (b"51" if storage == "both" else b"50")
+
+
+def test_logs_of_leaders(brokers: Any) -> None:
+    """All ends of logs, or the error of partitions without a leader; any other error comes first."""
+    assert list_offsets(brokers, {}) == {}
+    assert list_offsets(brokers, {T0: LATEST}) == {T0: 100}
+    brokers.offline = {T1: NO_LEADER}
+    with pytest.raises(NoLeader, match="The partitions t-1 have no leader"):
+        list_offsets(brokers, {T0: LATEST, T1: LATEST})
+    brokers.offline = {T1: NO_LEADER, T0: BrokersUnavailable("BROKERS_UNAVAILABLE", "silent")}
+    with pytest.raises(BrokersUnavailable):
+        list_offsets(brokers, {T0: LATEST, T1: LATEST})
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -67,10 +311,14 @@ def test_reset(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> 
 
 @pytest.mark.parametrize(
     ("storage", "current"),
-    [(Storage.zookeeper, [60, None]), (Storage.kafka, [5, 15]), (Storage.both, [60, 15])],
+    [("zookeeper", [60, None]), ("kafka", [5, 15]), ("both", [60, 15])],
 )
 def test_current_offsets(
-    client: EnsembleClient, group_admin: Any, run: Callable[..., list[Row]], storage: Storage, current: list[int | None]
+    client: EnsembleClient,
+    group_admin: Any,
+    run: Callable[..., list[Row]],
+    storage: OffsetsStorage,
+    current: list[int | None],
 ) -> None:
     """The offset that is replaced is shown beside the new one: of two stores, the larger one."""
     client.put(PATH_0, b"60")
@@ -82,16 +330,16 @@ def test_current_offsets(
 @pytest.mark.parametrize(
     ("storage", "place", "in_zookeeper", "in_kafka"),
     [
-        (Storage.zookeeper, "ZooKeeper", b"100", {T1: 15}),
-        (Storage.kafka, "Kafka", b"5", {T0: 100, T1: 15}),
-        (Storage.both, "ZooKeeper and Kafka", b"100", {T0: 100, T1: 15}),
+        ("zookeeper", "ZooKeeper", b"100", {T1: 15}),
+        ("kafka", "Kafka", b"5", {T0: 100, T1: 15}),
+        ("both", "ZooKeeper and Kafka", b"100", {T0: 100, T1: 15}),
     ],
 )
 def test_stores(
     client: EnsembleClient,
     group_admin: Any,
     show: Callable[..., tuple[str, str]],
-    storage: Storage,
+    storage: OffsetsStorage,
     place: str,
     in_zookeeper: bytes,
     in_kafka: dict[TopicPartition, int],
@@ -102,14 +350,11 @@ def test_stores(
     assert (client.data(PATH_0), group_admin.stored["g"]) == (in_zookeeper, in_kafka)
 
 
-def test_export(tmp_path: Path, show: Callable[..., tuple[str, str]], run: Callable[..., list[Row]]) -> None:
-    """The plan can be written as lines, which are a file for another reset; with JSON, it is JSON."""
-    text, _ = show(reset_offsets, "g", topic=["t"], to_earliest=True, export=True, dry_run=True)
-    assert text == "t,0,0\nt,1,10\n"
+def test_file(tmp_path: Path, run: Callable[..., list[Row]]) -> None:
+    """A file has the partitions and their offsets."""
     file = tmp_path / "offsets.csv"
-    file.write_text(text)
+    file.write_text("t,0,0\nt,1,10\n")
     assert offsets(run(reset_offsets, "g", from_file=file)) == {0: 0, 1: 10}
-    assert offsets(run(reset_offsets, "g", topic=["t:0"], to_latest=True, export=True, dry_run=True)) == {0: 100}
 
 
 @pytest.mark.parametrize(("text", "bad"), [("t,0,-1\n", "t-0 at -1"), ("t,0,5\nt,1,-1\n", "t-1 at -1")])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.tools.migration import Difference, Facts, LiveRounds, compare, outcomes, to_copy
+from pyspark_zkafka.tools.migration import Compared, Facts, LiveRounds, compare, report, to_copy
 
 TPS = [TopicPartition("t", n) for n in range(4)]
 P0, P1, *_ = TPS
@@ -18,7 +18,7 @@ P0, P1, *_ = TPS
 
 def states(source: dict[TopicPartition, int], target: dict[TopicPartition, int], **facts: Any) -> list[str]:
     """The states of the partitions."""
-    return [d.state for d in compare(Facts(source, target, **{"existing": TPS, **facts}))]
+    return [c.state for c in compare(Facts(source, target, **{"existing": TPS, **facts}))]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_partitions_that_are_not_copied() -> None:
     other = TopicPartition("gone", 0)
     facts = Facts({P0: 5, other: 7}, {P1: 9}, {P1: "garbage"}, [LegacyPartition("t", 1, 0)], TPS, [P0])
     found = compare(facts)
-    assert [(d.partition, d.state) for d in found] == [
+    assert [(c.partition, c.state) for c in found] == [
         (other, "skipped"),
         (P0, "failed"),
         (P1, "failed"),
@@ -70,25 +70,25 @@ def test_copies(source: dict[TopicPartition, int], target: dict[TopicPartition, 
     assert force or all(offset > target.get(tp, -1) for tp, offset in copies.items())
     after = compare(Facts(source, {**target, **copies}, existing=TPS))
     assert to_copy(after, force=force) == {}
-    report = {o.partition: o for o in outcomes(before, after, copies)}
-    assert {tp for tp, o in report.items() if o.state == "copied"} == copies.keys()
-    assert all(o.after == o.source for o in report.values() if o.state in ("copied", "equal"))
-    assert not any(o.state in ("failed", "skipped") for o in report.values())
+    found = {c.partition: c for c in report(before, after, copies)}
+    assert {tp for tp, c in found.items() if c.state == "copied"} == copies.keys()
+    assert all(c.target == c.source for c in found.values() if c.state in ("copied", "equal"))
+    assert not any(c.state in ("failed", "skipped") for c in found.values())
 
 
-def test_outcomes_of_what_was_not_written() -> None:
+def test_report_of_what_was_not_written() -> None:
     """A partition that the target refuses fails with the reason; one that moved on meanwhile says to run again."""
     before = compare(Facts({P0: 5, P1: 5}, {}, existing=TPS))
     after = compare(Facts({P0: 5, P1: 9}, {P1: 5}, existing=TPS))
-    found = outcomes(before, after, [P1], {P0: "refused"})
-    assert [(o.state, o.before, o.after) for o in found] == [("failed", None, None), ("failed", None, 5)]
+    found = report(before, after, [P1], {P0: "refused"})
+    assert [(c.state, c.before, c.target) for c in found] == [("failed", None, None), ("failed", None, 5)]
     assert (found[0].reason, "run this again" in str(found[1].reason)) == ("refused", True)
 
 
 # --- live ------------------------------------------------------------------------------------------------------------
 
 
-def look(source: dict[TopicPartition, int], target: dict[TopicPartition, int]) -> list[Difference]:
+def look(source: dict[TopicPartition, int], target: dict[TopicPartition, int]) -> list[Compared]:
     """One look at both stores."""
     return compare(Facts(source, target, existing=TPS))
 

@@ -121,3 +121,13 @@ def test_what_is_folded() -> None:
     text = file.getvalue()
     assert "12345678901" in text
     assert all(word in text.split() for word in ("retention.ms=1,", "segment.bytes=2"))
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_bar(is_terminal: bool) -> None:
+    """A bar is drawn on a terminal alone."""
+    output, file = Output(), io.StringIO()
+    output.errors = Console(file=file, force_terminal=is_terminal, width=100)
+    with output.progress("replicas in sync", 4) as set_done:
+        set_done(3)
+    assert ("replicas in sync" in file.getvalue()) is is_terminal

@@ -1,7 +1,7 @@
 """Records the outputs of Kafka's tools and of ``zkafka groups`` for the same jobs on the same cluster.
 
 Run it as ``python tests/vectors/cli/record_group_offsets.py``: it starts Kafka 3.9.1, and writes ``NAME.kafka`` and
-``NAME.zkafka`` into ``reset-offsets/``, ``export/`` and ``delete/`` beside itself. A test compares them.
+``NAME.zkafka`` into ``reset-offsets/``, ``export/`` and ``delete/`` next to itself. A test compares them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ RESETS = {
     "to-offset": ["--to-offset", "7"],
     "shift-by": ["--shift-by", "-3"],
     "to-datetime": ["--to-datetime", "2026-11-18T11:06:47.500"],
-    "export": ["--shift-by", "1", "--export"],
 }
 GROUP, TOPIC = "billing", "orders"
 
@@ -38,11 +37,13 @@ def record(cluster: LocalCluster) -> None:
         for partition, offset in enumerate([10, 2]):
             znodes.create(f"/consumers/{GROUP}/offsets/{TOPIC}/{partition}", str(offset).encode(), makepath=True)
     ours(cluster, "migrate", GROUP, "--yes")
+    main, where = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", cluster.bootstrap_servers
+    reset = (main, "--bootstrap-server", where, "--reset-offsets", "--group", GROUP, "--topic", TOPIC, "--dry-run")
     for name, arguments in RESETS.items():
-        arguments = ["--topic", TOPIC, *arguments, "--dry-run"]
-        main, where = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", cluster.bootstrap_servers
-        theirs = run_kafka_tool("3.9.1", main, "--bootstrap-server", where, "--reset-offsets", "--group", GROUP, *arguments)
-        write(f"reset-offsets/{name}", theirs, ours(cluster, "reset-offsets", GROUP, *arguments)[0])
+        own = ours(cluster, "reset-offsets", GROUP, "--topic", TOPIC, "--dry-run", *arguments)[0]
+        write(f"reset-offsets/{name}", run_kafka_tool("3.9.1", *reset, *arguments), own)
+    lines = run_kafka_tool("3.9.1", *reset, "--shift-by", "1", "--export")
+    (FOLDER / "reset-offsets" / "export.kafka").write_text(lines)
     file = FOLDER / "export.tmp"
     run_kafka_tool(
         "1.1.1", "kafka.tools.ExportZkOffsets", "--zkconnect", cluster.zookeeper_connect, "--group", GROUP,

@@ -1,11 +1,15 @@
-"""Deletion of topics, on an ensemble of values."""
+"""``zkafka admin delete-topic`` on an ensemble of values."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
-from pyspark_zkafka.tools.deletion import existing_topics, require_deletable, require_enabled, start
+from pyspark_zkafka.tools.admin_delete_topic import delete_topic, existing_topics, request_deletion, require_deletable
+from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -30,19 +34,36 @@ def test_deletable(client: EnsembleClient) -> None:
 
 
 @pytest.mark.parametrize(("value", "is_refused"), [("true", False), (None, False), ("false", True)])
-def test_enabled(value: str | None, is_refused: bool) -> None:
+def test_enabled(
+    client: EnsembleClient,
+    validator: Any,
+    run: Callable[..., list[Row]],
+    monkeypatch: pytest.MonkeyPatch,
+    value: str | None,
+    is_refused: bool,
+) -> None:
     """Only a controller that is known to drop requests prevents one."""
+    client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
+    monkeypatch.setattr(validator, "broker_config", lambda broker, name: value)
     if is_refused:
         with pytest.raises(ClusterStateError, match=r"delete\.topic\.enable is false at broker 1, the controller"):
-            require_enabled(1, value)
+            run(delete_topic, ["t"], no_wait=True)
     else:
-        require_enabled(1, value)
+        assert [row["topic"] for row in run(delete_topic, ["t"], no_wait=True)] == ["t"]
+    assert client.admin_state().deletions == (() if is_refused else ("t",))
 
 
-def test_start(client: EnsembleClient) -> None:
+def test_deletion_that_is_not_waited_for(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
+    """The request is confirmed at the end of the command."""
+    client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
+    notes = show(delete_topic, ["t"], no_wait=True)[1].splitlines()
+    assert notes[-1] == "The deletion was requested; see zkafka admin show."
+
+
+def test_request(client: EnsembleClient) -> None:
     """A topic is marked for deletion once, and is left as long as its znode or the mark exists."""
     client.put("/admin/delete_topics/u")
-    start(client, ["t", "u"])
+    request_deletion(client, ["t", "u"])
     assert client.admin_state().deletions == ("t", "u")
     del client.ensemble.nodes["/brokers/topics/t"]
     del client.ensemble.nodes["/admin/delete_topics/u"]

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.tools.demo_steps import prove, step, table
+from pyspark_zkafka.tools.demo import prove, step, table
 
 
 @pytest.fixture

@@ -1,0 +1,145 @@
+"""``zkafka admin elect`` on an ensemble of values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import typer
+
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.tools.admin_elect import candidates, elect
+from pyspark_zkafka.tools.output import Row
+from pyspark_zkafka.zookeeper.connection import Results
+from tests.support.cases import each
+from tests.support.ensemble_client import EnsembleClient
+
+ELECTION = "/admin/preferred_replica_election"
+SNAPSHOT = ClusterSnapshot(
+    brokers={n: Broker(n, ()) for n in (0, 1)},
+    topics={
+        "t": Topic("t", {0: (0, 1), 1: (1, 0), 2: (2, 0), 3: (0, 1), 4: (0, 1)}),
+        "gone": Topic("gone", {0: (0, 1)}),
+    },
+    states={
+        TopicPartition("t", 0): PartitionState(1, 5, (0, 1)),
+        TopicPartition("t", 1): PartitionState(1, 5, (0, 1)),
+        TopicPartition("t", 2): PartitionState(0, 5, (0,)),
+        TopicPartition("t", 3): PartitionState(1, 5, (1,)),
+        TopicPartition("gone", 0): PartitionState(1, 5, (0, 1)),
+    },
+)
+
+
+def test_candidates() -> None:
+    """An election is due where the preferred replica is in the ISR and does not lead; each other partition has a reason."""
+    partitions = [tp for topic in ("t", "gone") for tp in SNAPSHOT.partitions(topic)]
+    found = candidates(reversed(partitions), SNAPSHOT, AdminState(deletions=("gone",)))
+    assert [(str(c.partition), c.leader, c.preferred, c.obstacle) for c in found] == [
+        ("gone-0", 1, 0, "the topic is being deleted"),
+        ("t-0", 1, 0, None),
+        ("t-1", 1, 1, "the preferred replica leads already"),
+        ("t-2", 0, 2, "broker 2 is not live"),
+        ("t-3", 1, 0, "broker 0 is not in the ISR"),
+        ("t-4", -1, 0, "the partition is being created"),
+    ]
+
+
+@pytest.fixture
+def election(client: EnsembleClient) -> Callable[..., None]:
+    """Sets the leaders of topic ``t``, whose preferred replica is 1, and the live brokers; broker 2 is the controller."""
+    client.put("/controller", b'{"version": 1, "brokerid": 2, "timestamp": "1"}')
+    client.put("/admin")
+    client.put("/brokers/topics/t", b'{"version": 1, "partitions": {"0": [1, 2], "1": [1, 2]}}')
+    client.put("/brokers/ids/2", client.data("/brokers/ids/1"))
+
+    def lead(*leaders: int, live: tuple[int, ...] = (1, 2)) -> None:
+        for partition, leader in enumerate(leaders):
+            state = {"controller_epoch": 1, "leader": leader, "version": 1, "leader_epoch": 0, "isr": [1, 2]}
+            client.put(f"/brokers/topics/t/partitions/{partition}/state", json.dumps(state).encode())
+        for broker in {1, 2}.difference(live):
+            client.ensemble.nodes.pop(f"/brokers/ids/{broker}")
+
+    return lead
+
+
+def requested(client: EnsembleClient) -> list[int]:
+    """The partitions of the election that is requested."""
+    found = json.loads(client.data(ELECTION) or b"")["partitions"]
+    return [partition["partition"] for partition in found]
+
+
+def test_election_of_partitions_that_are_named_one_by_one(
+    client: EnsembleClient, election: Callable[..., None], run: Callable[..., list[Row]]
+) -> None:
+    """A topic may be named several times, with different partitions; an election that is not waited for is shown as due."""
+    election(2, 2)
+    assert [row["election"] for row in run(elect, ["t:0", "t:1"], no_wait=True)] == ["due", "due"]
+    assert requested(client) == [0, 1]
+
+
+def test_election_that_is_not_waited_for(election: Callable[..., None], show: Callable[..., tuple[str, str]]) -> None:
+    """The request is confirmed at the end of the command."""
+    election(2, 2)
+    assert show(elect, ["t"], no_wait=True)[1] == "The election was requested; see zkafka admin show.\n"
+
+
+@each(
+    ("leaders", "live", "fails"),
+    [((1, 1), (1, 2), False), ((1, 2), (2,), True), ((2, 2), (2,), True), ((1, 1), (2,), False)],
+)
+def test_election_that_cannot_be(
+    leaders: tuple[int, ...],
+    live: tuple[int, ...],
+    fails: bool,
+    client: EnsembleClient,
+    election: Callable[..., None],
+    show: Callable[..., tuple[str, str]],
+) -> None:
+    """The exit status is 1 if a leader is not the preferred replica, also where no election can change that."""
+    client.put("/brokers/ids/1", client.data("/brokers/ids/2"))
+    election(*leaders, live=live)
+    if not fails:
+        show(elect, ["t"])
+        return
+    with pytest.raises(typer.Exit) as caught:
+        show(elect, all_partitions=True)
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_election_of_some_partitions(
+    as_json: bool,
+    client: EnsembleClient,
+    election: Callable[..., None],
+    new_target: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was elected is shown with what could not be, and the exit status is 1 for the latter."""
+    election(2, 2)
+    state = {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 0, "isr": [2]}
+    client.put("/brokers/topics/t/partitions/1/state", json.dumps(state).encode())
+
+    read = client.ask
+
+    def read_after_the_controller(**wanted: Any) -> Results:
+        if client.ensemble.nodes.pop(ELECTION, None):
+            election(1)
+        return read(**wanted)
+
+    monkeypatch.setattr(client, "ask", read_after_the_controller)
+    with pytest.raises(typer.Exit) as caught:
+        elect.__wrapped__(new_target(as_json=as_json, dry_run=False), ["t"])
+    shown = capsys.readouterr().out
+    assert caught.value.exit_code == 1
+    if as_json:
+        assert [(row["partition"], row["election"]) for row in json.loads(shown)] == [
+            (0, "elected"),
+            (1, "broker 1 is not in the ISR"),
+        ]
+    else:
+        assert (shown.count(" elected"), shown.count("not in the ISR")) == (1, 2)

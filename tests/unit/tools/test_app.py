@@ -1,0 +1,68 @@
+"""Arguments that commands refuse before any server is asked, and their help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_zkafka.tools import app as zkafka
+from tests.support.cases import each
+
+NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:1"]
+
+
+@each(
+    ("arguments", "text"),
+    [
+        (["admin", "reassign"], "No reassignment is given; use --reassignment-json-file"),
+        (["admin", "reassign", "--execute", "--verify"], "--execute and --verify exclude each other"),
+        (["admin", "elect"], "either --topic or --all"),
+        (["admin", "elect", "--all", "--topic", "a"], "either --topic or --all"),
+        (["admin", "config", "set", "--topic", "a", "retention.ms"], "found 'retention.ms'; write NAME=VALUE"),
+        (["plan"], "set one of subscribe, subscribePattern, subscribeExceptPattern and assign"),
+        (["plan", "--topic", "a", "--option", "minPartition=2"], "minPartitions"),
+        (["plan", "--topic", "a", "--option", "minPartitions"], "write NAME=VALUE"),
+        (["groups", "reset-offsets", "g", "--topic", "t"], "found none of them"),
+        (
+            ["groups", "reset-offsets", "g", "--topic", "t", "--to-latest", "--shift-by", "0"],
+            "found --to-latest and --shift-by",
+        ),
+        (["groups", "reset-offsets", "g", "--to-latest"], "Use one of --topic, --all-topics and --from-file"),
+        (["groups", "reset-offsets", "g", "--topic", "t", "--all-topics", "--to-latest"], "Use one of --topic"),
+        (["groups", "reset-offsets", "g", "--topic", "t:x", "--to-latest"], "write TOPIC"),
+        (["groups", "reset-offsets", "g", "--topic", "t", "--by-duration", "1 day"], "write PnDTnHnMnS"),
+        (["groups", "reset-offsets", "g", "--topic", "t", "--to-datetime", "today"], "write YYYY-MM-DDTHH:mm:SS.sss"),
+        (["groups", "reset-offsets", "g", "--topic", "t", "--to-offset", "-1"], "greater than or equal to 0"),
+        (["groups", "export"], "Name one or more groups, or use --all-groups"),
+        (["groups", "export", "g", "--all-groups"], "Name one or more groups, or use --all-groups"),
+        (["groups", "migrate", "g", "--verify", "--force"], "--verify changes nothing"),
+        (["groups", "migrate", "g", "--live", "--force"], "use it without --live"),
+        (["groups", "migrate", "--to", "kafka"], "Name one or more groups"),
+        (["groups", "delete"], "Missing argument"),
+        (["groups", "delete", "g", "--topic", ""], "--topic '' cannot be the name of a znode"),
+        (["groups", "delete", "g", "--topic", ".."], "--topic '..' cannot be the name of a znode"),
+        (["groups", "delete", "g", "--topic", "t/0"], "--topic 't/0' cannot be the name of a znode"),
+        (["groups", "migrate", "g", "--to", "both"], "'both' is not one of 'zookeeper', 'kafka'"),
+    ],
+)
+def test_refused(arguments: list[str], text: str) -> None:
+    """Contradictory, incomplete and wrong arguments are refused with exit status 2."""
+    result = CliRunner().invoke(zkafka, [*arguments, *NOWHERE], env={"COLUMNS": "200"})
+    assert (result.exit_code, text in " ".join(result.stderr.split())) == (2, True), result.output
+
+
+@pytest.mark.parametrize(("text", "problem"), [("t,0,-1\n", "no offset to reset to for t-0 at -1"), ("t,0\n", "line 1")])
+def test_file_of_a_reset(tmp_path: Path, text: str, problem: str) -> None:
+    """A file for a reset has an offset in each line."""
+    file = tmp_path / "f"
+    file.write_text(text)
+    result = CliRunner().invoke(zkafka, ["groups", "reset-offsets", "g", "--from-file", str(file), *NOWHERE])
+    assert (result.exit_code, problem in result.stderr) == (2, True), result.output
+
+
+@pytest.mark.parametrize("command", ["reset-offsets", "export", "import", "delete", "migrate"])
+def test_help(command: str) -> None:
+    """The help of each command has an example."""
+    assert f"Example: zkafka groups {command}" in CliRunner().invoke(zkafka, ["groups", command, "--help"]).stdout

@@ -1,0 +1,201 @@
+"""Files, NAME=VALUE, topics with partitions, and times that commands are given."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pyspark_zkafka.errors import OptionError, UnknownTopic
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
+from pyspark_zkafka.tools import app as zkafka
+from pyspark_zkafka.tools.arguments import (
+    find_partitions,
+    parse_datetime_ms,
+    parse_iso_duration_ms,
+    parse_pairs,
+    parse_partitions,
+    read_config_file,
+    read_text,
+    require_topics,
+)
+from tests.support.cases import each
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dash stands for the standard input."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("typed"))
+    assert read_text("-") == "typed"
+
+
+@each(
+    "command",
+    [
+        ["admin", "reassign", "--reassignment-json-file"],
+        ["groups", "import"],
+        ["groups", "reset-offsets", "g", "--from-file"],
+    ],
+)
+@each("name", ["latin", "missing", "."])
+def test_files_that_cannot_be_read(command: list[str], name: str, tmp_path: Path) -> None:
+    """A file that is not there, or is not text, is a wrong option, which the error names with the reason."""
+    (tmp_path / "latin").write_bytes(b"{\xff}")
+    result = CliRunner().invoke(zkafka, [*command, str(tmp_path / name), "--zookeeper", "127.0.0.1:1"])
+    reasons = {"latin": "it is not text in UTF-8", "missing": "No such file or directory", ".": "Is a directory"}
+    expected = (
+        f"[INVALID_OPTION] The file {tmp_path / name} cannot be read: {reasons[name]}. Correct its name or its text\n"
+    )
+    assert (result.exit_code, result.stderr) == (2, expected)
+
+
+def _no_prompt(label: str) -> str:
+    raise AssertionError(f"asked for {label}")
+
+
+def _read(path: Path, text: str) -> dict[str, str]:
+    path.write_text(text)
+    return read_config_file(path, _no_prompt, {"ZK_SECRET": "s3cret"})
+
+
+def test_names_of_properties(tmp_path: Path) -> None:
+    """Kafka's own properties are prefixed, options of this package are not."""
+    text = "security.protocol = SASL_SSL\nzookeeper.session.timeout.ms: 9000\nkafka.client.id=tool\n# no\n! comment\n"
+    assert _read(tmp_path / "client.properties", text) == {
+        "kafka.security.protocol": "SASL_SSL",
+        "zookeeper.session.timeout.ms": "9000",
+        "kafka.client.id": "tool",
+    }
+
+
+def test_continued_lines(tmp_path: Path) -> None:
+    """A value goes on after a backslash at the end of a line, as in Java's properties."""
+    assert _read(tmp_path / "f", "sasl.mechanism=SCRAM-\\\n    SHA-512\n") == {"kafka.sasl.mechanism": "SCRAM-SHA-512"}
+
+
+def test_secrets(tmp_path: Path) -> None:
+    """Secrets come from the environment, a file or the terminal."""
+    (tmp_path / "password").write_text("p4ss\n")
+    file = tmp_path / "f"
+    file.write_text(
+        f"zookeeper.auth=digest:tool:${{env:ZK_SECRET}}\nsasl.password=${{file:{tmp_path}/password}}\n"
+        "ssl.key.password=${prompt:Key}\n"
+    )
+    assert read_config_file(file, lambda label: f"<{label}>", {"ZK_SECRET": "s3cret"}) == {
+        "zookeeper.auth": "digest:tool:s3cret",
+        "kafka.sasl.password": "p4ss",
+        "kafka.ssl.key.password": "<Key>",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=${env:MISSING}", "environment variable MISSING, which is not set"),
+        ("a=${file:/does/not/exist}", "file /does/not/exist, which cannot be read"),
+        ("a=\\u00zz", "cannot be read"),
+    ],
+)
+def test_unreadable_properties(tmp_path: Path, text: str, expected: str) -> None:
+    """What cannot be read is an error that names the file."""
+    with pytest.raises(OptionError, match=expected) as caught:
+        _read(tmp_path / "broken.properties", text)
+    assert "broken.properties" in caught.value.message
+
+
+def test_missing_properties(tmp_path: Path) -> None:
+    """A missing file is an error."""
+    with pytest.raises(OptionError, match="No such file"):
+        read_config_file(tmp_path / "missing", _no_prompt)
+
+
+@pytest.mark.parametrize(("texts", "found"), [(None, {}), (["a=1", "b=", "c=x=y", "a=2"], {"a": "2", "b": "", "c": "x=y"})])
+def test_pairs(texts: list[str] | None, found: dict[str, str]) -> None:
+    """The last value of a name counts; a value may be empty, and contain the sign."""
+    assert parse_pairs(texts, "--option") == found
+
+
+@each(("text", "strict"), [("a", False), ("=1", False), (" =1", False), ("a=", True), ("a=b=c", True)])
+def test_malformed_pairs(text: str, strict: bool) -> None:
+    """A pair has a name and, if it is strict, a value without the sign."""
+    with pytest.raises(typer.BadParameter, match="write NAME=VALUE"):
+        parse_pairs([text], "--option", strict=strict)
+
+
+@pytest.mark.parametrize("topics", [[], ["a"], ["b", "a", "a"]])
+def test_topics_that_exist(topics: list[str]) -> None:
+    """Topics may be named in any order, and more than once."""
+    require_topics(topics, ["a", "b", "c"])
+
+
+def test_topics_that_do_not_exist() -> None:
+    """All topics that do not exist are named, each once and in order, with the command that lists those that do."""
+    with pytest.raises(UnknownTopic, match=r"UNKNOWN_TOPIC\] Topics do not exist: x, y; see zkafka topics list$"):
+        require_topics(["y", "a", "x", "y"], {"a"})
+
+
+def test_partitions() -> None:
+    """Topics stand for all of their partitions; unknown topics and partitions are all named in one error."""
+    snapshot = ClusterSnapshot({}, {"t": Topic("t", {0: (1,), 1: (1,)}), "u": Topic("u", {0: (1,)})})
+    assert find_partitions(parse_partitions(["t", "t:1", "u:0"]), snapshot) == [
+        TopicPartition("t", 0),
+        TopicPartition("t", 1),
+        TopicPartition("u", 0),
+    ]
+    assert [tp.partition for tp in find_partitions(parse_partitions(["t:0", "t:1"]), snapshot)] == [0, 1]
+    with pytest.raises(UnknownTopic, match="no x, u-3;"):
+        find_partitions(parse_partitions(["t", "x", "u:3"]), snapshot)
+
+
+@each("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1,-2", "t:1:2"])
+def test_malformed_partitions(text: str) -> None:
+    """An argument is a topic, or a topic and numbers."""
+    with pytest.raises(OptionError, match="write TOPIC"):
+        parse_partitions([text])
+
+
+@each(
+    ("text", "milliseconds"),
+    [
+        ("P7D", 604_800_000),
+        ("PT1H30M", 5_400_000),
+        ("p1dt1s", 86_401_000),
+        ("PT1.5S", 1500),
+        ("PT-1M", -60_000),
+        ("PT0S", 0),
+    ],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    """Durations are those of Java."""
+    assert parse_iso_duration_ms(text) == milliseconds
+
+
+@each("text", ["", "P", "PT", "1D", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D"])
+def test_malformed_durations(text: str) -> None:
+    """Years and months, which Java's Duration has not, and texts without a number are refused."""
+    with pytest.raises(OptionError, match="--by-duration"):
+        parse_iso_duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("1970-01-01T00:00:01.000", 1000),
+        ("1970-01-01T00:00:01.5Z", 1500),
+        ("1970-01-01T01:00:00.000+01", 0),
+        ("1970-01-01T00:00:00.000-0130", 5_400_000),
+        ("1970-01-01T00:01", 60_000),
+    ],
+)
+def test_datetimes(text: str, milliseconds: int) -> None:
+    """A time without a zone is in UTC; seconds and their fraction may be left out."""
+    assert parse_datetime_ms(text) == milliseconds
+
+
+@each("text", ["", "2026-11-22", "2026-11-22 10:00:00.000", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00"])
+def test_malformed_datetimes(text: str) -> None:
+    """A date without a time is refused, as by Kafka, and what no calendar has."""
+    with pytest.raises(OptionError, match="--to-datetime"):
+        parse_datetime_ms(text)
