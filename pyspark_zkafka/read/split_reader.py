@@ -97,7 +97,7 @@ class SplitReader:
         self._until = split.until
         self._deadline = 0.0
         self._is_at_end = False
-        self._accepted: Identity = "same"
+        self._is_replaced = False
         self._is_compared = True
         self._is_begun = False
 
@@ -139,10 +139,10 @@ class SplitReader:
     def compare(self) -> None:
         """Compare the topic with the planned one; raises DataLoss, or warns, if it was created again.
 
-        That it was deleted after the last record does no harm.
+        A topic that was deleted after its last record was read has lost nothing.
         """
-        if self._identity() == "created again":
-            self._report_identity("created again")
+        if not self._is_replaced and self._identity() == "created again":
+            self._report_replaced("created again")
 
     def _gather(self) -> int:
         """Gather records for one batch; returns early, perhaps with none, when no more have arrived."""
@@ -189,7 +189,7 @@ class SplitReader:
         if poll.out_of_range:
             self._on_out_of_range(poll.truncation)
         elif poll.gone:
-            self._on_gone()
+            self._end_if_replaced()
         elif poll.end is not None:
             self._on_log_end(poll.end)
         if poll.first is None and self._position < self._until and self._clock() > self._deadline:
@@ -198,23 +198,23 @@ class SplitReader:
     def _on_out_of_range(self, truncation: str | None) -> None:
         watermarks = self._watermarks()
         if watermarks is None:
-            self._position = self._until
             return
         low, high = watermarks
         if self._position > high and self._high_watermark is not None:
             high = self._high_watermark()
-        identity = self._check_identity()
+        if self._end_if_replaced():
+            return
         if self._position < low:
             self._lose(min(low, self._until), f"the log now begins at {low}: retention or a delete removed the records")
         elif self._position > high:
             self._lose(self._until, f"the log now ends at {high}: it was truncated")
-        elif truncation is not None and identity == "same":
+        elif truncation is not None:
             self._report_truncation(truncation)
         if self._position < self._until:
             self._consumer.seek(self._position)
 
     def _watermarks(self) -> tuple[int, int] | None:
-        """The log's earliest offset and its end; None if the topic was deleted.
+        """The log's earliest offset and its end; None if the planned topic is gone, which ends the range.
 
         Where librdkafka's metadata has no leader for the partition, it returns at once that the partition is unknown:
         during an election, and after an answer of a broker that does not know a new topic yet. So this is requested again.
@@ -224,7 +224,7 @@ class SplitReader:
             try:
                 return self._consumer.watermarks(max(deadline - self._clock(), _POLL_S))
             except (NoLeader, UnknownTopic):
-                if self._check_identity() == "deleted":
+                if self._end_if_replaced():
                     return None
                 if self._clock() > deadline:
                     raise
@@ -239,20 +239,12 @@ class SplitReader:
         self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to go on in the new log")
         self._postpone_deadline()
 
-    def _on_gone(self) -> None:
-        if self._check_identity() == "deleted":
-            self._position = self._until
-
     def _on_log_end(self, end: int) -> None:
         """Note that the log ends at `end`; it may still grow up to `until`, e.g. on a leader that was just elected."""
         if end < self._position:
             return  # records followed it in the same poll
         self._position = min(end, self._until)
-        if self._position >= self._until:
-            return
-        if self._check_identity() != "same":
-            self._lose(self._until, f"the log of the new topic ends at {end}")
-        self._is_at_end = True
+        self._is_at_end = self._position < self._until and not self._end_if_replaced()
 
     def _on_timeout(self, error: str | None) -> None:
         waited = f"{self._policy.poll_timeout_ms} ms"
@@ -296,19 +288,21 @@ class SplitReader:
         self._position = resume
         self._postpone_deadline()
 
-    def _check_identity(self) -> Identity:
+    def _end_if_replaced(self) -> bool:
+        """End the range, with a report, if its topic was deleted or created again: the rest of it is gone."""
         found = self._identity()
         if found != "same":
-            self._report_identity(found)
-        return found
+            self._report_replaced(found)
+            self._position = self._until
+        return self._is_replaced
 
-    def _report_identity(self, found: Identity) -> None:
-        """Fail, or warn once and continue."""
-        if found == self._accepted:
-            return
+    def _report_replaced(self, found: Identity) -> None:
+        """Fail, or warn and end the range."""
         text = f"topic {self._split.partition.topic} was {found} after the read was planned"
+        if self._position < self._until:
+            text += f": records [{self._position}, {self._until}) of {self._split.partition} are gone"
         self._report_loss(TOPIC_REPLACED, text, "plan the read again, or set failOnDataLoss to false")
-        self._accepted = found
+        self._is_replaced = True
 
     def _report_loss(self, condition: Condition[DataLoss], text: str, remedy: str) -> None:
         report_data_loss(condition, text, fail=self._policy.fail_on_data_loss, remedy=remedy)

@@ -7,6 +7,8 @@ import logging
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, DataLoss, NoLeader, UnknownTopic
+from pyspark_zkafka.read.split_reader import Identity
+from tests.support.cases import each
 from tests.support.split_logs import WARNING, Step, World, becomes, brings
 
 
@@ -76,12 +78,23 @@ def test_the_truncation_of_a_log_that_is_still_short_is_data_loss() -> None:
         World(range(1000), 0, 1000, script=script).read()
 
 
-def test_another_topic_is_no_truncated_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The log of a topic that was created again is recognised as such; one warning is enough to read it on."""
-    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\]"):
-        World(range(1000), 0, 1000, script=TRUNCATED, identities=["created again"]).read()
-    assert World(range(1000), 0, 1000, WARNING, script=TRUNCATED, identities=["created again"]).read() == list(range(1000))
-    assert len(caplog.records) == 1
+OTHER_TOPIC: dict[str, Step] = {
+    "unknown to its brokers": brings(gone=True),
+    "out of range": brings(out_of_range=True),
+    "truncated": TRUNCATED[1],
+    "shorter": becomes(high=256),
+}
+
+
+@each(("event", "identity"), [(event, found) for event in OTHER_TOPIC for found in ("deleted", "created again")])
+def test_a_topic_that_was_replaced_ends_the_range(event: str, identity: Identity) -> None:
+    """Nothing of another topic of the name is read, by whichever event the reader learns that its own is gone."""
+    script = {1: OTHER_TOPIC[event]}
+    with pytest.raises(
+        DataLoss, match=rf"\[TOPIC_REPLACED\] topic t was {identity} .*: records \[256, 1000\) of t-2 are gone; plan"
+    ):
+        World(range(1000), 0, 1000, script=script, identities=[identity]).read()
+    assert World(range(1000), 0, 1000, WARNING, script=script, identities=[identity]).read() == list(range(256))
 
 
 def test_a_log_that_stays_too_short_is_data_loss() -> None:
@@ -99,19 +112,13 @@ def test_a_log_that_stays_too_short_may_be_passed_over(caplog: pytest.LogCapture
     assert "the log ends at 3, and has not grown for 1000 ms" in caplog.text
 
 
-def test_a_deleted_topic_is_data_loss() -> None:
-    """A topic that the brokers do not know any more, nor the cluster, fails the range."""
-    script: dict[int, Step] = {1: brings(gone=True)}
-    with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\] topic t was deleted after the read was planned; plan"):
-        World(range(1000), 0, 1000, script=script, identities=["deleted"]).read()
-
-
 def test_a_deleted_topic_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false a deleted topic ends the range, with one warning."""
-    world = World(range(1000), 0, 1000, WARNING, script={1: brings(gone=True)}, identities=["deleted"])
+    """With failOnDataLoss=false a deleted topic ends the range, with one warning, also if it is created again meanwhile."""
+    identities: list[Identity] = ["deleted", "created again"]
+    world = World(range(1000), 0, 1000, WARNING, script={1: brings(gone=True)}, identities=identities)
     assert world.read() == list(range(256))
     assert len(caplog.records) == 1
-    assert "topic t was deleted after the read was planned" in caplog.text
+    assert "topic t was deleted after the read was planned: records [256, 1000) of t-2 are gone" in caplog.text
 
 
 def test_a_topic_deleted_after_its_last_record_is_no_loss() -> None:
@@ -173,16 +180,6 @@ def test_a_topic_created_again_is_data_loss(high: int) -> None:
     with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\] topic t was created again after the read was planned"):
         world.read()
     assert world.clock.now - before < 0.1
-
-
-def test_the_end_of_a_new_topic_ends_the_range(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false the new topic's log is read to its end, without waiting for more."""
-    world = World(range(3), 0, 6, WARNING, identities=["created again"])
-    assert world.read() == [0, 1, 2]
-    assert [r.getMessage().split(";")[0] for r in caplog.records] == [
-        "topic t was created again after the read was planned",
-        "t-2: records [3, 6) of the range [0, 6) are gone",
-    ]
 
 
 def test_an_open_transaction_is_no_truncation() -> None:
