@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ __all__ = ["Retry", "backoff_s"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+K = TypeVar("K")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
@@ -44,3 +45,24 @@ class Retry:
                 _log.warning("attempt %d of %d failed; retrying: %s", attempt + 1, self.retries + 1, error)
                 self.sleep(self.interval_s)
         return call()
+
+    def ask_again(
+        self,
+        found: Mapping[K, T],
+        is_doubtful: Callable[[K, T], bool],
+        ask: Callable[[Collection[K]], Mapping[K, T]],
+    ) -> dict[K, T]:
+        """Return answers, those in doubt asked for again, at most `retries` times, each after `interval_s`.
+
+        An answer that is still in doubt after that counts. One that does not come again is left out.
+        """
+        answers = dict(found)
+        for _ in range(self.retries):
+            doubtful = [key for key, answer in answers.items() if is_doubtful(key, answer)]
+            if not doubtful:
+                break
+            self.sleep(self.interval_s)
+            for key in doubtful:
+                del answers[key]
+            answers |= ask(doubtful)
+        return answers

@@ -15,6 +15,7 @@ from typing import Literal, Protocol, TypeGuard
 from pyspark_zkafka.conditions import NO_COMMITTED_OFFSET, NO_OFFSET_FOR_TIMESTAMP, OFFSETS_DO_NOT_MATCH, START_AFTER_END
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.retries import Retry
 
 EARLIEST: Literal[-2] = -2
 LATEST: Literal[-1] = -1
@@ -123,6 +124,7 @@ def resolve(
     end: OffsetSpec,
     logs: LogOffsets,
     *,
+    retry: Retry,
     committed: Mapping[TopicPartition, int] = MappingProxyType({}),
     reset: ResetPolicy | None = None,
     no_match: Literal["error", "latest"] = "error",
@@ -133,6 +135,9 @@ def resolve(
 
     Parameters
     ----------
+    retry : Retry
+        Requests the log's end again for an offset that is beyond it. Up to Kafka 2.1 a new leader may report an end that is
+        too low at first (KAFKA-7703).
     committed : mapping
         The group's offsets, if `start` is "committed".
     reset : "earliest", "latest", "error" or None
@@ -175,13 +180,25 @@ def resolve(
         if isinstance(p, AtTimestamp) and (highs[tp] < 0 or _is_outside(starts[tp], lows[tp], highs[tp]))
     ]
     log_ends = {**highs, **(logs.list_offsets(dict.fromkeys(late, LATEST), timeout_s) if late else {})}
-    beyond = [tp for tp in partitions if any(_is_offset(p) and p > log_ends[tp] for p in (starts[tp], ends[tp]))]
-    limits = {**log_ends, **(logs.high_watermarks(beyond, timeout_s) if beyond else {})}
+    furthest = {tp: max(p if _is_offset(p) else 0 for p in (starts[tp], ends[tp])) for tp in partitions}
+
+    def with_transactions(found: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+        beyond = [tp for tp, end in found.items() if furthest[tp] > end]
+        limits = logs.high_watermarks(beyond, timeout_s) if beyond else {}
+        return {tp: (end, limits.get(tp, end)) for tp, end in found.items()}
+
+    reached = retry.ask_again(
+        with_transactions(log_ends),
+        lambda tp, found: furthest[tp] > found[1],
+        lambda doubtful: with_transactions(logs.list_offsets(dict.fromkeys(doubtful, LATEST), timeout_s)),
+    )
     ranges: list[OffsetRange] = []
     outside: list[Outside] = []
     for tp in partitions:
-        low, high = (found if found >= 0 else log_ends[tp] for found in (lows[tp], highs[tp]))
-        first, until, limit = starts[tp], ends[tp], limits[tp]
+        log_end, limit = reached[tp]
+        first, until = starts[tp], ends[tp]
+        low = lows[tp] if lows[tp] >= 0 else log_end
+        high = highs[tp] if isinstance(until, AtTimestamp) and highs[tp] >= 0 else log_end
         if _is_outside(first, low, limit):
             outside.append(Outside(tp, "starting", first, low, limit))
         if _is_outside(until, 0, limit):

@@ -74,7 +74,7 @@ def plan_batch(
             def resolved() -> list[OffsetRange]:
                 from_group = options.start.everywhere == "committed"
                 committed = _committed(options, partitions, cluster, servers, snapshot) if from_group else {}
-                return resolve_ranges(options, partitions, subscribed, admin, committed, pushed)
+                return resolve_ranges(options, partitions, subscribed, admin, committed, retry, pushed)
 
             ranges = retry(resolved)
     return BatchPlan(task_splits(ranges, options, snapshot), servers, snapshot)
@@ -115,18 +115,20 @@ def resolve_ranges(
     subscribed: Collection[TopicPartition],
     logs: LogOffsets,
     committed: Mapping[TopicPartition, int],
+    retry: Retry,
     pushed: PushedFilters | None = None,
 ) -> list[OffsetRange]:
     """Return the ranges to read. `partitions` are all `subscribed` ones, or those that the `pushed` filters admit.
 
-    `committed` are the group's offsets, if the read starts there. Raises DataLoss for an offset outside its log if
-    `failOnDataLoss` is set. See `resolve` for other errors.
+    `committed` are the group's offsets, if the read starts there. See `resolve` for `retry`, and for errors other than
+    DataLoss, which is raised for an offset outside its log if `failOnDataLoss` is set.
     """
     resolution = resolve(
         partitions,
         options.start,
         options.end,
         logs,
+        retry=retry,
         committed=committed,
         reset=options.reset,
         no_match=options.no_match,

@@ -66,7 +66,7 @@ class StreamDriver:
         self._starts = StreamStarts(options, self._session)
         self._reports = StreamWarnings(options.read.fail_on_data_loss, clock)
         self._limits = StreamLimits(options, self._session, clock)
-        self._ends = StreamEnds(options.read, self._session, self._reports, sleep)
+        self._ends = StreamEnds(self._session, self._reports, read_committed=options.read.connection.read_committed)
         self._fixed_ends = FixedEnds(options.read, self._session, self._reports, clock, sleep)
         self._initial_offset: dict[str, Any] | None = None
         self._beginning: Beginning | ZKafkaError | None = None

@@ -38,13 +38,10 @@ class StreamEnds:
     is unsuitable: it may be older than the log's end. Epochs are kept until the run ends, or the partition is revoked.
     """
 
-    def __init__(
-        self, options: ReadOptions, session: StreamSession, reports: StreamWarnings, sleep: Callable[[float], None]
-    ) -> None:
-        self._options = options
+    def __init__(self, session: StreamSession, reports: StreamWarnings, *, read_committed: bool) -> None:
         self._session = session
         self._reports = reports
-        self._sleep = sleep
+        self._read_committed = read_committed
 
     def fetch(
         self, led: Collection[TopicPartition], state: StreamState
@@ -74,22 +71,18 @@ class StreamEnds:
         self, ends: Mapping[TopicPartition, int], state: StreamState, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """The ends; those before the known ones are requested again: a new leader may report less at first (KAFKA-7703)."""
-        found = self._after_transactions(ends, state)
-        for _ in range(self._options.retries):
-            before = _too_low(found, state)
-            if not before:
-                break
-            self._sleep(self._options.retry_interval_ms / 1000)
-            others = {tp: end for tp, end in found.items() if tp not in before}
-            found = others | self._after_transactions(self._session.log_ends(before, epochs)[0], state)
-        return found
+        return self._session.retry.ask_again(
+            self._after_transactions(ends, state),
+            lambda tp, end: end < state.known_end(tp),
+            lambda before: self._after_transactions(self._session.log_ends(before, epochs)[0], state),
+        )
 
     def _after_transactions(self, ends: Mapping[TopicPartition, int], state: StreamState) -> dict[TopicPartition, int]:
         """The ends, moved to the known ones where only open transactions lie between; absent where no leader answers.
 
         A group's member, or a run of this query, that read uncommitted may have advanced the position beyond the end.
         """
-        before = _too_low(ends, state) if self._options.connection.read_committed else set()
+        before = {tp for tp, end in ends.items() if end < state.known_end(tp)} if self._read_committed else set()
         if not before:
             return dict(ends)
         found, failed = self._session.high_watermarks(before)
@@ -118,10 +111,6 @@ class StreamEnds:
                 f"again: records before that offset were replaced after they were read; the client found: {report}",
             )
         return silent
-
-
-def _too_low(ends: Mapping[TopicPartition, int], state: StreamState) -> set[TopicPartition]:
-    return {tp for tp, end in ends.items() if end < state.known_end(tp)}
 
 
 class _Owner(NamedTuple):

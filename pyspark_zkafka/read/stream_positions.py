@@ -306,6 +306,7 @@ class StreamStarts:
             spec,
             end,
             brokers,
+            retry=self.session.retry,
             reset=reset,
             no_match=read.no_match,
             subscribed=subscribed,

@@ -15,6 +15,7 @@ from pyspark_zkafka.options.values import StreamOptions
 from pyspark_zkafka.read.cluster_state import has_same_topics
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.read.stream_session import StreamSession
+from pyspark_zkafka.retries import Retry
 from tests.simulation.cluster import Cluster
 from tests.simulation.member import GROUP
 
@@ -77,6 +78,7 @@ class SessionOfValues:
     _without_start = StreamSession._without_start
     _subscribed = None
     _member_offsets: Any = None
+    retry = Retry(5, 0.0, lambda s: None)
 
     def __init__(
         self,
@@ -126,16 +128,6 @@ class SessionOfValues:
 
     def level(self, partitions: Collection[TopicPartition], proof: Any) -> None:
         self.offsets.level(partitions, proof)
-
-    def retry(self, call: Callable[[], Any]) -> Any:
-        """Try a few times, as `Retry` does."""
-        for _ in range(5):
-            try:
-                return call()
-            except ZKafkaError as error:
-                if not error.retriable:
-                    raise
-        return call()
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         if self._seen is None or anew or self._has_been_replaced(self._seen) or not self._is_stale():

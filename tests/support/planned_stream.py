@@ -21,6 +21,7 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.stream_driver import StreamDriver
+from pyspark_zkafka.retries import Retry
 
 __all__ = ["T0", "T1", "T2", "U0", "Member", "Session", "driver"]
 
@@ -57,6 +58,7 @@ class Session:
         self.opened = self.closed = 0
         self.now = 0.0
         self.while_waiting: Callable[[], None] = lambda: None
+        self.retry = Retry(3, 1.0, self.sleep)
 
     def __enter__(self) -> Session:
         self.opened += 1
@@ -64,9 +66,6 @@ class Session:
 
     def close(self) -> None:
         self.closed += 1
-
-    def retry(self, call: Callable[[], Any]) -> Any:
-        return call()
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         if self.error is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import is_connection_option
 from pyspark_zkafka.read.stream_session import StreamSession
+from pyspark_zkafka.retries import Retry
 from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
@@ -156,6 +157,7 @@ class Joined:
 
     cluster = member = offsets = brokers = property(lambda self: self)
     commits_as_member = False
+    retry = Retry(0, 0.0, lambda s: None)
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         return {TopicPartition("t", n): Claim("g_me-0", 1) for n in range(2)}
@@ -177,9 +179,6 @@ class Joined:
 
     def topic_names(self) -> list[str]:
         return ["t", "orders"]
-
-    def retry(self, call: Callable[[], Any]) -> Any:
-        return call()
 
     def committed(self, partitions: object, **given: Any) -> dict[TopicPartition, StoredOffset]:
         return {TopicPartition("t", n): StoredOffset(0) for n in range(2)}

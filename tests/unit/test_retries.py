@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from pyspark_zkafka.errors import BrokersUnavailable, UnknownTopic, ZKafkaError
@@ -47,3 +49,25 @@ def test_permanent_failures() -> None:
     with pytest.raises(UnknownTopic):
         Retry(3, 0.5, lambda pause_s: pytest.fail("slept"))(call)
     assert call.calls == 1
+
+
+def test_answers_in_doubt_are_asked_for_again() -> None:
+    """Only answers in doubt are asked for again, after a pause; one that does not come again is left out."""
+    pauses: list[float] = []
+    answers = iter([{"b": 2, "c": 1}, {"c": 9}])
+    asked: list[list[str]] = []
+
+    def ask(keys: Collection[str]) -> dict[str, int]:
+        asked.append(list(keys))
+        return next(answers)
+
+    found = Retry(3, 0.5, pauses.append).ask_again({"a": 9, "b": 1, "c": 1, "d": 1}, lambda _, answer: answer < 9, ask)
+    assert asked == [["b", "c", "d"], ["b", "c"]]
+    assert (found, pauses) == ({"a": 9, "c": 9}, [0.5] * 2)
+
+
+def test_answers_that_stay_in_doubt() -> None:
+    """The last answer counts, after three retries."""
+    pauses: list[float] = []
+    assert Retry(3, 0.5, pauses.append).ask_again({"a": 1}, lambda *_: True, lambda keys: {"a": 2}) == {"a": 2}
+    assert pauses == [0.5] * 3

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,11 +18,14 @@ from pyspark_zkafka.model.offsets import (
     OffsetSpec,
     Outside,
     Position,
+    Resolution,
     canonical_json,
-    resolve,
 )
+from pyspark_zkafka.model.offsets import resolve as resolve_with
+from pyspark_zkafka.retries import Retry
 from tests.support.cases import each
 
+resolve = partial(resolve_with, retry=Retry(0, 0.0, lambda s: None))
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
@@ -218,6 +222,52 @@ def test_open_transactions_are_asked_for_only_where_they_matter() -> None:
     still = FakeLogs({A0: unstable()}, {A0: 20})
     resolve([A0], everywhere("committed"), everywhere(LATEST), still, committed=still.offsets)
     assert still.asked_high == []
+
+
+def elected(logs: FakeLogs, after: Log, pauses: list[float]) -> Callable[[float], None]:
+    """A sleep, in the second of which the new leader of a log learns its end."""
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            logs.logs[A0] = after
+
+    return sleep
+
+
+@each(
+    ("start", "end", "expected"),
+    [
+        (18, LATEST, (18, 20)),
+        (18, 19, (18, 19)),
+        (11, 19, (11, 19)),
+        (18, AtTimestamp(15_000), (18, 18)),
+        (18, AtTimestamp(99_000), (18, 20)),
+    ],
+)
+def test_the_end_of_a_new_leader_is_asked_for_again(start: Position, end: Position, expected: tuple[int, int]) -> None:
+    """An offset beyond the log's end is no loss if the leader, which was just elected, reports a later end soon."""
+    logs, pauses = FakeLogs({A0: replace(log(), latest=13)}), list[float]()
+    found = resolve_with([A0], of_a0(start), of_a0(end), logs, retry=Retry(3, 0.5, elected(logs, log(), pauses)))
+    assert found == Resolution((OffsetRange(A0, *expected),))
+    assert pauses == [0.5] * 2
+
+
+def test_the_end_of_open_transactions_is_asked_for_again() -> None:
+    """With read_committed the end of a new leader's open transactions may be too low, too."""
+    logs, pauses = FakeLogs({A0: replace(log(), latest=13, high_watermark=13)}), list[float]()
+    retry = Retry(3, 0.5, elected(logs, replace(log(), latest=17, high_watermark=20), pauses))
+    assert resolve_with([A0], of_a0(18), everywhere(LATEST), logs, retry=retry) == Resolution((OffsetRange(A0, 18, 18),))
+
+
+def test_only_offsets_beyond_the_end_are_confirmed() -> None:
+    """The end that counts is the last one of all retries, and other partitions are asked for their ends once."""
+    logs, pauses = FakeLogs({A0: log(), A1: log()}, {A0: 20, A1: 21}), list[float]()
+    retry = Retry(2, 0.5, pauses.append)
+    found = resolve_with([A0, A1], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets, retry=retry)
+    assert logs.asked[2:] == [{A1: LATEST}] * 2
+    assert found.outside == (Outside(A1, "starting", 21, 10, 20),)
+    assert pauses == [0.5] * 2
 
 
 @pytest.mark.parametrize("end", [LATEST, 20, AtTimestamp(19_000), AtTimestamp(99_000)])

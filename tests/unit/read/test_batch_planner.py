@@ -34,7 +34,9 @@ from pyspark_zkafka.read.batch_planner import (
     subscribed_snapshot,
     task_splits,
 )
+from pyspark_zkafka.retries import Retry
 
+ONCE = Retry(0, 0.0, lambda s: None)
 T = [TopicPartition("t", n) for n in range(4)]
 
 
@@ -296,16 +298,16 @@ def test_offline(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_ranges() -> None:
     """By default a batch reads whole logs."""
-    assert resolve_ranges(options(), [T[0]], [T[0], T[1]], Logs(), {}) == [OffsetRange(T[0], 10, 100)]
+    assert resolve_ranges(options(), [T[0]], [T[0], T[1]], Logs(), {}, ONCE) == [OffsetRange(T[0], 10, 100)]
 
 
 def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
     """Offsets outside of a log are data loss, unless what is there is to be read."""
     start = {"startingOffsets": '{"t": {"0": 5}}'}
     with pytest.raises(DataLoss, match=r"t-0.*correct the offsets, or set failOnDataLoss to false"):
-        resolve_ranges(options(**start), [T[0]], [T[0]], Logs(), {})
+        resolve_ranges(options(**start), [T[0]], [T[0]], Logs(), {}, ONCE)
     with caplog.at_level(logging.WARNING):
-        found = resolve_ranges(options(**start, failOnDataLoss="false"), [T[0]], [T[0]], Logs(), {})
+        found = resolve_ranges(options(**start, failOnDataLoss="false"), [T[0]], [T[0]], Logs(), {}, ONCE)
     assert found == [OffsetRange(T[0], 10, 100)]
     assert "reading what is there" in caplog.text
 
@@ -321,4 +323,4 @@ def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_pushed_filters(pushed: PushedFilters, expected: tuple[int, int]) -> None:
     """Filters on offsets and timestamps narrow each range."""
-    assert resolve_ranges(options(), [T[0]], [T[0]], Logs(), {}, pushed) == [OffsetRange(T[0], *expected)]
+    assert resolve_ranges(options(), [T[0]], [T[0]], Logs(), {}, ONCE, pushed) == [OffsetRange(T[0], *expected)]

@@ -9,10 +9,10 @@ import pytest
 
 from pyspark_zkafka.errors import DataLoss, NoLeader, ZKafkaError, ZooKeeperRefused
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.stream_ends import StreamEnds
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.retries import Retry
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
@@ -24,6 +24,8 @@ class Leaders:
     cluster = property(lambda self: self)
 
     def __init__(self, *answers: Mapping[TopicPartition, int | ZKafkaError], high: int = 0) -> None:
+        self.slept: list[float] = []
+        self.retry = Retry(3, 1.0, self.slept.append)
         self._answers = list(answers)
         self._high = high
         self.snapshots = 0
@@ -48,13 +50,11 @@ def _ends(answer: Mapping[TopicPartition, int | ZKafkaError]) -> dict[TopicParti
 
 
 def fetch(
-    session: Any, *, slept: list[float] | None = None, bounds: dict[TopicPartition, int] | None = None, **options: str
+    session: Any, *, bounds: dict[TopicPartition, int] | None = None, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
     """The ends that a stream gets, which is at offset 5 of two partitions."""
-    given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t", **options}
     reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
-    pauses: list[float] = [] if slept is None else slept
-    ends = StreamEnds(parse_stream(given).read, session, reports, pauses.append)
+    ends = StreamEnds(session, reports, read_committed=read_committed)
     return ends.fetch([A, B], StreamState({A: PartitionProgress(5), B: PartitionProgress(5)}, bounds=bounds))[0]
 
 
@@ -73,17 +73,16 @@ def test_a_refusal() -> None:
 
 def test_a_new_leader_that_reports_less() -> None:
     """An end before the position is requested again, until it is not, or all retries are used up."""
-    slept: list[float] = []
-    assert fetch(Leaders({A: 9, B: 4}, {B: 6}), slept=slept) == {A: 9, B: 6}
-    assert len(slept) == 1
+    elected = Leaders({A: 9, B: 4}, {B: 6})
+    assert fetch(elected) == {A: 9, B: 6}
+    assert len(elected.slept) == 1
     truncated = Leaders({A: 9, B: 4}, *[{B: 4}] * 20)
     assert fetch(truncated) == {A: 9, B: 4}
 
 
 def test_open_transactions() -> None:
     """A committed end before the position is no loss where only open transactions lie between."""
-    options = {"kafka.isolation.level": "read_committed"}
-    assert fetch(Leaders({A: 9, B: 4}, high=7), **options) == {A: 9, B: 5}
+    assert fetch(Leaders({A: 9, B: 4}, high=7), read_committed=True) == {A: 9, B: 5}
 
 
 def test_low_end_of_a_new_leader() -> None:
@@ -103,8 +102,7 @@ def test_elections(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pyspark_zkafka.brokers.log_probes.find_truncated", find_truncated)
     reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
-    given = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
-    ends = StreamEnds(parse_stream(given).read, Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, lambda s: None)  # type: ignore[arg-type]
+    ends = StreamEnds(Leaders({A: 9, B: 9}, {A: 9, B: 9}), reports, read_committed=False)  # type: ignore[arg-type]
     assigned = {A: PartitionProgress(5, leader_epoch=3), B: PartitionProgress(5, leader_epoch=2)}
     assert ends.fetch([A, B], StreamState(assigned)) == ({A: 9}, {A: 3})
     with pytest.raises(DataLoss, match=r"OFFSET_WENT_BACK.* t-1: the log was truncated below offset 5.* epoch 2 ends at 3"):

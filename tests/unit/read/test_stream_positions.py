@@ -17,6 +17,7 @@ from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.stream_planner import PartitionProgress
 from pyspark_zkafka.read.stream_positions import StreamStarts
+from pyspark_zkafka.retries import Retry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -31,6 +32,15 @@ class Session:
 
     stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     members_since: int | None = None
+    latest: int = 100
+    retry: Retry = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.retry = Retry(3, 1.0, self.elect)
+
+    def elect(self, seconds: float) -> None:
+        """Let a new leader learn the log's end."""
+        self.latest = 100
 
     @property
     def offsets(self) -> Session:
@@ -83,7 +93,7 @@ class Session:
     def _offset(self, position: Position) -> int:
         if isinstance(position, AtTimestamp):
             return max(10, position.timestamp_ms) if position.timestamp_ms < 100 else -1
-        return 10 if position == EARLIEST else 100
+        return 10 if position == EARLIEST else self.latest
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
         """None: nothing is in a transaction."""
@@ -154,6 +164,12 @@ def test_position_outside_of_the_log() -> None:
         find(Session(), checkpoint(span))
     found = starts(Session(), failOnDataLoss="false").find([T0], checkpoint(span))
     assert found == {T0: PartitionProgress(10, resets=True)}
+
+
+def test_low_end_of_a_new_leader() -> None:
+    """A restarted query, or a member that gains a partition, does not take the first end of a new leader for a loss."""
+    assert find(Session(latest=90), checkpoint(PlannedRange(10, 95, 10))) == 95
+    assert find(Session({T0: StoredOffset(95, 60)}, latest=90), **{"group.id": "g"}) == 95
 
 
 def test_replaced_topic() -> None:
