@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, Protocol, TypeGuard
 
-from pyspark_zkafka.conditions import NO_COMMITTED_OFFSET, NO_OFFSET_FOR_TIMESTAMP, OFFSETS_DO_NOT_MATCH, START_AFTER_END
+from pyspark_zkafka.conditions import NO_COMMITTED_OFFSET, NO_OFFSET_FOR_TIMESTAMP, START_AFTER_END
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.retries import Retry
@@ -74,12 +74,6 @@ class OffsetSpec:
         named = self.by_partition.get(partition, self.by_topic.get(partition.topic))
         return self.everywhere if named is None else named
 
-    def unknown(self, partitions: Collection[TopicPartition]) -> list[str]:
-        """The named topics and partitions that are not among `partitions`, as text, sorted."""
-        known, topics = set(partitions), {tp.topic for tp in partitions}
-        extra = [str(tp) for tp in self.by_partition if tp not in known]
-        return sorted(extra + [t for t in self.by_topic if t not in topics])
-
 
 def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
     """Offsets as JSON with topics and partitions in order, without blanks: equal offsets are equal text.
@@ -128,10 +122,11 @@ def resolve(
     committed: Mapping[TopicPartition, int] = MappingProxyType({}),
     reset: ResetPolicy | None = None,
     no_match: Literal["error", "latest"] = "error",
-    subscribed: Collection[TopicPartition] | None = None,
     timeout_s: float = math.inf,
 ) -> Resolution:
     """Find the offsets at which each partition starts and ends. Requests offsets twice, or up to four times if needed.
+
+    `end` names every partition; see `check_named`.
 
     Parameters
     ----------
@@ -141,12 +136,10 @@ def resolve(
     committed : mapping
         The group's offsets, if `start` is "committed".
     reset : "earliest", "latest", "error" or None
-        The start of partitions without a committed offset (None: latest, as in Kafka) and of partitions that `start` does
-        not name (None: each must be named, as in Spark's own source).
+        The start of partitions without a committed offset, and of partitions that `start` does not name. None is latest,
+        as in Kafka.
     no_match : "error" or "latest"
         What to do if no record is at or after a starting timestamp. An ending timestamp is then the log's end.
-    subscribed : collection, optional
-        The partitions that the specifications may and must name, if filters have reduced `partitions`.
     timeout_s : float
         A limit for each request, shorter than the client's own.
 
@@ -160,18 +153,16 @@ def resolve(
     Raises
     ------
     OptionError
-        A named partition is not read, a partition is not named, or a start lies after its end.
+        A start lies after its end.
     ClusterStateError
         `reset` or `no_match` is "error" and a partition needs it.
     """
-    named = partitions if subscribed is None else subscribed
-    check_named(start, named, may_omit=reset is not None)
-    check_named(end, named, may_omit=False)
     starts = _start_positions(partitions, start, committed, reset)
     ends = {tp: _known(end.of(tp)) for tp in partitions}
     _check_order({tp: p for tp, p in starts.items() if start.of(tp) == p}, ends)
-    lows = logs.list_offsets({tp: EARLIEST if _is_offset(p) else p for tp, p in starts.items()}, timeout_s)
+    # Ends first: a record that arrives in between is not skipped where no record reaches a starting timestamp.
     highs = logs.list_offsets({tp: LATEST if _is_offset(p) else p for tp, p in ends.items()}, timeout_s)
+    lows = logs.list_offsets({tp: EARLIEST if _is_offset(p) else p for tp, p in starts.items()}, timeout_s)
     _check_matches(starts, lows, no_match)
     # An ending timestamp that a record reaches spares a request for the log's end, unless the start is behind that record.
     late = [
@@ -207,22 +198,6 @@ def resolve(
         stop = min(max(until, low), limit) if _is_offset(until) else high
         ranges.append(OffsetRange(tp, begin, max(begin, stop)))
     return Resolution(tuple(ranges), tuple(outside))
-
-
-def check_named(spec: OffsetSpec, partitions: Collection[TopicPartition], may_omit: bool) -> None:
-    """Raise OptionError if the specification names other partitions, or omits some and must not."""
-    unknown = spec.unknown(partitions)
-    missing = [] if may_omit else [str(tp) for tp in partitions if spec.of(tp) is None]
-    if unknown:
-        raise OFFSETS_DO_NOT_MATCH(
-            f"{spec.option} names {listing(unknown)}, which this read does not contain; "
-            f"it contains {listing(partitions)}; correct the topic names and partition numbers",
-        )
-    if missing:
-        raise OFFSETS_DO_NOT_MATCH(
-            f"{spec.option} does not name {listing(missing)}; name every partition (or the whole topic), "
-            "or, for a start, set auto.offset.reset",
-        )
 
 
 def _is_offset(position: Position) -> TypeGuard[int]:

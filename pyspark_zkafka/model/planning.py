@@ -11,9 +11,10 @@ from itertools import zip_longest
 from statistics import fmean
 from typing import NamedTuple
 
-from pyspark_zkafka.conditions import NO_LEADER, NO_TOPIC_MATCHES, UNKNOWN_TOPIC
+from pyspark_zkafka.conditions import NO_LEADER, NO_TOPIC_MATCHES, OFFSETS_DO_NOT_MATCH, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
+from pyspark_zkafka.model.offsets import OffsetSpec
 from pyspark_zkafka.model.topic_filters import topic_filter
 
 _COMPARED = 5  # names for which to suggest another: each is compared with all topics
@@ -108,6 +109,47 @@ def missing_topics(subscription: Subscription, snapshot: ClusterSnapshot) -> lis
         unknown = set(subscription.partitions).difference(subscribed_partitions(subscription, snapshot))
         missing += [str(tp) for tp in sorted(unknown) if tp.topic in snapshot.topics]
     return missing
+
+
+def check_named(
+    spec: OffsetSpec,
+    subscription: Subscription,
+    snapshot: ClusterSnapshot,
+    partitions: Collection[TopicPartition],
+    *,
+    may_omit: bool,
+) -> None:
+    """Raise OptionError if a start or an end names what is not subscribed to, or omits one of `partitions` and must not.
+
+    It may name topics, and partitions of `assign`, that do not exist yet.
+    """
+    unknown = _unknown(spec, subscription, snapshot)
+    if unknown:
+        raise OFFSETS_DO_NOT_MATCH(
+            f"{spec.option} names {listing(unknown)}, which this read does not contain; "
+            f"it contains {listing(partitions) or 'nothing yet'}; correct the topic names and partition numbers",
+        )
+    missing = [] if may_omit else [str(tp) for tp in partitions if spec.of(tp) is None]
+    if missing:
+        raise OFFSETS_DO_NOT_MATCH(
+            f"{spec.option} does not name {listing(missing)}; name every partition (or the whole topic), "
+            "or, for a start, set auto.offset.reset",
+        )
+
+
+def _unknown(spec: OffsetSpec, subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
+    """The topics and partitions that a start or an end names, and the subscription does not contain, sorted."""
+    topics = set(wanted_topics(subscription, {*spec.by_topic, *(tp.topic for tp in spec.by_partition)}))
+    assigned = set(subscription.partitions) if isinstance(subscription, Assign) else None
+
+    def is_subscribed(tp: TopicPartition) -> bool:
+        if assigned is not None:
+            return tp in assigned
+        topic = snapshot.topics.get(tp.topic)
+        return tp.topic in topics and (topic is None or tp.partition in topic.partitions)
+
+    unknown = [str(tp) for tp in spec.by_partition if not is_subscribed(tp)]
+    return sorted(unknown + [topic for topic in spec.by_topic if topic not in topics])
 
 
 def describe_missing(

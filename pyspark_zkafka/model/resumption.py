@@ -118,7 +118,8 @@ class PartitionFacts:
     `span` is its range in the checkpoint's last finished micro-batch. `stored` is the group's offset, `last` the offset
     that this process committed last, and `named` the position in the options. `is_outdated`: the group's offset is of a
     deleted topic. `is_replaced`: the topic was created again since the last micro-batch. `is_younger`: the partition was
-    created after the group subscribed to the topic. `is_added`: the query did not know the partition when it started.
+    created after the group subscribed to the topic, or after the query started. `is_added`: the query did not know the
+    partition when it started.
     """
 
     span: PlannedRange | None = None

@@ -17,6 +17,7 @@ from pyspark_zkafka.model.planning import (
     SubscribeExcept,
     SubscribePattern,
     Subscription,
+    check_named,
     describe_missing,
     describe_offline,
     make_splits,
@@ -65,6 +66,8 @@ def plan_batch(
                 raise error
             _log.warning("left out, as missingTopics is wait: %s", error)
         subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
+        check_named(options.start, subscription, snapshot, subscribed, may_omit=options.reset is not None)
+        check_named(options.end, subscription, snapshot, subscribed, may_omit=False)
         partitions = [tp for tp in subscribed if pushed is None or pushed.admits(tp)]
         servers = bootstrap_servers(options.connection, snapshot)
         if not partitions:
@@ -74,7 +77,7 @@ def plan_batch(
             def resolved() -> list[OffsetRange]:
                 from_group = options.start.everywhere == "committed"
                 committed = _committed(options, partitions, cluster, servers, snapshot) if from_group else {}
-                return resolve_ranges(options, partitions, subscribed, admin, committed, retry, pushed)
+                return resolve_ranges(options, partitions, admin, committed, retry, pushed)
 
             ranges = retry(resolved)
     return BatchPlan(task_splits(ranges, options, snapshot), servers, snapshot)
@@ -112,13 +115,12 @@ def readable_partitions(
 def resolve_ranges(
     options: ReadOptions,
     partitions: Collection[TopicPartition],
-    subscribed: Collection[TopicPartition],
     logs: LogOffsets,
     committed: Mapping[TopicPartition, int],
     retry: Retry,
     pushed: PushedFilters | None = None,
 ) -> list[OffsetRange]:
-    """Return the ranges to read. `partitions` are all `subscribed` ones, or those that the `pushed` filters admit.
+    """Return the ranges to read. `partitions` are all subscribed ones, or those that the `pushed` filters admit.
 
     `committed` are the group's offsets, if the read starts there. See `resolve` for `retry`, and for errors other than
     DataLoss, which is raised for an offset outside its log if `failOnDataLoss` is set.
@@ -132,7 +134,6 @@ def resolve_ranges(
         committed=committed,
         reset=options.reset,
         no_match=options.no_match,
-        subscribed=subscribed,
     )
     if resolution.outside:
         report_data_loss(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from pyspark_zkafka.conditions import OFFSET_OUT_OF_RANGE, report_data_loss
@@ -20,11 +20,10 @@ from pyspark_zkafka.model.offsets import (
     Outside,
     Position,
     Resolution,
-    check_named,
     reset_position,
     resolve,
 )
-from pyspark_zkafka.model.planning import describe_offline
+from pyspark_zkafka.model.planning import check_named, describe_offline
 from pyspark_zkafka.model.resumption import (
     PartitionFacts,
     Rule,
@@ -66,25 +65,32 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class StreamStarts:
-    """Finds positions: the checkpoint's, the group's, or those that the options name."""
+    """Finds positions: the checkpoint's, the group's, or those that the options name.
+
+    `awaited` are partitions that the options named when the query started for the first time, and that did not exist. They
+    start when they appear.
+    """
 
     options: StreamOptions
     session: StreamSession
+    awaited: set[TopicPartition] = field(default_factory=set)
 
     def begin(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> Beginning:
         """Find the start of a new query, at one moment for all partitions, and commit nothing; see `find`.
 
         Raises NoLeader for a partition that is to start at the end of its log, which only a leader knows, unless
-        `offlinePartitions` is skip.
+        `offlinePartitions` is skip, and OptionError if `startingOffsets` does not fit the topics.
         """
-        member = self.session.member
+        member, read = self.session.member, self.options.read
         everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
+        may_omit = self.options.group is not None or read.reset is not None
+        check_named(read.start, read.require_subscription(), snapshot, sorted(everything), may_omit=may_omit)
+        self.awaited.update(tp for tp in read.start.by_partition if tp not in everything)
         self._require_leaders(everything, snapshot)
         gains = self.find([tp for tp in sorted(owned) if snapshot.leader(tp) is not None])
         if member is None:
             self._warn_without_offsets(gains, ())
             return Beginning(gains, {})
-        check_named(self.options.read.start, everything, may_omit=True)
         fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
         others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], gains)
         younger = self.session.younger([*fresh, *others])
@@ -194,6 +200,7 @@ class StreamStarts:
         resets = {o.partition for o in resolution.outside}
         resets |= {tp for tp in facts if starts[tp][0] is topic_created_again or facts[tp].is_outdated}
         found = {r.partition: r.start for r in resolution.ranges}
+        self.awaited.difference_update(found)
         return {tp: PartitionProgress(start, self._last_known(facts[tp]), tp in resets) for tp, start in found.items()}
 
     def _facts(
@@ -207,14 +214,16 @@ class StreamStarts:
         spans = {} if finished is None else finished.spans
         stored = {} if self.options.group is None else self.session.offsets.committed(gained)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
-        younger = self.session.younger([tp for tp in gained if tp not in stored and tp not in spans])
+        unread = [tp for tp in gained if tp not in stored and tp not in spans]
+        awaited = self.awaited.intersection(unread).difference(last_committed)
+        younger = self.session.younger(unread) | awaited
         return {
             tp: PartitionFacts(
                 span=spans.get(tp),
                 stored=stored.get(tp),
                 last=last_committed.get(tp),
                 named=self._named(tp),
-                is_first_start=finished is None,
+                is_first_start=finished is None or tp in awaited,
                 is_outdated=tp in stale,
                 is_replaced=tp.topic in replaced,
                 is_younger=tp in younger,
@@ -296,21 +305,16 @@ class StreamStarts:
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
         # After the first planning, a short time-out: other partitions wait meanwhile, and gained ones are retried.
-        read, brokers, timeout_s = self.options.read, self.session.cluster.brokers, math.inf if first else ANSWER_S
-        end = OffsetSpec("endingOffsets", everywhere=LATEST)
-        spec, reset, subscribed = OffsetSpec(read.start.option, by_partition=dict(positions)), None, None
-        if first and self.options.group is None:
-            spec, reset, subscribed = read.start, read.reset, sorted(self.session.owned(self.session.cluster.snapshot()))
+        # A later partition without a record at its timestamp waits for one.
+        read = self.options.read
         return resolve(
             list(positions),
-            spec,
-            end,
-            brokers,
+            OffsetSpec(read.start.option, by_partition=dict(positions)),
+            OffsetSpec("endingOffsets", everywhere=LATEST),
+            self.session.cluster.brokers,
             retry=self.session.retry,
-            reset=reset,
-            no_match=read.no_match,
-            subscribed=subscribed,
-            timeout_s=timeout_s,
+            no_match=read.no_match if first else "latest",
+            timeout_s=math.inf if first else ANSWER_S,
         )
 
     def _report_outside(self, offsets: Iterable[Outside]) -> None:

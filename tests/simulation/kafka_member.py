@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember, not_running
 from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.options.values import StreamOptions
+from pyspark_zkafka.retries import Retry
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinator import ClassicCoordinator, Coordinator, Partitions
 from tests.simulation.group_clients import AWAY, ClassicClient, Client, ConsumerClient
@@ -145,19 +146,8 @@ class KafkaSession(SessionOfValues):
     ) -> None:
         super().__init__(options, cluster, member, is_stale)
         self._member_offsets = stored
-        self._pass = pass_time
+        self.retry = Retry(3, 1.0, pass_time)
 
     @property
     def offsets(self) -> KafkaMemberOffsets:
         return KafkaMemberOffsets(self.member, self._member_offsets)
-
-    def retry(self, call: Callable[[], Any]) -> Any:
-        """Try a few times, a second after the other."""
-        for _ in range(3):
-            try:
-                return call()
-            except ZKafkaError as error:
-                if not error.retriable:
-                    raise
-            self._pass(1.0)
-        return call()

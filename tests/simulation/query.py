@@ -78,7 +78,6 @@ class SessionOfValues:
     _without_start = StreamSession._without_start
     _subscribed = None
     _member_offsets: Any = None
-    retry = Retry(5, 0.0, lambda s: None)
 
     def __init__(
         self,
@@ -89,6 +88,7 @@ class SessionOfValues:
         zookeeper: Any = None,
         kafka: Any = None,
     ) -> None:
+        self.retry = Retry(5, 0.0, lambda s: None)
         self._options = options
         self._subscription = self.subscription = options.read.require_subscription()
         self._is_stale = is_stale

@@ -17,7 +17,7 @@ from pyspark_zkafka.model.nouns import (
     Topic,
     TopicPartition,
 )
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.stream_driver import StreamDriver
@@ -31,7 +31,8 @@ BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "broker1", 9092),))
 
 
 class Session:
-    """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end).
+    """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end), each with its offset
+    as its timestamp.
 
     Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
     own the partitions in `others`. Topics were created in transaction `czxid`, those in `czxids` in others. The planner
@@ -109,7 +110,12 @@ class Session:
         return self
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        return {tp: {EARLIEST: 10, LATEST: self.logs[tp]}.get(position, position) for tp, position in wanted.items()}  # type: ignore[call-overload]
+        return {tp: self._offset(position, self.logs[tp]) for tp, position in wanted.items()}
+
+    def _offset(self, position: Position, end: int) -> int:
+        if isinstance(position, AtTimestamp):
+            return max(10, position.timestamp_ms) if position.timestamp_ms < end else -1
+        return 10 if position == EARLIEST else end
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
         return {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.errors import NoLeader, OptionError
 from pyspark_zkafka.model.nouns import (
     Broker,
     ClusterSnapshot,
@@ -17,6 +17,7 @@ from pyspark_zkafka.model.nouns import (
     Topic,
     TopicPartition,
 )
+from pyspark_zkafka.model.offsets import EARLIEST, OffsetSpec
 from pyspark_zkafka.model.planning import (
     Assign,
     Listener,
@@ -25,6 +26,7 @@ from pyspark_zkafka.model.planning import (
     SubscribeExcept,
     SubscribePattern,
     Subscription,
+    check_named,
     describe_missing,
     describe_offline,
     in_fixed_order,
@@ -122,6 +124,66 @@ def test_pattern_without_a_match(subscription: Subscription) -> None:
     error = describe_missing(subscription, [subscription.pattern], ["__consumer_offsets", "a"], may_wait=True)
     assert repr(subscription.pattern) in error.message
     assert "the cluster has a;" in error.message
+
+
+def at(*partitions: TopicPartition) -> OffsetSpec:
+    return OffsetSpec("s", by_partition=dict.fromkeys(partitions, 5))
+
+
+A1, A7, X0, X1 = TopicPartition("a", 1), TopicPartition("a", 7), TopicPartition("x", 0), TopicPartition("x", 1)
+
+
+@each(
+    ("spec", "subscription", "says"),
+    [
+        (at(A), Subscribe(("a",)), "s does not name a-1; name every partition"),
+        (at(A, A1, B), Subscribe(("a",)), "s names b-0, which this read does not contain; it contains a-0, a-1; correct"),
+        (at(A, A1, A7), Subscribe(("a",)), "s names a-7, which"),
+        (at(A, A1, X0), SubscribePattern("a|xx"), "s names x-0, which"),
+        (at(A, A1, X0), SubscribeExcept("x"), "s names x-0, which"),
+        (at(A, A1, X1), Assign((A, A1, X0)), "s names x-1, which"),
+        (OffsetSpec("s", everywhere=5, by_partition={B: 5}), Subscribe(("a",)), "s names b-0, which"),
+        (OffsetSpec("s", by_topic={"z": EARLIEST, "a": EARLIEST}), Subscribe(("a",)), "s names z, which"),
+    ],
+)
+def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: Subscription, says: str) -> None:
+    """A partition that is named but not subscribed to, or read but not named, is an error."""
+    snapshot = cluster(topic("a", 2), topic("b"))
+    with pytest.raises(OptionError, match=rf"\[OFFSETS_DO_NOT_MATCH\] {says}"):
+        check_named(spec, subscription, snapshot, [A, A1], may_omit=False)
+
+
+@each(
+    ("spec", "subscription"),
+    [
+        (at(A, A1, X0), Subscribe(("a", "x"))),
+        (at(A, A1, X0, X1), SubscribePattern("a|x")),
+        (at(A, A1, X0), SubscribeExcept("b")),
+        (at(A, A1, A7, X0), Assign((A, A1, A7, X0))),
+        (OffsetSpec("s", by_topic={"x": EARLIEST, "a": EARLIEST}), Subscribe(("a", "x"))),
+    ],
+)
+def test_positions_of_what_does_not_exist_yet(spec: OffsetSpec, subscription: Subscription) -> None:
+    """A topic that is subscribed to, or a partition that is assigned, may be named before it exists."""
+    check_named(spec, subscription, cluster(topic("a", 2), topic("b")), [A, A1], may_omit=False)
+    check_named(at(X0), Subscribe(("x",)), cluster(), [], may_omit=False)
+    with pytest.raises(OptionError, match="it contains nothing yet; correct"):
+        check_named(at(A), Subscribe(("x",)), cluster(), [], may_omit=False)
+
+
+def test_starts_may_be_omitted() -> None:
+    """With a policy for partitions without an offset, only what is named must match."""
+    snapshot = cluster(topic("a", 2))
+    check_named(at(A), Subscribe(("a",)), snapshot, [A, A1], may_omit=True)
+    with pytest.raises(OptionError, match="names b-0"):
+        check_named(at(B), Subscribe(("a",)), snapshot, [A, A1], may_omit=True)
+
+
+def test_long_lists_of_names_are_shortened() -> None:
+    """An error names ten partitions and counts the rest."""
+    partitions = [TopicPartition("t", n) for n in range(25)]
+    with pytest.raises(OptionError, match=r"t-0, t-1, .*t-9 and 15 more; name every"):
+        check_named(OffsetSpec("s"), Subscribe(("t",)), cluster(topic("t", 25)), partitions, may_omit=False)
 
 
 def test_offline_partitions_are_named_with_their_isr() -> None:

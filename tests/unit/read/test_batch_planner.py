@@ -6,11 +6,11 @@ import logging
 import pickle
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pyspark_zkafka.errors import DataLoss, GroupError, NoLeader, UnknownTopic
+from pyspark_zkafka.errors import DataLoss, GroupError, NoLeader, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import (
     Broker,
     ClusterSnapshot,
@@ -35,6 +35,7 @@ from pyspark_zkafka.read.batch_planner import (
     task_splits,
 )
 from pyspark_zkafka.retries import Retry
+from tests.support.cases import each
 
 ONCE = Retry(0, 0.0, lambda s: None)
 T = [TopicPartition("t", n) for n in range(4)]
@@ -194,7 +195,8 @@ class Cluster:
         return ClusterSnapshot({1: broker(1, "a")}, {name: Topic(name, {0: (1,)}) for name in names}, states)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        return {tp: 0 if position == EARLIEST else 7 for tp, position in wanted.items()}
+        found = {EARLIEST: 0, LATEST: 7}
+        return {tp: p.timestamp_ms if isinstance(p, AtTimestamp) else found[p] for tp, p in wanted.items()}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         return {}
@@ -250,6 +252,36 @@ def test_reading_without_missing_topics(
     assert caplog.records[0].levelname == "WARNING"
 
 
+@each(
+    "option",
+    [
+        {"startingOffsets": '{"audit":{"0":3},"order":{"0":3}}'},
+        {"startingOffsets": '{"audit":"earliest","order":"earliest"}'},
+        {"startingOffsetsByTimestamp": '{"audit":{"0":3},"order":{"0":3}}'},
+        {"endingOffsets": '{"audit":{"0":3},"order":{"0":3}}'},
+        {"endingOffsetsByTimestamp": '{"audit":{"0":3},"order":{"0":3}}'},
+    ],
+)
+def test_positions_in_missing_topics(plan: Callable[..., list[str]], option: dict[str, str]) -> None:
+    """With missingTopics=wait, starts and ends may name topics that are subscribed to and do not exist, but no others."""
+    assert plan(subscribe="audit,order", missingTopics="wait", **option) == ["audit-0"]
+    assert (
+        plan(subscribe="order", missingTopics="wait", **{n: text.replace("audit", "order") for n, text in option.items()})
+        == []
+    )
+    with pytest.raises(OptionError, match=r"OFFSETS_DO_NOT_MATCH.* names order(-0)?, which this read does not contain"):
+        plan(subscribe="audit,ordres", missingTopics="wait", **option)
+
+
+def test_positions_of_skipped_partitions(plan: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With offlinePartitions=skip, starts may name a partition that has no leader now."""
+    offline = {TopicPartition("audit", 0): PartitionState(-1, 0, (1,))}
+    led = Cluster().snapshot()
+    monkeypatch.setattr(Cluster, "snapshot", lambda self, topics: replace(led, states={**led.states, **offline}))
+    given = {"subscribe": "audit,orders", "startingOffsets": '{"audit":{"0":3},"orders":{"0":3}}'}
+    assert plan(**given, offlinePartitions="skip") == ["orders-0"]
+
+
 def test_group_without_offsets(plan: Callable[..., list[str]]) -> None:
     """startingOffsets=committed with a group that has no offset is an error with the nearest group."""
     given = {"subscribe": "orders,audit", "startingOffsets": "committed", "group.id": "biling"}
@@ -298,16 +330,16 @@ def test_offline(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_ranges() -> None:
     """By default a batch reads whole logs."""
-    assert resolve_ranges(options(), [T[0]], [T[0], T[1]], Logs(), {}, ONCE) == [OffsetRange(T[0], 10, 100)]
+    assert resolve_ranges(options(), [T[0]], Logs(), {}, ONCE) == [OffsetRange(T[0], 10, 100)]
 
 
 def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
     """Offsets outside of a log are data loss, unless what is there is to be read."""
     start = {"startingOffsets": '{"t": {"0": 5}}'}
     with pytest.raises(DataLoss, match=r"t-0.*correct the offsets, or set failOnDataLoss to false"):
-        resolve_ranges(options(**start), [T[0]], [T[0]], Logs(), {}, ONCE)
+        resolve_ranges(options(**start), [T[0]], Logs(), {}, ONCE)
     with caplog.at_level(logging.WARNING):
-        found = resolve_ranges(options(**start, failOnDataLoss="false"), [T[0]], [T[0]], Logs(), {}, ONCE)
+        found = resolve_ranges(options(**start, failOnDataLoss="false"), [T[0]], Logs(), {}, ONCE)
     assert found == [OffsetRange(T[0], 10, 100)]
     assert "reading what is there" in caplog.text
 
@@ -323,4 +355,4 @@ def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_pushed_filters(pushed: PushedFilters, expected: tuple[int, int]) -> None:
     """Filters on offsets and timestamps narrow each range."""
-    assert resolve_ranges(options(), [T[0]], [T[0]], Logs(), {}, ONCE, pushed) == [OffsetRange(T[0], *expected)]
+    assert resolve_ranges(options(), [T[0]], Logs(), {}, ONCE, pushed) == [OffsetRange(T[0], *expected)]

@@ -14,6 +14,7 @@ from pyspark_zkafka.model.nouns import (
 )
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.read.stream_driver import StreamDriver
+from tests.support.cases import each
 from tests.support.planned_stream import T0, T1, T2, U0, Member, Session, driver
 from tests.support.stream_offsets import positions
 
@@ -518,6 +519,34 @@ def test_waiting_for_topics(given: dict[str, str], is_member: bool, says: str, c
     session.now += 61
     found.latest(end, limited=True)
     assert caplog.text.count(says) == 2
+
+
+AWAITED = {
+    "startingOffsets": ('{"t": {"0": 50, "1": 50}, "u": {"0": 20}}', 20),
+    "earliest by partition": ('{"t": {"0": 50, "1": 50}, "u": {"0": -2}}', 10),
+    "earliest by topic": ('{"t": {"0": 50, "1": 50}, "u": "earliest"}', 10),
+    "latest": ('{"t": {"0": 50, "1": 50}, "u": {"0": -1}}', 10),
+    "startingOffsetsByTimestamp": ('{"t": {"0": 50, "1": 50}, "u": {"0": 30}}', 30),
+    "no record at the timestamp": ('{"t": {"0": 50, "1": 50}, "u": {"0": 70}}', 50),
+}
+
+
+@each(("form", "subscription"), [(f, s) for f in AWAITED for s in ({"subscribe": "t,u"}, {"subscribePattern": "[tu]"})])
+def test_start_in_a_topic_that_appears(form: str, subscription: dict[str, str]) -> None:
+    """With missingTopics=wait, a start that names a topic which does not exist yet applies when the topic appears."""
+    option = "startingOffsetsByTimestamp" if "imestamp" in form else "startingOffsets"
+    given, start = AWAITED[form]
+    for member in None, Member(T0, T1):
+        session = Session(member)
+        found = driver(session, missingTopics="wait", **{**subscription, "startingOffsets": "", option: given})
+        end = found.latest(found.initial(), limited=True)
+        assert positions(end, "t") == {"0": 100, "1": 100}
+        session.logs[U0] = 50
+        if member is not None:
+            member.claims[U0] = Claim("c-0", 9)
+        session.logs[T0] = 110
+        end = found.latest(end, limited=True)
+        assert StreamOffset.from_json(end).spans[U0][:2] == (start, 50)
 
 
 def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixture) -> None:
