@@ -57,7 +57,7 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
     """
     types = {field.name: field.type for field in schema}
     problems = [
-        f"column {name} must be {expected}, it is {types[name]}"
+        f"column {name} must be {expected}, it is {_shown_type(types[name])}"
         for name, (expected, fits) in _EXPECTED.items()
         if name in types and not fits(types[name])
     ]
@@ -68,6 +68,12 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
         problems.append("there is neither the option topic nor a column topic")
     if problems:
         raise INVALID_SCHEMA("The frame cannot be written: " + "; ".join(problems))
+
+
+def _shown_type(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return "timestamp_ntz, a time in no zone; cast it to timestamp_ltz"
+    return str(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +204,12 @@ def _milliseconds(column: pa.Array) -> pa.Array:
     milliseconds = pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])
     row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
     if row >= 0:
-        shown = np.datetime64(since_epoch[row].as_py(), column.type.unit)
+        number = since_epoch[row].as_py()
+        time = np.datetime64(number, column.type.unit)
+        # NumPy takes the smallest number for a missing time.
+        shown = f"{number} {column.type.unit} since 1970" if np.isnat(time) else f"{time}Z"
         raise INVALID_TIMESTAMP(
-            f"The column timestamp is {shown}Z in row {row} of a batch; Kafka stores none before "
+            f"The column timestamp is {shown} in row {row} of a batch; Kafka stores none before "
             "1970-01-01T00:00:00.001Z; leave it null to let the producer set the time",
         )
     return milliseconds

@@ -69,7 +69,7 @@ def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
         ({"value": pa.binary(), "partition": pa.string()}, "column partition must be int, it is string"),
         (
             {"value": pa.binary(), "timestamp": pa.timestamp("us")},
-            "column timestamp must be timestamp, it is timestamp[us]",
+            "column timestamp must be timestamp, it is timestamp_ntz, a time in no zone; cast it to timestamp_ltz",
         ),
         ({"value": pa.binary(), "timestamp": pa.int64()}, "column timestamp must be timestamp, it is int64"),
         ({"value": pa.binary(), "headers": pa.string()}, "column headers must be array<struct<key:string,value:binary>>"),
@@ -241,6 +241,7 @@ def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, 
         (-1_000_000_000, "1969-12-31T23:43:20.000000Z"),
         (-62_135_596_800_000_001, "0000-12-31T23:59:59.999999Z"),
         (-(2**63) + 1, "-290308-12-21T19:59:05.224193Z"),
+        (-(2**63), "-9223372036854775808 us since 1970"),
     ],
 )
 @each("zone", ["UTC", "Europe/Berlin", "GMT+05:00"])
