@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from pyspark_zkafka.cluster import ClusterSource
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.znodes import brokers as broker_znodes
 from pyspark_zkafka.model.znodes import topics as znodes
-from pyspark_zkafka.model.znodes.admin import TOPIC_CONFIGS, AdminState
+from pyspark_zkafka.model.znodes.admin import TOPIC_CONFIGS, AdminState, topic_config_path
 from pyspark_zkafka.model.znodes.brokers import BrokerRegistration
 from pyspark_zkafka.model.znodes.topics import ControllerInfo
 from pyspark_zkafka.zookeeper.connection import Znode
@@ -41,6 +42,8 @@ class ClusterReport:
         None while there is no controller.
     controller_epoch, cluster_id
         None where unknown.
+    unreadable : mapping
+        The errors of malformed znodes, by path: the other parts lack what these describe.
     """
 
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
@@ -50,6 +53,7 @@ class ClusterReport:
     controller_epoch: int | None = None
     cluster_id: str | None = None
     admin: AdminState = field(default_factory=AdminState)
+    unreadable: Mapping[str, CodecError] = field(default_factory=dict)
 
 
 def read_cluster(
@@ -63,21 +67,38 @@ def read_cluster(
         Open.
     topics : collection of str, or callable
         The topics, or what chooses them from the names of those that exist; all by default.
+
+    Raises
+    ------
+    CodecError
+        A znode of a topic in a collection is malformed. Others are listed in the report.
     """
     if not isinstance(source, ZooKeeperClient):
         return _read_metadata(source, parts, topics)
-    report = ClusterReport()
+    report, unreadable = ClusterReport(), dict[str, CodecError]()
+    is_named = topics is not None and not callable(topics)
+    read = source.snapshot if is_named else source.survey
     if "topics" in parts:
-        snapshot = source.snapshot(topics(source.topic_names()) if callable(topics) else topics)
+        snapshot = read(topics(source.topic_names()) if callable(topics) else topics)
+        unreadable |= snapshot.unreadable
         report, topics = replace(report, snapshot=snapshot), snapshot.topics
     if "configs" in parts:
         if callable(topics):
             topics = topics(source.children_many([TOPIC_CONFIGS]).get(TOPIC_CONFIGS, []))
-        report = replace(report, configs=source.topic_configs(topics))
+        configs = source.topic_configs(topics)
+        for name, error in configs.unreadable.items():
+            if is_named:
+                raise error
+            unreadable[topic_config_path(name)] = error
+        report = replace(report, configs=configs.readable)
     if "brokers" in parts:
         ids = source.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
-        nodes = source.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
-        found = (broker_znodes.decode_broker(path, node.data) for path, node in nodes.items())
+        found = []
+        for path, node in source.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids).items():
+            try:
+                found.append(broker_znodes.decode_broker(path, node.data))
+            except CodecError as error:
+                unreadable[path] = error
         report = replace(report, registrations=tuple(sorted(found, key=lambda registered: registered.broker.id)))
     if "controller" in parts:
         nodes = source.get_many([znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID])
@@ -87,7 +108,10 @@ def read_cluster(
             controller_epoch=_decoded(nodes, znodes.CONTROLLER_EPOCH, znodes.decode_controller_epoch),
             cluster_id=_decoded(nodes, znodes.CLUSTER_ID, znodes.decode_cluster_id),
         )
-    return replace(report, admin=source.admin_state()) if "admin" in parts else report
+    if "admin" in parts:
+        report = replace(report, admin=source.admin_state())
+        unreadable |= report.admin.unreadable
+    return replace(report, unreadable=unreadable)
 
 
 def _decoded(nodes: Mapping[str, Znode], path: str, decode: Callable[[str, bytes | None], T]) -> T | None:

@@ -85,7 +85,7 @@ def _read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupReport]) -> C
     """The brokers, and the existing topics of the groups; blocks for two or three rounds of requests."""
     found = list(groups)
     names = zookeeper.topic_names() if any(group.has_filters for group in found) else []
-    return zookeeper.snapshot({topic for group in found for topic in group.all_topics(names)})
+    return zookeeper.survey({topic for group in found for topic in group.all_topics(names)})
 
 
 def read_part(
@@ -146,7 +146,8 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
     states = snapshot.states
     bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
     without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline and not snapshot.is_outdated else []
-    return Logs(bounds, (*notes, *without_leader, *_reasons({**unstarted, **unended})))
+    malformed = [error.message for error in snapshot.unreadable.values()]
+    return Logs(bounds, (*notes, *malformed, *without_leader, *_reasons({**unstarted, **unended})))
 
 
 def _with_known_brokers(

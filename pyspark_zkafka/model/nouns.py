@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pyspark_zkafka.errors import CodecError
+
 __all__ = [
     "LAST_MS",
     "Broker",
@@ -152,7 +154,8 @@ class ClusterSnapshot:
 
     `topics` has the requested topics that exist; `states` has an entry for each of their partitions that has a
     state (a partition that is being created has none yet). `kraft_epoch` is the epoch of KRaft's controller as ZooKeeper
-    records it while a cluster is migrated to KRaft, and ever after; otherwise -1.
+    records it while a cluster is migrated to KRaft, and ever after; otherwise -1. `unreadable` has the errors of malformed
+    znodes by path: their brokers, and topics with one, are missing from the snapshot.
     """
 
     brokers: Mapping[int, Broker]
@@ -161,6 +164,7 @@ class ClusterSnapshot:
     controller: int | None = None
     cluster_id: str | None = None
     kraft_epoch: int = -1
+    unreadable: Mapping[str, CodecError] = field(default_factory=dict)
 
     @property
     def is_outdated(self) -> bool:

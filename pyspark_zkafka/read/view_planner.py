@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
     """The rows of a view, sorted. Blocks for a few round trips; `offsets` and `plan` also request offsets of the brokers.
 
-    Raises ZKafkaError if the cluster cannot be reached, or one of its znodes is malformed; malformed znodes of groups
-    become rows.
+    Raises ZKafkaError if the cluster cannot be reached, or the znode of a topic that the options name is malformed. Other
+    malformed znodes of topics and brokers are logged as warnings; those of groups become rows.
     """
     if view == "plan":
         plan = plan_batch(options)
@@ -74,6 +74,8 @@ def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[
         cluster = read_cluster(source, parts, partial(restrict, subscription))
     if cluster.snapshot.is_outdated:
         _log.warning("brokers have left ZooKeeper for KRaft, and this view shows what ZooKeeper has: use the brokers alone")
+    for error in cluster.unreadable.values():
+        _log.warning("view=%s leaves out what a malformed znode describes: %s", view, error)
     if isinstance(source, KafkaAdmin) and view == "controller" and not _is_of_zookeeper(cluster.controller, options):
         cluster = replace(cluster, controller=None)
     found = make_rows(cluster)
@@ -140,7 +142,9 @@ def _latest(
     """The latest offsets of those partitions that have a leader; none, with a warning, if the brokers do not answer."""
     if not partitions:
         return {}
-    connection, snapshot = options.connection, zookeeper.snapshot({tp.topic for tp in partitions})
+    connection, snapshot = options.connection, zookeeper.survey({tp.topic for tp in partitions})
+    for error in snapshot.unreadable.values():
+        _log.warning("view=offsets lacks what a malformed znode describes: %s", error)
     wanted = {tp: LATEST for tp in partitions if snapshot.leader(tp) is not None}
     offline = [str(tp) for tp in partitions if tp.topic in snapshot.topics and tp not in wanted]
     if offline:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyspark_zkafka.conditions import NO_CHROOT, NO_KAFKA_CLUSTER
 from pyspark_zkafka.errors import CodecError, ZooKeeperRefused
@@ -22,16 +23,15 @@ from pyspark_zkafka.zookeeper.groups import group_znodes as read_group_znodes
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["GroupMembers", "ZooKeeperClient"]
-
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupMembers:
-    """A group's registered consumers by id, sorted; `unreadable` has the errors of malformed registrations."""
+class Decoded(Generic[T]):
+    """Decoded znodes by name; `unreadable` has the errors of malformed ones."""
 
-    readable: dict[str, ConsumerRegistration] = field(default_factory=dict)
+    readable: dict[str, T] = field(default_factory=dict)
     unreadable: dict[str, CodecError] = field(default_factory=dict)
 
 
@@ -39,7 +39,8 @@ class ZooKeeperClient(ZooKeeperConnection):
     """A `ZooKeeperConnection` to a Kafka cluster; see there for threads, pickling and how long it blocks.
 
     Results are not atomic: if the cluster changes between requests, they may be partly old and partly new. A znode that is
-    deleted between two rounds is left out. Bytes that Kafka does not write raise `CodecError`.
+    deleted between two rounds is left out. Bytes that Kafka does not write raise `CodecError`, except where results have
+    a part `unreadable`.
     """
 
     def __enter__(self) -> Self:
@@ -72,7 +73,25 @@ class ZooKeeperClient(ZooKeeperConnection):
         """Brokers, controller, cluster id, and the requested topics that exist; all topics by default.
 
         Blocks for three rounds of requests, two when the topics are named. Topics in the layout of 0.7 are left out.
+
+        Raises
+        ------
+        CodecError
+            A znode of a named topic, or of a broker that leads one, is malformed, or those of all brokers are. Without
+            names, topics with a malformed znode are left out with a warning.
         """
+        found = self.survey(topics)
+        leaders = {f"{broker_znodes.BROKER_IDS}/{state.leader}" for state in found.states.values()}
+        for path, error in found.unreadable.items():
+            is_broker = path.startswith(broker_znodes.BROKER_IDS + "/")
+            if (is_broker and not found.brokers) or (topics is not None and (not is_broker or path in leaders)):
+                raise error
+            if topics is None:
+                _log.warning("left out: %s", error)
+        return found
+
+    def survey(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
+        """`snapshot`, with the errors of malformed znodes of brokers and topics in its `unreadable` instead of raised."""
         named = None if topics is None else [znodes.topic_path(topic) for topic in topics if is_topic_name(topic)]
         first = self.ask(
             get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
@@ -83,12 +102,15 @@ class ZooKeeperClient(ZooKeeperConnection):
             nodes |= self.get_many(below)
             below = []
         found = _topics(nodes)
-        nodes |= self.get_many([*below, *_partitions(found)])
+        nodes |= self.get_many([*below, *_partitions(found.readable)])
         return _snapshot(nodes, found)
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """The named topics that exist; blocks for one round of requests."""
-        return _topics(self.get_many(znodes.topic_path(name) for name in names if is_topic_name(name)))
+        found = _topics(self.get_many(znodes.topic_path(name) for name in names if is_topic_name(name)))
+        for error in found.unreadable.values():
+            raise error
+        return found.readable
 
     def czxid(self, topic: str) -> int | None:
         """The transaction that created a topic's znode, None for an unknown topic; it identifies the topic."""
@@ -96,12 +118,12 @@ class ZooKeeperClient(ZooKeeperConnection):
         stat = next(iter(self.exists_many(paths).values()), None)
         return None if stat is None else stat.czxid
 
-    def topic_configs(self, topics: Collection[str] | None = None) -> dict[str, dict[str, str]]:
+    def topic_configs(self, topics: Collection[str] | None = None) -> Decoded[dict[str, str]]:
         """The topics' own configurations, by topic, all by default; unknown topics are left out."""
         if topics is None:
             topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
         nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if is_topic_name(topic))
-        return {_name(path): admin_znodes.decode_topic_config(path, node.data) for path, node in nodes.items()}
+        return _by_name(nodes, lambda path, node: admin_znodes.decode_topic_config(path, node.data))
 
     def admin_state(self) -> AdminState:
         """Reassignments, preferred replica elections and deletions that are under way; blocks for two rounds.
@@ -112,36 +134,27 @@ class ZooKeeperClient(ZooKeeperConnection):
         found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS, znodes.TOPICS])
         moves, elections = (found.nodes.get(path) for path in paths)
         requested = {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data)
+        names = filter(is_topic_name, found.children.get(znodes.TOPICS, ()))
+        nodes = {path: node for path, node in self.get_many(map(znodes.topic_path, names)).items() if node.data}
+        wanted = _by_name(nodes, lambda path, node: znodes.decode_wanted_replicas(path, node.data))
+        noted = {TopicPartition(name, p): to for name, moved in wanted.readable.items() for p, to in moved.items()}
         return AdminState(
-            {**self._wanted_replicas(found.children.get(znodes.TOPICS, ())), **requested},
+            {**noted, **requested},
             () if elections is None else admin_znodes.decode_preferred_election(paths[1], elections.data),
             tuple(found.children.get(admin_znodes.DELETE_TOPICS, [])),
+            {znodes.topic_path(name): error for name, error in wanted.unreadable.items()},
         )
-
-    def _wanted_replicas(self, topics: Collection[str]) -> dict[TopicPartition, tuple[int, ...]]:
-        nodes = self.get_many(znodes.topic_path(topic) for topic in topics if is_topic_name(topic))
-        return {
-            TopicPartition(_name(path), partition): replicas
-            for path, node in nodes.items()
-            if node.data
-            for partition, replicas in znodes.decode_wanted_replicas(path, node.data).items()
-        }
 
     def groups(self) -> list[str]:
         """The names of all current and former groups, sorted; blocks for one round of requests."""
         return self.children_many([group_znodes.CONSUMERS]).get(group_znodes.CONSUMERS, [])
 
-    def group_members(self, group: str, watch: Watch | None = None) -> GroupMembers:
+    def group_members(self, group: str, watch: Watch | None = None) -> Decoded[ConsumerRegistration]:
         """The group's consumers by id; blocks for two rounds. An unknown group has none. `watch` is for the set of ids."""
         ids = group_znodes.ids_path(group)
         names = self.children_many([ids], watch).get(ids, [])
-        members = GroupMembers()
-        for path, node in self.get_many(f"{ids}/{name}" for name in names).items():
-            try:
-                members.readable[_name(path)] = group_znodes.decode_registration(path, node.data)
-            except CodecError as error:
-                members.unreadable[_name(path)] = error
-        return members
+        nodes = self.get_many(f"{ids}/{name}" for name in names)
+        return _by_name(nodes, lambda path, node: group_znodes.decode_registration(path, node.data))
 
     def group_owners(self, group: str) -> dict[TopicPartition, str]:
         """The ids of the threads that own partitions, without claims of Kafka 0.7; blocks for three rounds."""
@@ -184,13 +197,26 @@ class ZooKeeperClient(ZooKeeperConnection):
         return f"; a Kafka cluster is under {' and '.join(clusters)}"
 
 
-def _topics(nodes: Mapping[str, Znode]) -> dict[str, Topic]:
-    topics = {_name(path): node for path, node in nodes.items() if path.startswith(znodes.TOPICS + "/")}
-    return {
-        name: znodes.decode_topic(znodes.topic_path(name), node.data, node.stat.czxid)
-        for name, node in topics.items()
-        if is_topic_name(name) and node.data  # without data, a topic has the layout of 0.7
-    }
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _by_name(nodes: Mapping[str, Znode], decode: Callable[[str, Znode], T]) -> Decoded[T]:
+    """Decode znodes; the keys are the last parts of their paths."""
+    found: Decoded[T] = Decoded()
+    for path, node in nodes.items():
+        try:
+            found.readable[_name(path)] = decode(path, node)
+        except CodecError as error:
+            found.unreadable[_name(path)] = error
+    return found
+
+
+def _topics(nodes: Mapping[str, Znode]) -> Decoded[Topic]:
+    below = f"{znodes.TOPICS}/"
+    topics = {path: node for path, node in nodes.items() if path.startswith(below) and is_topic_name(_name(path))}
+    described = {path: node for path, node in topics.items() if node.data}  # without data, a topic has the layout of 0.7
+    return _by_name(described, lambda path, node: znodes.decode_topic(path, node.data, node.stat.czxid))
 
 
 def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
@@ -199,24 +225,27 @@ def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
     return {znodes.partition_state_path(partition): partition for partition in partitions}
 
 
-def _snapshot(nodes: Mapping[str, Znode], topics: Mapping[str, Topic]) -> ClusterSnapshot:
-    states = _partitions(topics)
+def _snapshot(nodes: Mapping[str, Znode], topics: Decoded[Topic]) -> ClusterSnapshot:
     elected, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
     controller = None if elected is None else znodes.decode_controller(znodes.CONTROLLER, elected.data)
-    brokers = [
-        broker_znodes.decode_broker(path, node.data).broker
-        for path, node in nodes.items()
-        if path.startswith(broker_znodes.BROKER_IDS + "/")
-    ]
+    registered = {path: node for path, node in nodes.items() if path.startswith(broker_znodes.BROKER_IDS + "/")}
+    brokers = _by_name(registered, lambda path, node: broker_znodes.decode_broker(path, node.data).broker)
+    unreadable = {f"{broker_znodes.BROKER_IDS}/{name}": error for name, error in brokers.unreadable.items()}
+    unreadable |= {znodes.topic_path(name): error for name, error in topics.unreadable.items()}
+    states, malformed = {}, set()
+    for path, tp in _partitions(topics.readable).items():
+        try:
+            if path in nodes:
+                states[tp] = znodes.decode_partition_state(path, nodes[path].data, nodes[path].stat.czxid)
+        except CodecError as error:
+            unreadable[path] = error
+            malformed.add(tp.topic)
     return ClusterSnapshot(
-        {broker.id: broker for broker in sorted(brokers, key=lambda broker: broker.id)},
-        topics,
-        {states[p]: znodes.decode_partition_state(p, n.data, n.stat.czxid) for p, n in nodes.items() if p in states},
+        {broker.id: broker for broker in sorted(brokers.readable.values(), key=lambda broker: broker.id)},
+        {name: topic for name, topic in topics.readable.items() if name not in malformed},
+        {tp: state for tp, state in states.items() if tp.topic not in malformed},
         None if controller is None else controller.broker,
         None if cluster_id is None else znodes.decode_cluster_id(znodes.CLUSTER_ID, cluster_id.data),
         -1 if controller is None else controller.kraft_epoch,
+        unreadable,
     )
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

@@ -18,6 +18,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.json import ZnodeJson, encode_json
 from pyspark_zkafka.model.znodes.paths import child_path
@@ -55,11 +56,15 @@ _ELECTION = 'a preferred replica election: JSON such as {"version":1,"partitions
 
 @dataclass(frozen=True, slots=True)
 class AdminState:
-    """Administration that is under way: new replicas by partition, partitions to elect, topics to delete (sorted)."""
+    """Administration that is under way: new replicas by partition, partitions to elect, topics to delete (sorted).
+
+    `unreadable` has the errors of topics' malformed znodes, by path: whether these are being reassigned is unknown.
+    """
 
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     preferred_elections: tuple[TopicPartition, ...] = ()
     deletions: tuple[str, ...] = ()
+    unreadable: Mapping[str, CodecError] = field(default_factory=dict)
 
 
 def topic_config_path(topic: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 import pytest
 
+from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.inspect.clusters import ClusterReport, read_cluster
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Topic
 from pyspark_zkafka.model.znodes.topics import ControllerInfo
@@ -71,6 +72,23 @@ def test_all_topics(client: EnsembleClient) -> None:
     """By default, all topics are read; settings also of topics that do not exist any more, unless topics are read, too."""
     assert sorted(read_cluster(client, ("topics", "configs")).configs or ()) == ["a", "b"]
     assert sorted(read_cluster(client, ("configs",)).configs or ()) == ["a", "b", "gone"]
+
+
+def test_malformed_znodes(client: EnsembleClient) -> None:
+    """A report of all topics, or of chosen ones, lists malformed znodes; a report of named topics fails for theirs."""
+    malformed = ["/brokers/ids/2", "/brokers/topics/bad", "/config/topics/bad"]
+    for path in malformed:
+        client.put(path, b"{")
+    for topics in (None, sorted):
+        report = read_cluster(client, ("brokers", "topics", "configs", "admin"), topics)
+        assert [found.broker.id for found in report.registrations or ()] == [1]
+        assert (sorted(report.snapshot.topics), sorted(report.configs or ())) == (["a", "b"], ["a", "b"])
+        assert sorted(report.unreadable) == malformed[:2] if topics is None else malformed
+    assert sorted(read_cluster(client, ("configs",)).unreadable) == ["/config/topics/bad"]
+    assert sorted(read_cluster(client, ("topics", "configs"), ["a"]).unreadable) == ["/brokers/ids/2"]
+    for part in ("topics", "configs"):
+        with pytest.raises(CodecError, match="/topics/bad"):
+            read_cluster(client, (part,), ["a", "bad"])
 
 
 def test_metadata() -> None:

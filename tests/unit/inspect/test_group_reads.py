@@ -56,6 +56,17 @@ def test_all_have_left_unseen() -> None:
     assert read_logs(no_brokers, outdated()).problems == ("No live broker is registered",)
 
 
+def test_malformed_topics() -> None:
+    """A group's topic with a malformed znode does not hide the others; it is listed with the problems of the logs."""
+    client = ensemble()
+    client.put_topic("t")
+    client.put("/brokers/topics/bad", b"?")
+    client.put("/consumers/g/offsets/bad/0", b"5")
+    found = read_groups(client, lambda: cast(GroupAdmin, FakeBrokers()))
+    assert found.logs.bounds.keys() == {T0}
+    assert [text.partition(" cannot")[0] for text in found.logs.problems] == ["Znode /brokers/topics/bad"]
+
+
 class FakeBrokers:
     """Brokers of which broker 2, the leader of odd partitions, does not answer."""
 

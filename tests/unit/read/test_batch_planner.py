@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pyspark_zkafka.errors import DataLoss, GroupError, NoLeader, OptionError, UnknownTopic
+from pyspark_zkafka.errors import CodecError, DataLoss, GroupError, NoLeader, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import (
     Broker,
     ClusterSnapshot,
@@ -36,6 +36,7 @@ from pyspark_zkafka.read.batch_planner import (
 )
 from pyspark_zkafka.retries import Retry
 from tests.support.cases import each
+from tests.support.ensemble_client import EnsembleClient
 
 ONCE = Retry(0, 0.0, lambda s: None)
 T = [TopicPartition("t", n) for n in range(4)]
@@ -82,6 +83,17 @@ def test_topics_to_look_up(subscription: Subscription, asked: list[object]) -> N
     source = Source()
     subscribed_snapshot(subscription, source)
     assert source.asked == asked
+
+
+def test_malformed_topics() -> None:
+    """A pattern never skips a topic whose znode is malformed; reads of other topics are not affected."""
+    client = EnsembleClient()
+    client.put_topic("good")
+    client.put("/brokers/topics/bad", b"{")
+    assert list(subscribed_snapshot(Subscribe(("good",)), client).topics) == ["good"]
+    assert list(subscribed_snapshot(SubscribePattern("go.*"), client).topics) == ["good"]
+    with pytest.raises(CodecError, match="/brokers/topics/bad"):
+        subscribed_snapshot(SubscribePattern(".*"), client)
 
 
 def options(**given: str) -> ReadOptions:

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import CodecError, OptionError
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read import view_planner as planner
@@ -18,8 +18,8 @@ from tests.support.ensemble_client import EnsembleClient
 
 
 @pytest.fixture
-def view(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
-    """Reads a view, with options, of an ensemble without brokers, where groups g and h have offsets, and g a member."""
+def client() -> EnsembleClient:
+    """An ensemble without brokers, where groups g and h have offsets, and g a member."""
     client = EnsembleClient()
     for topic in ("t", "u"):
         client.put_topic(topic)
@@ -32,6 +32,12 @@ def view(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
     client.put("/consumers/g/offsets/t/0", b"5")
     client.put("/consumers/g/offsets/u/0", b"x")
     del client.ensemble.nodes["/brokers/ids/1"]
+    return client
+
+
+@pytest.fixture
+def view(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
+    """Reads a view, with options, of the ensemble."""
     monkeypatch.setattr(planner, "ZooKeeperClient", lambda config: nullcontext(client))
 
     def read(name: str, **options: str) -> list[Row]:
@@ -65,6 +71,24 @@ def test_restricted_topics(view: Callable[..., list[Row]], name: str) -> None:
     assert [row["topic"] for row in view(name)] == ["t", "u"]
     assert [row["topic"] for row in view(name, subscribe="u,gone")] == ["u"]
     assert [row["topic"] for row in view(name, subscribePattern="[u-z]")] == ["u"]
+
+
+def test_malformed_znodes(client: EnsembleClient, view: Callable[..., list[Row]], caplog: pytest.LogCaptureFixture) -> None:
+    """A malformed topic is left out of the views of all topics with a warning; a view of it alone fails."""
+    client.put("/brokers/topics/bad", b"{")
+    client.put("/config/topics/bad", b"{")
+    for name, path in (
+        ("topics", "/brokers/topics/bad"),
+        ("configs", "/config/topics/bad"),
+        ("admin", "/brokers/topics/bad"),
+    ):
+        caplog.clear()
+        assert [row["topic"] for row in view(name)] == ["t", "u"]
+        assert f"view={name} leaves out" in caplog.text
+        assert path in caplog.text
+        if name != "admin":
+            with pytest.raises(CodecError, match=path):
+                view(name, subscribe="bad")
 
 
 @each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])

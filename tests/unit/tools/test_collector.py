@@ -319,3 +319,17 @@ def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) ->
     found = EnsembleReader(connection, groups=re.compile("^shown")).read()
     assert list(found.groups) == ["shown"]
     assert [path for path in asked if path.startswith("/consumers/other")] == []
+
+
+def test_malformed_znodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A malformed znode of a topic or a broker is a problem of the scrape; the other topics and brokers are shown."""
+    client = EnsembleClient()
+    client.put_topic("t")
+    client.put("/consumers/g/offsets/t/0", b"1")
+    for path in ("/brokers/topics/bad", "/brokers/ids/2"):
+        client.put(path, b"{")
+    monkeypatch.setattr(collector, "ZooKeeperClient", lambda config: nullcontext(client))
+    found = EnsembleReader(parse_connection({"zookeeper.connect": "zk1:2181"})).read()
+    assert (list(found.cluster.snapshot.topics), list(found.cluster.snapshot.brokers)) == (["t"], [1])
+    assert list(found.groups) == ["g"]
+    assert sorted(found.cluster.unreadable) == ["/brokers/ids/2", "/brokers/topics/bad"]

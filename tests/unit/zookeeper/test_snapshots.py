@@ -57,10 +57,12 @@ def test_partition_without_a_state(client: EnsembleClient) -> None:
 
 
 def test_topic_configs(client: EnsembleClient) -> None:
-    """The configurations of all topics, or of the named ones that have any."""
+    """The configurations of all topics, or of the named ones that have any; a malformed one does not hide the others."""
     client.put("/config/topics/t", b'{"version": 1, "config": {"retention.ms": "1"}}')
-    assert client.topic_configs() == {"t": {"retention.ms": "1"}}
-    assert client.topic_configs(["u"]) == {}
+    client.put("/config/topics/bad", b"{")
+    assert client.topic_configs().readable == {"t": {"retention.ms": "1"}}
+    assert list(client.topic_configs().unreadable) == ["bad"]
+    assert client.topic_configs(["u"]).readable == {}
 
 
 def test_admin_state(client: EnsembleClient) -> None:
@@ -73,6 +75,39 @@ def test_admin_state(client: EnsembleClient) -> None:
     client.put("/admin/preferred_replica_election", b'{"version": 1, "partitions": [{"topic": "t", "partition": 1}]}')
     client.put("/admin/delete_topics/u")
     assert client.admin_state() == AdminState({TopicPartition("moving", 0): (2,), T0: (2,)}, (T1,), ("u",))
+
+
+def test_a_malformed_topic(client: EnsembleClient, caplog: pytest.LogCaptureFixture) -> None:
+    """A malformed topic stops those who name it, and nobody else; a survey lists it."""
+    client.put("/brokers/topics/bad", b"{")
+    client.put_topic("worse")
+    client.put("/brokers/topics/worse/partitions/0/state", b"?")
+    malformed = {"/brokers/topics/bad", "/brokers/topics/worse/partitions/0/state"}
+    assert list(client.snapshot(["t"]).topics) == list(client.snapshot().topics) == ["t"]
+    assert all(path in caplog.text for path in malformed)
+    for named in ("bad", "worse"):
+        with pytest.raises(CodecError, match=f"/brokers/topics/{named}"):
+            client.snapshot(["t", named])
+    for topics in (None, ["t", "bad", "worse"]):
+        found = client.survey(topics)
+        assert (list(found.topics), set(found.states), found.unreadable.keys()) == (["t"], {T0, T1}, malformed)
+    assert client.admin_state().unreadable.keys() == {"/brokers/topics/bad"}
+
+
+def test_a_malformed_broker(client: EnsembleClient) -> None:
+    """A malformed registration stops those who need the broker: one that leads a named topic, or the only one."""
+    client.put("/brokers/ids/2", b"?")
+    found = client.snapshot(["t"])
+    assert (list(found.brokers), list(found.unreadable)) == ([1], ["/brokers/ids/2"])
+    client.put_topic("u")
+    state = {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 0, "isr": [2]}
+    client.put("/brokers/topics/u/partitions/0/state", json.dumps(state).encode())
+    assert list(client.snapshot(["t"]).topics) == ["t"]
+    with pytest.raises(CodecError, match="/brokers/ids/2"):
+        client.snapshot(["t", "u"])
+    client.put("/brokers/ids/1", b"?")
+    with pytest.raises(CodecError, match="/brokers/ids/1"):
+        client.snapshot([])
 
 
 def test_group_members(client: EnsembleClient) -> None:
