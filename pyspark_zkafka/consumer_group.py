@@ -47,6 +47,14 @@ _OF_OTHERS = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
 )
+_REFUSED = {
+    **{name.lower(): ": leave it out" for name in _OF_OTHERS},
+    "group.id": " is given as the argument group",
+    "kafka.group.id": " does not set the group: give the argument group, and groupIdPrefix to name the tasks' consumers",
+    "subscribe": " is given as the argument subscribe",
+    "subscribepattern": " is given as the argument subscribe_pattern",
+}
+"""Options of a stream that a `ConsumerGroup` does not accept, in lower case, and what to do instead."""
 
 
 class ConsumerGroup:
@@ -73,7 +81,7 @@ class ConsumerGroup:
     subscribe_pattern : str, optional
         A regular expression that the whole name of a topic must match.
     options : mapping, optional
-        Further options of a stream that joins a group, by their names, see docs/options.md.
+        Further options of a stream that joins a group, by their names, see docs/options.md; not those that are arguments.
 
     Raises
     ------
@@ -93,9 +101,14 @@ class ConsumerGroup:
         from pyspark_zkafka.options.stream import parse_stream
         from pyspark_zkafka.read.stream_warnings import StreamWarnings
 
-        unfit = [name for name in _OF_OTHERS if name.lower() in {given.lower() for given in options or {}}]
+        refused = dict(_REFUSED)
+        if zookeeper_connect is not None:
+            refused["zookeeper.connect"] = " is given as the argument zookeeper_connect"
+        unfit = {name: f"{name}{refused[name.lower()]}" for name in options or {} if name.lower() in refused}
         if unfit:
-            raise INVALID_OPTIONS(f"A ConsumerGroup does not accept {', '.join(unfit)}; leave it out")
+            raise INVALID_OPTIONS(
+                f"A ConsumerGroup does not accept {', '.join(unfit)} as options: {'; '.join(unfit.values())}",
+            )
         self._raw = {**(options or {}), "group.id": group}
         if zookeeper_connect is not None:
             self._raw["zookeeper.connect"] = zookeeper_connect

@@ -77,7 +77,7 @@ READING = {
     "kafka.max.in.flight": "9",
     "kafka.allow.auto.create.topics": "false",
     "kafka.message.max.bytes": "2000000",
-    "kafka.group.id": "of-tasks",
+    "groupIdPrefix": "of-tasks",
 }
 
 
@@ -227,6 +227,33 @@ def test_limits_that_a_batch_does_not_have(name: str) -> None:
     """A batch waits for nothing, so that an option to wait for records is refused."""
     with pytest.raises(OptionError, match=f"A ConsumerGroup does not accept {name}"):
         ConsumerGroup("zk:2181", "g", subscribe=["t"], options={name: "5"})
+
+
+@each(
+    ("name", "says"),
+    [
+        ("group.id", "group.id is given as the argument group"),
+        ("Group.ID", "Group.ID is given as the argument group"),
+        ("kafka.group.id", "kafka.group.id does not set the group: give the argument group, and groupIdPrefix"),
+        ("SUBSCRIBE", "SUBSCRIBE is given as the argument subscribe"),
+        ("subscribepattern", "subscribepattern is given as the argument subscribe_pattern"),
+        ("Zookeeper.Connect", "Zookeeper.Connect is given as the argument zookeeper_connect"),
+        ("Assign", "Assign: leave it out"),
+        ("VIEW", "VIEW: leave it out"),
+    ],
+)
+def test_options_that_are_arguments(name: str, says: str) -> None:
+    """What has an argument of its own is refused as an option, in any spelling."""
+    with pytest.raises(OptionError, match=f"A ConsumerGroup does not accept .*{says}"):
+        ConsumerGroup("zk:2181", "g", subscribe=["t"], options={name: "x"})
+
+
+def test_all_refused_options() -> None:
+    """One error has all options that are refused."""
+    with pytest.raises(
+        OptionError, match=r"accept group\.id, assign, subscribe as options: group\.id is.*; assign.*; subscribe is"
+    ):
+        ConsumerGroup("zk:2181", "g", options={"group.id": "h", "assign": "{}", "subscribe": "u"})
 
 
 def test_missing_topics(caplog: pytest.LogCaptureFixture) -> None:
