@@ -92,6 +92,7 @@ _NO_COORDINATOR = (
 _ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
 _TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
 _UNKNOWN_EPOCH = "No epoch found"
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 
 
@@ -143,6 +144,7 @@ class ErrorReports:
         """Note that brokers have answered: not all of them are down any more."""
         self._is_answered = True
         self._all_down = False
+        self._cause = None
 
     def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
         """The error for the brokers' refusal of this request, at least `waited_s` ago; `doing` describes the request."""
@@ -159,9 +161,13 @@ class ErrorReports:
             raise refusal
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
-        """The error for a failed request: the refusal, if there is one and no broker answered."""
+        """The error for a failed request: if no broker answered, the refusal, or the reason why there is no token."""
         ours = from_exception(error, doing)
-        return (self.refusal(doing) if isinstance(ours, BrokersUnavailable) else None) or ours
+        if not isinstance(ours, BrokersUnavailable):
+            return ours
+        if self._cause is not None and _NO_TOKEN in self._cause:
+            ours = BROKERS_UNAVAILABLE(f"{doing}: {self._cause}")
+        return self.refusal(doing) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
         """The error if, by the last report, no broker can be reached; None if one may be."""

@@ -24,6 +24,7 @@ class TokenServer:
                 form = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 received.append((self.headers["Authorization"], form))
                 self.send_response(status)
+                self.send_header("Content-Type", "application/json")
                 self.send_header("Location", "http://127.0.0.1:1/elsewhere")
                 self.end_headers()
                 self.wfile.write(body)

@@ -38,6 +38,17 @@ def test_missing_right() -> None:
     assert "Failed to acquire idempotence PID; an ACL must allow Write on the topic, and before" in str(reports.last)
 
 
+def test_missing_token() -> None:
+    """Without a token for OAUTHBEARER no client connects: the error of an unanswered request says why there is none."""
+    reports, silence = ErrorReports(), KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
+    reports(KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: HTTP 503"))
+    found = reports.error(silence, "requesting metadata")
+    assert isinstance(found, BrokersUnavailable)
+    assert "HTTP 503; check kafka.security.protocol" in found.message
+    reports.answered()
+    assert "HTTP 503" not in reports.error(silence, "requesting metadata").message
+
+
 def test_a_refusal_is_kept_for_its_request() -> None:
     """What is reported after a refusal does not hide it, until another request begins."""
     reports = ErrorReports()
