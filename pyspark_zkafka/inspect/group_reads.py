@@ -114,12 +114,13 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
     """The error for groups that have no znode under ``/consumers``.
 
     >>> unknown_groups(["a", "b"], "/kafka").message
-    'Groups a, b do not exist under /kafka/consumers; list the groups with `zkafka groups list`'
+    'Groups a, b do not exist under /kafka/consumers; list the groups with `zkafka groups list`; ...'
     """
     missing = list(names)
     clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
     return UNKNOWN_GROUP(
-        f"{clause} under {chroot}{group_paths.CONSUMERS}; list the groups with `zkafka groups list`",
+        f"{clause} under {chroot}{group_paths.CONSUMERS}; list the groups with `zkafka groups list`; "
+        "for groups that only Kafka has, use kafka-consumer-groups",
         groups=missing,
     )
 

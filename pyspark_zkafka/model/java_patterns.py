@@ -365,7 +365,7 @@ class _Parser:
     def property_class(self) -> frozenset[str]:
         start, is_negated = self.at, self.text[self.at + 1] == "P"
         match = self.match(_PROPERTY)
-        name = "" if match is None else match["name"] or match["letter"]
+        name = "" if match is None else match["name"] or match["letter"] or ""
         found = _property(name)
         if match is None or found is None:
             raise self.error(f"an unknown class \\p{{{name}}}", start)

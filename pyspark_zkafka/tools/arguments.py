@@ -36,18 +36,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def read_text(file: Path | str) -> str:
-    """Return the text of a file; ``-`` stands for standard input.
+    """Return the text of a file in UTF-8; ``-`` stands for the standard input.
 
     Raises
     ------
     OptionError
         There is no such file, or it is not text in UTF-8.
     """
+    is_input = str(file) == "-"
+    place, remedy = (
+        ("standard input", "Convert it to UTF-8") if is_input else (f"file {file}", "Correct its name or its text")
+    )
     try:
-        return sys.stdin.read() if str(file) == "-" else Path(file).read_text(encoding="utf-8")
+        # The locale of the standard input may be another one.
+        return (sys.stdin.buffer.read() if is_input else Path(file).read_bytes()).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise INVALID_OPTION(f"The file {file} cannot be read: {reason}. Correct its name or its text") from error
+        raise INVALID_OPTION(f"The {place} cannot be read: {reason}. {remedy}") from error
 
 
 def read_config_file(
@@ -66,9 +71,9 @@ def read_config_file(
         The file, or a file or variable that it refers to, cannot be read.
     """
     try:
-        properties = javaproperties.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise INVALID_OPTION(f"--command-config {path} cannot be read: {error}") from error
+        properties = javaproperties.loads(read_text(path))
+    except ValueError as error:
+        raise INVALID_OPTION(f"--command-config {path} has no Java properties: {error}. Correct the file") from error
     options = {}
     for name, value in properties.items():
         try:
@@ -83,18 +88,21 @@ def read_config_file(
 def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = False) -> dict[str, str]:
     """Return the values by name of an option that is given as NAME=VALUE any number of times.
 
-    With `strict`, values must not be empty or contain ``=``.
+    The last value of a name counts. With `strict`, a name has one value, which is not empty and does not contain ``=``.
 
     Raises
     ------
     BadParameter
-        A text has another form.
+        A text has another form, or a name is given twice.
     """
     found = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
-        if not equals or not name.strip() or (strict and (not value.strip() or "=" in value)):
+        name = name.strip()
+        if not equals or not name or (strict and (not value.strip() or "=" in value)):
             raise typer.BadParameter(f"found {text!r}; write NAME=VALUE", param_hint=option)
+        if strict and name in found:
+            raise typer.BadParameter(f"{name} is given twice; give one value for each name", param_hint=option)
         found[name] = value
     return found
 

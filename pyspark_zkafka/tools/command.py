@@ -18,14 +18,17 @@ from rich.progress import track
 from pyspark_zkafka.brokers.config_admin import ConfigAdmin
 from pyspark_zkafka.brokers.group_admin import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
-from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.errors import OptionError, ZKafkaError
+from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION
+from pyspark_zkafka.errors import OptionError, ZKafkaError, listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot
+from pyspark_zkafka.model.znodes.groups import ids_path, owners_path
 from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.values import Connection
 from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.tools.arguments import read_config_file
 from pyspark_zkafka.tools.output import Column, Output, Row, printable
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.groups import Activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 FAILED, USAGE = 1, 2
@@ -270,6 +273,24 @@ def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | No
     if bool(groups) == all_groups:
         raise INVALID_OPTION("Name one or more groups, or use --all-groups")
     return None if all_groups else list(dict.fromkeys(groups or ()))
+
+
+def require_no_consumers(client: ZooKeeperConnection, group: str, activity: Activity, not_done: str) -> None:
+    """Raise GroupError if a group has members or claims, with a remedy for znodes that outlive their consumers.
+
+    `not_done` is the first clause of the message.
+    """
+    ids, owners = ids_path(group), owners_path(group)
+    paths = [*(f"{ids}/{name}" for name in activity.members), *(f"{owners}/{claim}" for claim in activity.claims)]
+    persistent = sorted(path for path, node in client.get_many(paths).items() if not node.stat.ephemeral_owner)
+    if persistent:
+        are = "is not ephemeral and stays" if len(persistent) == 1 else "are not ephemeral and stay"
+        raise GROUP_ACTIVE(
+            f"{not_done}: group {group} must be inactive, but {listing(persistent)} {are} when consumers end; stop the "
+            "group's consumers, delete these znodes with ZooKeeper's zkCli.sh, and run this again",
+            group=group,
+        )
+    require_inactive(group, activity, not_done)
 
 
 def with_progress(target: Target, names: Iterable[str], doing: str) -> Iterator[str]:

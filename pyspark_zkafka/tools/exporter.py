@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import logging
 import re
+import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -53,12 +56,31 @@ def exporter(
             server = _serve(collector, host, port)
         except OSError as error:
             raise INVALID_OPTION(
-                f"--listen-address {listen_address} cannot be used: {error.strerror}. Choose another port, or end the "
-                "program that has this one",
+                f"--listen-address {listen_address} cannot be used: {error.strerror}. {_remedy(error)}",
             ) from error
-        target.output.note(f"Metrics are at http://{host or 'localhost'}:{server.server_port}/metrics; Ctrl-C ends.")
-        with suppress(KeyboardInterrupt):
+        with _sigterm_as_ctrl_c(), suppress(KeyboardInterrupt):
+            target.output.note(f"Metrics are at http://{host or 'localhost'}:{server.server_port}/metrics; Ctrl-C ends.")
             threading.Event().wait()
+
+
+def _remedy(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "Use a host name that this machine can look up, or :PORT for all addresses"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "Use an address of this machine, or :PORT for all addresses"
+    if error.errno == errno.EACCES:
+        return "Choose a port above 1023"
+    return "Choose another port, or end the program that has this one"
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Have SIGTERM end the exporter also as process 1 of a container, to which the signal's default does not apply."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -76,11 +98,14 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_filter(option: str, text: str) -> re.Pattern[str]:
-    """The regex of an option; raises OptionError for a malformed one."""
+    """Return the regex of an option; raises OptionError for a malformed one."""
     try:
         return re.compile(text)
-    except re.error as error:
-        raise INVALID_OPTION(f"{option} is {text}, which is no regular expression: {error}") from error
+    except (re.error, OverflowError) as error:
+        reason = str(error)
+    except RecursionError:
+        reason = "its groups are nested too deeply"
+    raise INVALID_OPTION(f"{option} cannot be used: {reason}. Correct the regular expression")
 
 
 @contextmanager

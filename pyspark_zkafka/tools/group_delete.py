@@ -17,10 +17,10 @@ from pyspark_zkafka.errors import listing
 from pyspark_zkafka.inspect.group_reads import unknown_groups
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.paths import child_path, is_znode_name
-from pyspark_zkafka.tools.command import Target, changes_cluster, with_progress
+from pyspark_zkafka.tools.command import Target, changes_cluster, require_no_consumers, with_progress
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import NoMembers, group_activity, require_inactive
+from pyspark_zkafka.zookeeper.groups import NoMembers, group_activity
 from pyspark_zkafka.zookeeper.transactions import MAX_TRANSACTION_BYTES, Conflict, Delete, Reason, pieces
 
 _COLUMNS = columns("group topic znodes", right="znodes")
@@ -45,7 +45,8 @@ def delete(
     with target.zookeeper() as client:
         require_existing(client, names)
         for name, activity in group_activity(client, names).items():
-            require_inactive(name, activity, f"Delete for group '{name}' failed because its consumers are still active")
+            not_done = f"Delete for group '{name}' failed because its consumers are still active"
+            require_no_consumers(client, name, activity, not_done)
         rows = [{"group": name, "topic": topic, "znodes": len(group_znodes_of(client, name, topic))} for name in names]
         if without := [row["group"] for row in rows if not row["znodes"]]:
             raise UNKNOWN_TOPIC(
@@ -109,7 +110,7 @@ def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = No
     for _ in range(_ATTEMPTS):
         paths = group_znodes_of(client, group, topic)
         stopped = f"Delete stopped after {deleted} znode(s)" if deleted else "Delete failed"
-        require_inactive(group, group_activity(client, [group])[group], stopped)
+        require_no_consumers(client, group, group_activity(client, [group])[group], stopped)
         conflict = None
         for piece in pieces(paths, lambda path: [Delete(path)], client.config.chroot, MAX_TRANSACTION_BYTES - 1024):
             conflict = _delete(client, group, piece)

@@ -27,13 +27,14 @@ from pyspark_zkafka.tools.command import (
     open_servers,
     reads_cluster,
     require_groups,
+    require_no_consumers,
     with_progress,
 )
 from pyspark_zkafka.tools.group_delete import require_existing
 from pyspark_zkafka.tools.group_reset import clamp, list_offsets
 from pyspark_zkafka.tools.offset_files import GroupOffset, csv_text, parse_offsets_file, zk_text
 from pyspark_zkafka.tools.output import columns
-from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
+from pyspark_zkafka.zookeeper.groups import group_activity
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _EXPORTED = columns("group topic partition offset", right="partition offset")
@@ -128,7 +129,7 @@ def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets:
     for one in offsets:
         wanted.setdefault(one.group, {})[one.partition] = one.offset
     for group, activity in group_activity(zookeeper, wanted).items():
-        require_inactive(group, activity, "The offsets were not imported")
+        require_no_consumers(zookeeper, group, activity, "The offsets were not imported")
     warnings: list[str] = []
     if brokers is not None:
         partitions = {one.partition for one in offsets if isinstance(one.partition, TopicPartition)}

@@ -39,6 +39,7 @@ from pyspark_zkafka.tools.command import (
     changes_cluster,
     open_servers,
     require_groups,
+    require_no_consumers,
     with_progress,
 )
 from pyspark_zkafka.tools.migration import Compared, Facts, LiveRounds, compare, report, to_copy
@@ -163,7 +164,7 @@ class Migration:
             A server refuses, or does not answer.
         """
         look = self._look(group)
-        require_inactive(group, look.activity, f"{_NOT_COPIED}, as --live was not given")
+        require_no_consumers(self.zookeeper, group, look.activity, f"{_NOT_COPIED}, as --live was not given")
         self._require_inactive_in_kafka(group, look.state)
         copies = to_copy(look.found, force=self.force)
         failed = self._write(group, copies, look)

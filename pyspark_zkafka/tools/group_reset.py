@@ -42,10 +42,10 @@ from pyspark_zkafka.tools.arguments import (
     parse_partitions,
     read_text,
 )
-from pyspark_zkafka.tools.command import Target, changes_cluster, open_servers
+from pyspark_zkafka.tools.command import Target, changes_cluster, open_servers, require_no_consumers
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from pyspark_zkafka.tools.output import columns
-from pyspark_zkafka.zookeeper.groups import group_activity, require_inactive
+from pyspark_zkafka.zookeeper.groups import group_activity
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _NUMBERS = "partition current_offset new_offset"
@@ -305,7 +305,8 @@ class OffsetResets:
     def _require_inactive(self, group: str) -> None:
         """Raise GroupError if active consumers of the group commit to the stores."""
         if self.zookeeper is not None:
-            require_inactive(group, group_activity(self.zookeeper, [group])[group], _NOT_RESET)
+            activity = group_activity(self.zookeeper, [group])[group]
+            require_no_consumers(self.zookeeper, group, activity, _NOT_RESET)
         state = self.brokers.group_states([group])[group] if self.storage != "zookeeper" else None
         if state is not None and state.is_active:
             raise GROUP_ACTIVE(

@@ -143,13 +143,14 @@ def _by_slot(record: Record) -> tuple[bool, int, str, TopicPartition]:
 
 def require_idle(ledgers: Iterable[Ledger], now_ms: int) -> None:
     """Raise LedgerError if one of the queries may be running: its newest entry is young, or its age unknown."""
-    reasons = {ledger.query: _reason(ledger, now_ms) for ledger in ledgers}
-    active = [f"{query} ({reason})" for query, reason in reasons.items() if reason is not None]
+    active = {ledger.query: (reason, ledger.written_ms) for ledger in ledgers if (reason := _reason(ledger, now_ms))}
     if active:
+        is_age_unknown = any(written_ms is None for _, written_ms in active.values())
         raise LEDGER_IN_USE(
-            f"No ledger was deleted, as these queries may be running: {listing(active, _SHOWN)}; stop them, and run this "
-            "again a minute later, or use --force",
-            queries=[query for query, reason in reasons.items() if reason is not None],
+            "No ledger was deleted, as these queries may be running: "
+            f"{listing([f'{query} ({reason})' for query, (reason, _) in active.items()], _SHOWN)}; stop them, and "
+            + ("use --force" if is_age_unknown else "run this again a minute later, or use --force"),
+            queries=list(active),
         )
 
 

@@ -30,3 +30,10 @@ def test_like_java(pattern: str, expected: list[str] | None) -> None:
 def test_leading_zeros(pattern: str, name: str, matches: bool) -> None:
     """A count may have leading zeros, as in Java; RE2 alone would take it for literal text."""
     assert bool(topic_filter(pattern).select([name])) is matches
+
+
+@each("pattern", [r"\p{}", r"\P{}", r"\p", r"[\p{}]"])
+def test_a_class_without_a_name(pattern: str) -> None:
+    """A class without a name is a malformed pattern."""
+    with pytest.raises(FilterError, match="an unknown class"):
+        topic_filter(pattern)

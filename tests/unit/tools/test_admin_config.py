@@ -47,6 +47,13 @@ def test_set(client: EnsembleClient, validator: Any, run: Callable[..., list[Row
     assert [path for path in client.ensemble.nodes if path.startswith(f"{CHANGES}/")]
 
 
+def test_a_setting_that_is_given_twice(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
+    """A name with two values is a wrong option, and nothing is changed."""
+    with pytest.raises(typer.BadParameter, match=r"retention\.ms is given twice; give one value for each name"):
+        run(set_, "t", ["retention.ms=2", " retention.ms=3"])
+    assert config(client)["retention.ms"] == "1"
+
+
 def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
     """Settings are deleted; one that the topic does not have is an error."""
     assert changes(run(delete, "t", ["retention.ms"])) == [("retention.ms", "1", None)]

@@ -26,9 +26,16 @@ from tests.support.cases import each
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dash stands for the standard input."""
-    monkeypatch.setattr("sys.stdin", io.StringIO("typed"))
-    assert read_text("-") == "typed"
+    """A dash stands for the standard input, which is UTF-8 whatever the locale."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("größer".encode()), "ascii", "surrogateescape"))
+    assert read_text("-") == "größer"
+
+
+def test_standard_input_that_is_not_text() -> None:
+    """Other bytes on the standard input are a wrong option; the error says what to do."""
+    result = CliRunner().invoke(zkafka, ["groups", "import", "-", "--zookeeper", "127.0.0.1:1"], input=b"\xff\xfe")
+    expected = "[INVALID_OPTION] The standard input cannot be read: it is not text in UTF-8. Convert it to UTF-8\n"
+    assert (result.exit_code, result.stderr) == (2, expected)
 
 
 @each(
@@ -95,7 +102,7 @@ def test_secrets(tmp_path: Path) -> None:
     [
         ("a=${env:MISSING}", "environment variable MISSING, which is not set"),
         ("a=${file:/does/not/exist}", "file /does/not/exist, which cannot be read"),
-        ("a=\\u00zz", "cannot be read"),
+        ("a=\\u00zz", "has no Java properties: .*. Correct the file"),
     ],
 )
 def test_unreadable_properties(tmp_path: Path, text: str, expected: str) -> None:
@@ -107,7 +114,7 @@ def test_unreadable_properties(tmp_path: Path, text: str, expected: str) -> None
 
 def test_missing_properties(tmp_path: Path) -> None:
     """A missing file is an error."""
-    with pytest.raises(OptionError, match="No such file"):
+    with pytest.raises(OptionError, match=r"missing cannot be read: No such file or directory\. Correct its name"):
         read_config_file(tmp_path / "missing", _no_prompt)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +15,28 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.tools import app
 from pyspark_zkafka.tools.exporter import parse_address, parse_filter
 from tests.support.cases import each
+
+
+def _in_a_container() -> list[str]:
+    """The command that starts another one as process 1 of a namespace, where this machine allows it."""
+    command = ["unshare", "--pid", "--fork", "--kill-child"]
+    is_allowed = shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0
+    return command if is_allowed else []
+
+
+def test_sigterm_of_process_1() -> None:
+    """SIGTERM ends the exporter in a container, too: the signal's default action does not apply to process 1."""
+    exporter = [sys.executable, "-m", "pyspark_zkafka.tools", "exporter", "--zookeeper", "127.0.0.1:1"]
+    command = [*_in_a_container(), *exporter, "--listen-address", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert "/metrics; Ctrl-C ends." in process.stderr.readline()
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            subprocess.run(["kill", "-TERM", *(children or [str(process.pid)])], check=True)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 @each("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
@@ -33,10 +58,23 @@ def test_a_port_that_another_program_has() -> None:
     )
 
 
-def test_a_malformed_filter() -> None:
-    """A malformed regex is a wrong option, which the error names."""
-    with pytest.raises(OptionError, match=r"--group-filter is .*, which is no regular expression"):
-        parse_filter("--group-filter", "(")
+@each(
+    ("address", "remedy"),
+    [("nosuch.invalid:0", "Use a host name"), ("192.0.2.1:0", "Use an address of this machine")],
+)
+def test_an_address_of_another_machine(address: str, remedy: str) -> None:
+    """For an unknown host and for a foreign address, the error says what to write instead."""
+    result = CliRunner().invoke(app, ["exporter", "--zookeeper", "127.0.0.1:1", "--listen-address", address])
+    assert result.exit_code == 2
+    assert f"--listen-address {address} cannot be used: " in result.stderr
+    assert remedy in result.stderr
+
+
+@each("text", ["(", "a{99999999999999999999}", "(" * 5000 + ")" * 5000])
+def test_a_malformed_filter(text: str) -> None:
+    """A malformed regex, or one that Python cannot compile, is a wrong option, which the error names."""
+    with pytest.raises(OptionError, match=r"--group-filter cannot be used: .*\. Correct the regular expression"):
+        parse_filter("--group-filter", text)
 
 
 def test_filters_find_a_part_of_the_name() -> None:

@@ -148,15 +148,18 @@ def test_ledger_without_entries() -> None:
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (recorded(entry(0, at_ms=NOW - RECENT_MS + 1), entry(1)), "its last entry is 59 s old"),
-        (recorded(entry(0, at_ms=NOW + 5_000)), "its last entry is 0 s old"),
-        (recorded(entry(0), FOREIGN), "unreadable entries"),
-        (recorded(entry(0, at_ms=0)), "no entry with a time"),
-        (recorded(), "no entry with a time"),
+        (recorded(entry(0, at_ms=NOW - RECENT_MS + 1), entry(1)), "its last entry is 59 s old.*; stop them, and run"),
+        (
+            recorded(entry(0, at_ms=NOW + 5_000)),
+            "its last entry is 0 s old.*; stop them, and run this again a minute later",
+        ),
+        (recorded(entry(0), FOREIGN), "unreadable entries, .*; stop them, and use --force"),
+        (recorded(entry(0, at_ms=0)), "no entry with a time.*; stop them, and use --force"),
+        (recorded(), "no entry with a time.*; stop them, and use --force"),
     ],
 )
 def test_query_that_may_be_running(found: Ledger, reason: str) -> None:
-    """A ledger that is younger than a minute, or of unknown age, is of a query that may be running."""
+    """A ledger that is younger than a minute may be of a running query; of one without an age, no wait tells."""
     with pytest.raises(LedgerError, match=reason) as raised:
         require_idle([recorded(entry(0), query="idle"), found], NOW)
     assert (raised.value.condition, raised.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
