@@ -46,7 +46,7 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
             pattern = normalise_filter(subscription.pattern)
             read = replace(read, subscription=replace(subscription, pattern=pattern))
     if waits and not given.has("missingTopics"):
-        read = replace(read, missing_topics="wait")
+        read = replace(read, missing_topics=None)
     return StreamOptions(read, limits, group)
 
 

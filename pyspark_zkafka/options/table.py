@@ -119,8 +119,8 @@ TABLE: tuple[Option, ...] = (
         choice("fail", "wait"),
         _READS,
         "A topic or partition that does not exist, or a pattern that matches no topic: fail, or wait for it with a warning "
-        "each minute. A batch does not wait, but reads the others.",
-        Derived("fail; wait for a pattern in a stream, and for a member of a group"),
+        "each minute. A batch does not wait, but reads the others, and so does a stream with `Trigger.AvailableNow`.",
+        Derived("fail; without `Trigger.AvailableNow`, wait for a pattern in a stream, and for a member of a group"),
     ),
     Option(
         "view",

@@ -113,8 +113,9 @@ class Connection:
 class ReadOptions:
     """Options of a batch read. A stream shares most of them.
 
-    `stores` has the stores of the group's offsets in the order of writing. The larger of two offsets counts. `ignored` has
-    the names of stream options that a batch ignores.
+    `stores` has the stores of the group's offsets in the order of writing. The larger of two offsets counts.
+    `missing_topics` is None if the option is not set and a stream waits, unless its trigger has an end. `ignored` has the
+    names of stream options that a batch ignores.
     """
 
     connection: Connection
@@ -137,7 +138,7 @@ class ReadOptions:
     skip_offline: bool
     client_group: str
     stores: tuple[OffsetStore, ...]
-    missing_topics: Literal["fail", "wait"] = "fail"
+    missing_topics: Literal["fail", "wait"] | None = "fail"
     ignored: tuple[str, ...] = ()
 
     def require_subscription(self) -> Subscription:

@@ -100,8 +100,8 @@ class StreamDriver:
         return self._initial_offset
 
     def _initial(self) -> dict[str, Any]:
+        self._check_subscribed(has_end=self._state.bounds is not None)
         snapshot = self._session.cluster.settled_snapshot()
-        self._reports.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=True)
         member = self._session.member
         if member is not None:
             member.wait_settled()
@@ -114,9 +114,20 @@ class StreamDriver:
         marks = {name: first_mark(topic, known) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
+    def _check_subscribed(self, *, has_end: bool) -> None:
+        """Raise UnknownTopic, or warn, if the subscription names what does not exist; see `StreamWarnings.check_topics`."""
+        cluster = self._session.cluster
+        snapshot = cluster.snapshot(expected=wanted_topics(self._read.require_subscription()))
+        self._reports.check_topics(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
+
     def fix_bounds(self) -> None:
-        """Fix the present ends of the logs as the query's end; raises NoLeader, unless `offlinePartitions` is skip."""
+        """Fix the present ends of the logs as the query's end.
+
+        Raises NoLeader for a partition without a leader, unless `offlinePartitions` is skip, and UnknownTopic for a topic
+        that does not exist, unless `missingTopics` is wait.
+        """
         self._open()
+        self._check_subscribed(has_end=True)
         ends, marks = self._fixed_ends.fetch()
         self._state = replace(self._state, bounds=ends, bounded=marks)
 

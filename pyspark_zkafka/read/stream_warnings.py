@@ -37,24 +37,31 @@ class StreamWarnings:
             _log.warning("%s", text)
 
     def check_topics(
-        self, read: ReadOptions, snapshot: ClusterSnapshot, names: Callable[[], Collection[str]], *, may_fail: bool
+        self,
+        read: ReadOptions,
+        snapshot: ClusterSnapshot,
+        names: Callable[[], Collection[str]],
+        *,
+        may_fail: bool,
+        has_end: bool = False,
     ) -> None:
-        """Warn of subscribed topics that do not exist, or raise UnknownTopic if it `may_fail` and `missingTopics` is fail.
+        """Warn of subscribed topics that do not exist, or raise UnknownTopic.
 
-        `names` returns the names of all topics, to suggest the nearest. It is called once a minute at the most.
+        It `may_fail` if `missingTopics` is fail, or is not set and the query `has_end`, at which it cannot wait. `names`
+        returns the names of all topics, to suggest the nearest. It is called once a minute at the most.
         """
         if snapshot is self._complete:
             return
         subscription = read.require_subscription()
         missing = missing_topics(subscription, snapshot)
         self._complete = None if missing else snapshot
-        fails = may_fail and read.missing_topics == "fail"
+        fails = may_fail and (read.missing_topics == "fail" or (has_end and read.missing_topics is None))
         if not missing or not (fails or self._is_due(f"missing: {missing}")):
             return
         error = describe_missing(subscription, missing, names(), may_wait=not fails)
         if fails:
             raise error
-        _log.warning("waiting for topics: %s", error)
+        _log.warning("%s: %s", "left out" if has_end else "waiting for topics", error)
 
     def _is_due(self, subject: str) -> bool:
         """True, once a minute, for each subject of a warning."""

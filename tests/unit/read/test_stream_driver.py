@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -572,6 +573,31 @@ def test_failing_without_topics(is_member: bool) -> None:
     found = driver(session, subscribePattern="t.*", missingTopics="fail")
     with pytest.raises(UnknownTopic, match="NO_TOPIC_MATCHES"):
         found.latest(found.initial(), limited=True)
+
+
+@each(
+    ("given", "is_member", "says"),
+    [
+        ({"subscribe": "t,order"}, True, "UNKNOWN_TOPIC.*did you mean orders"),
+        ({"subscribe": "t,order"}, False, "UNKNOWN_TOPIC.*did you mean orders"),
+        ({"assign": '{"t": [0, 7]}'}, False, "UNKNOWN_TOPIC.*t-7;"),
+        ({"subscribePattern": "order"}, True, "NO_TOPIC_MATCHES.*'order' matches no topic"),
+        ({"subscribePattern": "order"}, False, "NO_TOPIC_MATCHES.*'order' matches no topic"),
+    ],
+)
+def test_fixed_ends_without_topics(
+    given: dict[str, str], is_member: bool, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A query with fixed ends cannot wait for a topic: it fails, unless the options say to read the others."""
+    session = Session(Member(T0) if is_member else None)
+    with pytest.raises(UnknownTopic, match=says):
+        driver(session, **given).fix_bounds()
+    caplog.clear()
+    found = driver(session, missingTopics="wait", **given)
+    found.fix_bounds()
+    assert re.search(rf"left out: .*{says}", caplog.text)
+    if "subscribePattern" not in given:
+        assert positions(found.latest(found.initial(), limited=True), "t")["0"] == 100
 
 
 def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
