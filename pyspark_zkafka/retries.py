@@ -46,6 +46,16 @@ class Retry:
                 self.sleep(self.interval_s)
         return call()
 
+    def until(self, is_final: Callable[[T], bool], call: Callable[[], T]) -> T:
+        """Call again, after `interval_s`, until the result is final; the last one counts. A call is retried, too."""
+        found = self(call)
+        for _ in range(self.retries):
+            if is_final(found):
+                break
+            self.sleep(self.interval_s)
+            found = self(call)
+        return found
+
     def ask_again(
         self,
         found: Mapping[K, T],

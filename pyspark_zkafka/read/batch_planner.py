@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
 from pyspark_zkafka.conditions import NO_GROUP_OFFSETS, OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import GroupError, listing, nearest
@@ -58,7 +59,11 @@ def plan_batch(
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
     subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:
-        snapshot = retry(lambda: subscribed_snapshot(subscription, cluster))
+        # A broker that has just started may know no topic; ZooKeeper knows all.
+        snapshot = retry.until(
+            lambda found: not isinstance(cluster, KafkaAdmin) or not missing_topics(subscription, found),
+            lambda: subscribed_snapshot(subscription, cluster),
+        )
         if missing := missing_topics(subscription, snapshot):
             may_wait = options.missing_topics == "wait"
             error = describe_missing(subscription, missing, retry(cluster.topic_names), may_wait=may_wait)

@@ -180,12 +180,7 @@ def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity
     topic, connection = split.partition.topic, options.connection
     if split.topic_id is not None:
         with lease_admin(servers, connection.kafka) as admin:
-            found = retry(lambda: admin.topic_ids([topic]))
-            for _ in range(options.retries):
-                if topic in found:
-                    break
-                time.sleep(options.retry_interval_ms / 1000)
-                found = retry(lambda: admin.topic_ids([topic]))
+            found = retry.until(lambda ids: topic in ids, lambda: admin.topic_ids([topic]))
         return _compared(topic in found, found.get(topic) in (None, split.topic_id))
     if split.czxid is not None and connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient

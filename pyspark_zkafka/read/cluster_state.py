@@ -58,7 +58,6 @@ class ClusterState:
         self._read = read
         self._subscription = read.require_subscription()
         self._clock = clock
-        self._sleep = sleep
         self._opened = ExitStack()
         self._zookeeper = zookeeper
         self._brokers: KafkaAdmin | None = None
@@ -115,13 +114,10 @@ class ClusterState:
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
         """Return the cluster now with some topics, subscribed or not; confirms that those not found are deleted."""
-        found = self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
-        for _ in range(self._read.retries if self._is_polled else 0):  # a broker that has just started may know no topic
-            if found.topics.keys() >= set(topics):
-                break
-            self._sleep(self._read.retry_interval_ms / 1000)
-            found = self._retry(lambda: (self._ensemble or self.brokers).snapshot(topics))
-        return found
+        return self._retry.until(  # a broker that has just started may know no topic
+            lambda found: not self._is_polled or found.topics.keys() >= set(topics),
+            lambda: (self._ensemble or self.brokers).snapshot(topics),
+        )
 
     def topic_names(self) -> list[str]:
         """The names of all topics, for the text of an error; empty if they cannot be read now."""
@@ -134,10 +130,10 @@ class ClusterState:
     def settled_snapshot(self) -> ClusterSnapshot:
         """A snapshot in which all leaders are registered, if the controller replaces the others within the retries."""
         found = self.snapshot()  # until it has, another leader may come back in the same epoch
-        for _ in range(self._read.retries):
+        for _ in range(self._retry.retries):
             if not any(s.leader != NO_LEADER and s.leader not in found.brokers for s in found.states.values()):
                 break
-            self._sleep(self._read.retry_interval_ms / 1000)
+            self._retry.sleep(self._retry.interval_s)
             found = self.snapshot(anew=True)
         return found
 
@@ -175,9 +171,9 @@ class ClusterState:
 
     def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
         """Confirm that topics are deleted: ZooKeeper knows, but a broker that has just started may know none yet."""
-        for _ in range(self._read.retries if self._is_polled else 1):
+        for _ in range(self._retry.retries if self._is_polled else 1):
             if self._is_polled:
-                self._sleep(self._read.retry_interval_ms / 1000)
+                self._retry.sleep(self._retry.interval_s)
             found = self._refresh(found)
             if found.topics.keys() >= set(missing):
                 break

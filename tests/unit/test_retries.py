@@ -51,6 +51,15 @@ def test_permanent_failures() -> None:
     assert call.calls == 1
 
 
+def test_results_that_are_not_final() -> None:
+    """A call is repeated until its result is final, or the retries are used up."""
+    pauses: list[float] = []
+    counted = iter(range(9))
+    assert Retry(3, 0.5, pauses.append).until(lambda n: n == 2, lambda: next(counted)) == 2
+    assert Retry(3, 0.5, pauses.append).until(lambda n: n == 2, lambda: next(counted)) == 6
+    assert pauses == [0.5] * 5
+
+
 def test_answers_in_doubt_are_asked_for_again() -> None:
     """Only answers in doubt are asked for again, after a pause; one that does not come again is left out."""
     pauses: list[float] = []

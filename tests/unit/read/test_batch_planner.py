@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.errors import CodecError, DataLoss, GroupError, NoLeader, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import (
     Broker,
@@ -245,6 +246,22 @@ def test_missing_topics(plan: Callable[..., list[str]], given: dict[str, str], s
     """A topic that does not exist is an error with the nearest name, a pattern without a match one with the topics."""
     with pytest.raises(UnknownTopic, match=says):
         plan(**given)
+
+
+def test_a_broker_that_has_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that a broker does not know is asked for again, as long as the options say."""
+    answers = iter([ClusterSnapshot({}), Cluster().snapshot(), ClusterSnapshot({}), ClusterSnapshot({})])
+    starting = KafkaAdmin("broker1:9092", {})
+    monkeypatch.setattr(starting, "snapshot", lambda topics: next(answers))
+    monkeypatch.setattr(starting, "topic_names", lambda: ["orders"])
+    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(starting))
+    monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(Cluster()))
+    pauses: list[float] = []
+    read = parse_read({"kafka.bootstrap.servers": "broker1:9092", "subscribe": "orders", "fetchOffset.numRetries": "1"})
+    assert len(plan_batch(read, sleep=pauses.append).splits) == 1
+    with pytest.raises(UnknownTopic):
+        plan_batch(read, sleep=pauses.append)
+    assert pauses == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
