@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -36,11 +37,12 @@ _CLOSE_S = 4.0
 _LOOK_S = 0.5
 _MARGIN_S = 15.0
 _POLL_S = 0.2
+_STALL_S = 10.0  # the leader of a group notices added partitions sooner
 _SHOWN = 8
 
 
 class KafkaGroupMember:
-    """A member, from ``join`` to ``leave``; also as a context manager. A `Membership`.
+    """A member, from ``join`` to ``leave``. A `Membership`.
 
     One thread owns the client, and takes turns: it serves the requests of other threads, polls, commits and answers. A
     revocation waits for the running micro-batch, for `hold_ms` at most. Meanwhile the thread keeps serving: the commit of
@@ -92,13 +94,12 @@ class KafkaGroupMember:
         self._has_joined = False
         self._error: ZKafkaError | None = None
         self._warned: set[str] = set()
-
-    def __enter__(self) -> KafkaGroupMember:
-        self.join()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.leave()
+        # While an incremental rebalance waits for a member to release partitions, nobody is assigned them, either.
+        stall_s = _STALL_S + self._hold_s * options.kafka.is_incremental
+        is_static = options.kafka.instance_id is not None and not self._is_consumer_protocol
+        self._stall_s = stall_s if is_static else math.inf
+        self._unsettled = -1, 0.0
+        self._must_rejoin = False
 
     @property
     def rebalances(self) -> int:
@@ -170,10 +171,11 @@ class KafkaGroupMember:
     ) -> set[TopicPartition]:
         """Commit offsets, whatever is stored. Returns the partitions left out because the member does not own them now.
 
-        With `claims`, partitions that were lost and gained again are left out, too. With `of_group`, none is: see `begin`.
+        With `claims`, partitions that were lost and gained again are left out, too. With `of_group`, the offsets are the
+        group's starts, also in partitions of others: none is left out, or all for a member that has been expelled. Raises
+        GroupContended if the coordinator refuses these now.
         Blocks for a request for every 1,000 partitions, each for at most half a minute. Raises BrokersUnavailable without
-        an answer: it is then unknown whether the offsets of this request were committed, and those of later requests were
-        not.
+        an answer: it is then unknown whether the offsets of this request were committed. Those of later requests were not.
         """
         lost: set[TopicPartition] = set()
         for some in commit_requests(offsets):
@@ -181,13 +183,6 @@ class KafkaGroupMember:
             commit = Commit(next(self._numbers), some, incarnation, deadline, claims, of_group)
             lost |= self._request(commit, COMMIT_S + _MARGIN_S)
         return lost
-
-    def begin(self, starts: Mapping[TopicPartition, int], incarnation: int) -> bool:
-        """Commit the group's starts, also in partitions of other members. False if the member has been expelled.
-
-        Blocks and raises as `commit`. Raises GroupContended if the coordinator refuses it now, or may not have answered.
-        """
-        return not self.commit(starts, incarnation, of_group=True)
 
     def wait(self, timeout_s: float) -> None:
         """Wait until the ownership may have changed, or the time is over."""
@@ -204,10 +199,7 @@ class KafkaGroupMember:
         while not (self.settled or self._has_settled()):
             left, error = deadline - self._timing.clock(), self._error
             if left <= 0 and timeout_s is None and self._state.is_assigned and error is None:
-                self._warn(
-                    "its assignment is not final: the group rebalances, or leaves partitions without an owner, such as "
-                    "those added while a static member restarts; they are assigned when any other member joins or leaves"
-                )
+                self._warn("its assignment is not final: the group rebalances, or leaves partitions without an owner")
             if left <= 0 or self._closing or (error is not None and not error.retriable):
                 return False
             self.wait(min(left, _POLL_S))
@@ -224,17 +216,28 @@ class KafkaGroupMember:
         self._has_requests.set()
 
     def _has_settled(self) -> bool:
-        """Ask the coordinator whether the present assignment is final; assume so if it refuses to answer."""
-        seen, owned, topics = self.rebalances, self.owned(), self._topics
+        """Ask the coordinator whether the present assignment is final; assume so if it refuses to answer.
+
+        A static member whose assignment is not final for too long joins again. Partitions and topics that were added while
+        it restarted are assigned to nobody: the coordinator does not rebalance the group for it, and its client starts with
+        the new metadata and sees no change later.
+        """
+        seen, now = self.rebalances, self._timing.clock()
         if not self._state.is_assigned or self._is_final is None:
             return False
         try:
-            is_final = self._is_final(self.consumer, owned.keys(), topics)
+            is_final = self._is_final(self.consumer, self.owned().keys(), self._topics)
         except ZKafkaError as error:
             self._warn(f"its coordinator does not describe the group: {error}")
-            is_final = not error.retriable
+            if error.retriable:
+                return False
+            is_final = True
         if is_final:
             self._final_at = seen
+        elif self._unsettled[0] != seen:
+            self._unsettled = seen, now
+        elif now - self._unsettled[1] >= self._stall_s:
+            self._unsettled, self._must_rejoin = (-1, 0.0), True
         return self.settled
 
     def _request(self, commit: Commit | None, timeout_s: float) -> Any:
@@ -275,7 +278,11 @@ class KafkaGroupMember:
                 self._await_request()
                 self.begin_turn()
                 self.end_turn()
-            self._finish_joining()
+            # A request to leave waits behind one to join: without its answer, the group would wait for the session to end.
+            deadline = self._timing.clock() + _FINISH_S
+            while not self._state.is_assigned and self._error is None and self._topics and self._timing.clock() < deadline:
+                self._timing.sleep(_TICK_S)
+                self._client.poll()
         finally:
             self.end()
 
@@ -293,32 +300,26 @@ class KafkaGroupMember:
         if self._rebalancing:
             owned, error = self.owned(), self._error
             self._reading = frozenset(owned)
-            self._answer_rebalances(owned, None if error is None or error.retriable else error)
+            answers, self._rebalancing = self._rebalancing, []
+            for answer in answers:
+                _answer(answer, owned, None if error is None or error.retriable else error)
 
     def end(self) -> None:
         """Leave the group, own nothing, and refuse all requests. Blocks for long without a coordinator."""
         self._closing = True
         self._client.close()
         self._state = self._state.expel()
-        self._take_requests()
-        self._answer_rebalances({}, not_running(self.group))
-        self._answer_commits([Outcome(number, error=not_running(self.group)) for number in self._committing])
-
-    def _finish_joining(self) -> None:
-        """Continue for a moment if a rebalance is under way: a request to leave it waits behind the one to join.
-
-        Otherwise the group waits for a member that is gone until its session expires.
-        """
-        deadline = self._timing.clock() + _FINISH_S
-        while not self._state.is_assigned and self._error is None and self._topics and self._timing.clock() < deadline:
-            self._timing.sleep(_TICK_S)
-            self._client.poll()
+        self._serve_requests()
+        pending: list[Future[Any]] = [*self._rebalancing, *self._committing.values()]
+        for answer in pending:
+            answer.set_exception(not_running(self.group))
+        self._rebalancing, self._committing = [], {}
 
     def _await_request(self) -> None:
         self._has_requests.wait(_TICK_S)
         self._has_requests.clear()
 
-    def _take_requests(self) -> None:
+    def _serve_requests(self) -> None:
         """Queue commits. A caller that rebalances reads nothing, which ends a revocation that waits."""
         while self._requests:
             commit, answer = self._requests.popleft()
@@ -328,27 +329,24 @@ class KafkaGroupMember:
             else:
                 self._committing[commit.number] = answer
                 self._state = replace(self._state, commits=self._state.commits.add(commit))
-
-    def _answer_rebalances(self, owned: Owned, error: ZKafkaError | None) -> None:
-        answers, self._rebalancing = self._rebalancing, []
-        for answer in answers:
-            _answer(answer, owned, error)
+        self._state, stopped_s = self._state.see(self._timing.clock())
+        if stopped_s:
+            _log.warning("%s did not run for %.1f s; it checks whether it is still a member", self._name, stopped_s)
 
     def _answer_commits(self, outcomes: Collection[Outcome]) -> None:
         for outcome in outcomes:
             _answer(self._committing.pop(outcome.number), set(outcome.lost), outcome.error)
 
-    def _serve_requests(self) -> None:
-        self._take_requests()
-        self._state, stopped_s = self._state.see(self._timing.clock())
-        if stopped_s:
-            _log.warning("%s did not run for %.1f s; it checks whether it is still a member", self._name, stopped_s)
-
     def _subscribe(self) -> None:
         """Subscribe to the topics, if they are others now. Brokers get names: patterns are looked up every few seconds."""
         now = self._timing.clock()
-        if now < self._lookup_at:
+        if now < self._lookup_at and not self._must_rejoin:
             return
+        if self._must_rejoin:
+            self._must_rejoin = False
+            _log.info("%s leaves its group and joins again, which has left partitions without an owner", self._name)
+            self._client.subscribe(())
+            self._topics = ()
         is_named = isinstance(self._subscription, Subscribe)
         self._lookup_at = float("inf") if is_named else now + _LOOKUP_S
         try:
@@ -424,14 +422,15 @@ class KafkaGroupMember:
 
     def handle(self, event: GroupEvent) -> None:
         """Act on what the coordinator has done. Blocks for as long as a revocation waits."""
-        if isinstance(event, Assigned):
-            self.assigned(event.partitions)
-        elif isinstance(event, Revoked):
-            self.revoked(event.partitions)
-        elif isinstance(event, CommitAnswer):
-            self.answered(event)
-        else:
-            self.lost()
+        match event:
+            case Assigned(partitions):
+                self.assigned(partitions)
+            case Revoked(partitions):
+                self.revoked(partitions)
+            case CommitAnswer():
+                self.answered(event)
+            case _:
+                self.lost()
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Add what the coordinator has assigned, unless the client is about to be replaced.

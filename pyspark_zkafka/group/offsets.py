@@ -270,7 +270,7 @@ class KafkaMemberOffsets:
             there = self.committed(starts)
             missing = {tp: start for tp, start in starts.items() if tp not in there}
             try:
-                if missing and not self._member.begin(missing, self._member.owner.session):
+                if missing and self._member.commit(missing, self._member.owner.session, of_group=True):
                     return there
                 return there | {tp: StoredOffset(start) for tp, start in missing.items()}
             except GroupContended:

@@ -85,7 +85,7 @@ class Client(ABC):
     def subscribe(self, topics: Collection[str]) -> None:
         self.topics = tuple(sorted(topics))
         if not topics:
-            self._leave()
+            self.coordinator.leave(self.member_id)  # also a static member
             self._void()
 
     def _leave(self) -> None:

@@ -95,7 +95,8 @@ class KafkaGroup(ScheduledGroup):
         self._run_all()
         if self._is_static and self._unowned():
             assert not any(query.member.wait_settled(1.0) for query in self.queries), f"{self._unowned()} are missing"
-            self.queries.append(self._new_query())  # any change of the group assigns them
+            for query in self.queries:
+                query.member.wait_settled()  # a static member joins again, and any change of the group assigns them
             self._run_all()
         assert not self._unowned(), f"{self._unowned()} have no owner"
         assert all(self.coordinator.is_member(q.member.client) for q in self.queries), "a member is outside its group"

@@ -157,9 +157,9 @@ def test_starts_of_the_group(coordinator: Coordinator, new_member: Callable[...,
     """A group's starts are committed for all partitions, but not by a member that has been expelled."""
     member = new_member()
     assign(coordinator, member, T0)
-    assert member.begin({T0: 5, T1: 6}, 0)
+    assert not member.commit({T0: 5, T1: 6}, 0, of_group=True)
     assert coordinator.commits == [{T0: 5, T1: 6}]
-    assert not member.begin({T0: 5}, 1)
+    assert member.commit({T0: 5}, 1, of_group=True) == {T0}
 
 
 def test_starts_during_a_revocation(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
@@ -169,7 +169,7 @@ def test_starts_during_a_revocation(coordinator: Coordinator, new_member: Callab
     member.rebalance()
     revoke(coordinator, T0)
     eventually(lambda: not member.settled, timeout_s=5)
-    assert member.begin({T0: 5, T1: 6}, 0)
+    assert not member.commit({T0: 5, T1: 6}, 0, of_group=True)
     assert coordinator.commits == [{T0: 5, T1: 6}]
 
 
@@ -363,6 +363,38 @@ def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None
     assert member.owned().keys() == {T0}
     revoke(coordinator, T0)
     eventually(lambda: not member.settled, timeout_s=5)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "joins_again"),
+    [
+        ({"instance_id": "one", "strategy": "range"}, True),
+        ({"instance_id": "one", "strategy": "cooperative-sticky"}, True),
+        ({"strategy": "cooperative-sticky"}, False),
+        ({"instance_id": "one", "protocol": "consumer"}, False),
+    ],
+)
+def test_partitions_without_an_owner(
+    coordinator: Coordinator,
+    new_member: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    kafka: dict[str, str],
+    joins_again: bool,
+) -> None:
+    """A static member, whose restart brings no rebalance, joins again if its group leaves partitions without an owner."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._STALL_S", 0.5)
+    member = new_member(is_final=lambda name, owned, topics: {T0, T1} <= set(owned), hold_ms=0, **kafka)
+    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
+    subscribe = coordinator.subscribe
+
+    def assign_the_rest(topics: Collection[str]) -> None:
+        subscribe(topics)
+        if topics and [] in coordinator.subscribed:
+            coordinator.happens.append(lambda events: events.handle(Assigned([T0, T1])))
+
+    coordinator.subscribe = assign_the_rest  # type: ignore[method-assign]
+    assert member.wait_settled(3) is joins_again
+    assert coordinator.subscribed[-2:] == [[], ["t"]] if joins_again else coordinator.subscribed == [["t"]]
 
 
 @pytest.mark.parametrize("error", [AGAIN, GroupError("REFUSED", "no")])
