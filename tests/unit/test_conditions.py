@@ -105,7 +105,7 @@ class TestDataLoss:
         """The error has the condition, what was found, and the remedy."""
         with pytest.raises(DataLoss) as caught:
             report_data_loss(PARTITIONS_GONE, "t-0 is gone", fail=True)
-        assert str(caught.value) == "[PARTITIONS_GONE] t-0 is gone; set failOnDataLoss to false to go on"
+        assert str(caught.value) == "[PARTITIONS_GONE] t-0 is gone; set failOnDataLoss to false to continue"
 
     def test_another_remedy(self) -> None:
         """The caller may state another remedy."""
