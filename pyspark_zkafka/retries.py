@@ -1,8 +1,10 @@
-"""Retries of transient failures."""
+"""Retries of transient failures, and the clocks of those who wait."""
 
 from __future__ import annotations
 
 import logging
+import random
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -25,6 +27,16 @@ def backoff_s(attempt: int, jitter: float) -> float:
     [0.04, 0.08, 1.0]
     """
     return min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**attempt) * (0.5 + jitter)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Clocks, jitter and sleep: monotonic seconds, seconds since the epoch, a number in [0, 1), a wait of seconds."""
+
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    jitter: Callable[[], float] = random.random
+    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True, slots=True)

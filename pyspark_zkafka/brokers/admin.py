@@ -1,10 +1,11 @@
-"""Requests to the brokers: metadata, offsets of logs, ids of topics."""
+"""Requests to the brokers: metadata, offsets of logs, ids of topics, configurations."""
 
 from __future__ import annotations
 
 import logging
 import math
 import time
+import warnings
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
@@ -12,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient
 from pyspark_zkafka.brokers.consumer_properties import shared_properties
-from pyspark_zkafka.brokers.descriptions import covering_topics, described_snapshot, topic_id, unknown_topics
 from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES, from_kafka, silent_leaders
 from pyspark_zkafka.brokers.offset_lookups import (
     DEFAULT_SIZES,
@@ -27,8 +27,9 @@ from pyspark_zkafka.brokers.offset_lookups import (
     offset_requests,
 )
 from pyspark_zkafka.brokers.pool import ClientPool, configuration
-from pyspark_zkafka.errors import NoLeader, UnknownTopic, ZKafkaError
-from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
+from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG
+from pyspark_zkafka.errors import NoLeader, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, Position
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.options.values import Connection
@@ -40,6 +41,8 @@ _log = logging.getLogger(__name__)
 
 _SILENT = "BROKERS_UNAVAILABLE"
 _PAUSE_S = 0.1
+_INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class KafkaAdmin(AdminRequests):
@@ -105,6 +108,36 @@ class KafkaAdmin(AdminRequests):
         """The ids of the topics that exist; None if the brokers are older than topic ids (2.8)."""
         self._begin_request()
         return {name: topic_id(found) for name, found in self._describe(sorted(topics)).items()}
+
+    def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Have a broker, of Kafka 0.11 or later, validate the whole of a topic's configuration, and change nothing.
+
+        Raises
+        ------
+        OptionError
+            A name or a value is wrong.
+        ZKafkaError
+            No broker answers, or it does not know the request.
+        """
+        self._begin_request()
+        doing, resource = f"validating the configuration of {topic}", ConfigResource("topic", topic, dict(config))
+        with warnings.catch_warnings():
+            # Brokers before 2.3 do not know the request that replaces this one.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            futures = self._admin().alter_configs([resource], validate_only=True, request_timeout=self._timeout_s)
+        try:
+            self._result(doing, futures[resource])
+        except KafkaException as error:
+            raise invalid_config(topic, error.args[0]) or self._error(error, doing) from error
+
+    def broker_config(self, broker: int, name: str) -> str | None:
+        """The value of a broker's setting, None if the broker does not have it; needs Kafka 0.11 or later."""
+        self._begin_request()
+        resource = ConfigResource("broker", str(broker))
+        future = self._admin().describe_configs([resource], request_timeout=self._timeout_s)[resource]
+        doing = f"describing the configuration of broker {broker}"
+        found = self._call(doing, lambda _: self._result(doing, future)).get(name)
+        return None if found is None else found.value
 
     def list_offsets(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
@@ -269,3 +302,75 @@ def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> Abstra
     """
     key = configuration({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
     return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, properties))
+
+
+def described_snapshot(
+    cluster: Any, topics: Mapping[str, Any], security_protocol: str, names: Collection[str]
+) -> ClusterSnapshot:
+    """The snapshot of a ``ClusterMetadata`` and of those of the ``TopicDescription``, by name, that are among `names`.
+
+    It has no leader epochs (-1), and one endpoint for each broker, of the listener that answered. The racks are those in
+    all descriptions.
+    """
+    nodes = [node for found in topics.values() for p in found.partitions for node in p.replicas]
+    racks = {node.id: node.rack for node in nodes}
+    wanted = frozenset(names)
+    shown = {name: found for name, found in topics.items() if name in wanted}
+    return ClusterSnapshot(
+        brokers={id_: _broker(found, security_protocol, racks.get(id_)) for id_, found in sorted(cluster.brokers.items())},
+        topics={name: _topic(found) for name, found in shown.items()},
+        states={TopicPartition(name, p.id): _state(p) for name, found in shown.items() for p in found.partitions},
+        controller=None if cluster.controller_id < 0 else cluster.controller_id,
+        cluster_id=cluster.cluster_id,
+    )
+
+
+def covering_topics(cluster: Any) -> list[str]:
+    """Names of topics in a ``ClusterMetadata`` that have replicas on as many brokers as all topics have."""
+    found: list[str] = []
+    covered: set[int] = set()
+    for name, topic in sorted(cluster.topics.items()):
+        brokers = {replica for partition in topic.partitions.values() for replica in partition.replicas}
+        if is_topic_name(name) and not brokers <= covered:
+            found.append(name)
+            covered |= brokers
+    return found
+
+
+def unknown_topics(cluster: Any, topics: Mapping[str, Any], asked: Collection[str]) -> list[str]:
+    """Those topics of a ``ClusterMetadata`` that were asked for, but that the broker that described `topics` does not know.
+
+    A broker that has just started knows none.
+    """
+    listed = {name for name, topic in cluster.topics.items() if topic.error is None}
+    return sorted(listed.intersection(asked).difference(topics))
+
+
+def topic_id(topic: Any) -> str | None:
+    """The id in a ``TopicDescription`` as Kafka writes it; None from brokers older than topic ids (2.8)."""
+    # confluent-kafka writes base64 with padding and the plain alphabet; Kafka writes it URL-safe without padding.
+    text = str(topic.topic_id).rstrip("=").replace("+", "-").replace("/", "_")
+    return None if text == _NO_TOPIC_ID else text
+
+
+def _broker(found: Any, security_protocol: str, rack: str | None) -> Broker:
+    endpoint = Endpoint(security_protocol, security_protocol, found.host, found.port)
+    return Broker(found.id, (endpoint,), rack)
+
+
+def _topic(found: Any) -> Topic:
+    partitions = {p.id: tuple(n.id for n in p.replicas) for p in sorted(found.partitions, key=lambda p: p.id)}
+    return Topic(found.name, partitions, topic_id(found), None)
+
+
+def _state(partition: Any) -> PartitionState:
+    leader = -1 if partition.leader is None else partition.leader.id
+    return PartitionState(leader, -1, tuple(n.id for n in partition.isr))
+
+
+def invalid_config(topic: str, error: KafkaError) -> OptionError | None:
+    """The error for a configuration that a broker refuses; None for an error that is not about the configuration."""
+    if error.code() not in _INVALID_CONFIG_CODES:
+        return None
+    text = f"The configuration of {topic} is not valid: {error.str()}"
+    return INVALID_TOPIC_CONFIG(f"{text}; correct the name or the value")

@@ -21,7 +21,6 @@ from pyspark_zkafka.errors import ZKafkaError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PATIENCE_S", "AdminRequests"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -19,8 +19,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 
-__all__ = ["CLIENT_DEFAULTS", "INTRODUCTION_S", "MessageClient", "ignore", "librdkafka_logger", "make_consumer"]
-
 CLIENT_DEFAULTS: dict[str, Any] = {"client.id": "zkafka", "reconnect.backoff.ms": 20}
 """Defaults of consumers and producers; a user's settings override them."""
 

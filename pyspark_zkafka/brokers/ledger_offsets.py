@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.brokers.pool import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, key_of, newest

@@ -18,16 +18,6 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 
-__all__ = [
-    "REFUSED_FOR_S",
-    "UNKNOWN_TOPIC_CODES",
-    "ErrorReports",
-    "from_exception",
-    "from_kafka",
-    "silent_leaders",
-    "truncation",
-]
-
 REFUSED_FOR_S = 2.0
 """The wait for an answer after a refusal: librdkafka retries, and another broker may accept the connection."""
 

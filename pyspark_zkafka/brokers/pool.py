@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["ClientPool", "Keep", "configuration", "leave_open"]
-
 C = TypeVar("C")
 
 

@@ -13,8 +13,8 @@ from pyspark_zkafka.errors import GroupContended, ZooKeeperError
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Partition, Proof, Unchanged
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.codec import child_path
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.model.znodes.paths import child_path
 from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import (

@@ -14,14 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, GroupConsumer, GroupEvent, Revoked
-from pyspark_zkafka.brokers.group_offsets import commit_requests
+from pyspark_zkafka.brokers.groups import commit_requests
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
 from pyspark_zkafka.errors import GroupError, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.group.kafka_state import COMMIT_S, Admission, Commit, CommitQueue, MemberState, Outcome, hold_s
-from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, Subscription, wanted_topics
 from pyspark_zkafka.options.values import GroupOptions
+from pyspark_zkafka.retries import Timing
 
 _log = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from pyspark_zkafka.conditions import NO_SESSION
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
 from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
 from pyspark_zkafka.group.claims import Blocker, Claims
-from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, leave_trace, registration_of
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.retries import Timing
 from pyspark_zkafka.zookeeper.connection import SessionState
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 

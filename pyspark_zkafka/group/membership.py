@@ -1,24 +1,23 @@
-"""What a stream needs of its membership in a consumer group, whoever coordinates the group."""
+"""Membership in a consumer group, whoever coordinates it: what a stream needs of it, and joins of groups in Kafka."""
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol
 
+from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
+from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MEMBERS_IN_ZOOKEEPER, MIGRATED_TO_KRAFT, NO_COORDINATORS
+from pyspark_zkafka.errors import BrokersUnavailable, listing
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_state import is_final
+from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Clocks, jitter and sleep: monotonic seconds, seconds since the epoch, a number in [0, 1), a wait of seconds."""
-
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
-    jitter: Callable[[], float] = random.random
-    sleep: Callable[[float], None] = time.sleep
+from pyspark_zkafka.model.planning import Subscription
+from pyspark_zkafka.options.values import Connection, GroupOptions
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 
 class Membership(Protocol):
@@ -86,3 +85,107 @@ class Membership(Protocol):
     def request_rebalance(self, event: object = None) -> None:
         """Request a check of the ownership soon."""
         ...
+
+
+_WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaJoin:
+    """A join of one member; `servers` are bootstrap servers."""
+
+    connection: Connection
+    servers: str
+    options: GroupOptions
+    subscription: Subscription
+
+    def open(self, opened: ExitStack, zookeeper: ZooKeeperClient | None) -> tuple[KafkaGroupMember, KafkaMemberOffsets]:
+        """Join, and open the offsets; `opened` leaves and closes. What ZooKeeper shows to be impossible is refused.
+
+        Raises
+        ------
+        ClusterStateError
+            NO_COORDINATORS: the brokers are older than 0.9.
+        GroupError
+            MEMBERS_IN_ZOOKEEPER: consumers that ZooKeeper coordinates are in the group.
+        """
+        if zookeeper is not None:
+            refuse_old_brokers(zookeeper)
+            refuse_members(zookeeper, self.options.name)
+        stored = opened.enter_context(KafkaGroupOffsets(self.servers, self.connection.kafka, self.options.name))
+        member = self.member()
+        member.join()
+        opened.callback(member.leave)
+        return member, KafkaMemberOffsets(member, stored)
+
+    def member(self) -> KafkaGroupMember:
+        """A member that has not joined yet."""
+        group, kafka = self.options.name, self.options.kafka
+        return KafkaGroupMember(
+            self.options,
+            self.subscription,
+            lambda on_event: GroupConsumer(self.servers, self.connection, group, kafka, on_event),
+            self.is_final if kafka.is_incremental or kafka.instance_id else None,
+        )
+
+    def is_final(self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:
+        """True if the coordinator has nothing more to assign to a member that owns some partitions of its topics.
+
+        Raises GROUP_PROTOCOL_UNSUPPORTED if it does not know a member by KIP-848: brokers before 4.0 do not answer such
+        members at all; BrokersUnavailable if there is no coordinator. Blocks for some requests.
+        """
+        name = self.options.name
+        with GroupAdmin.of(self.connection, self.servers) as admin:
+            if not admin.has_coordinators(name):
+                raise no_coordinator(name)
+            state = admin.group_states([name])[name]
+            if self.options.kafka.protocol == "consumer" and member_id not in state.members:
+                raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
+            found = admin.snapshot(topics)
+        partitions = [tp for topic in found.topics for tp in found.partitions(topic)]
+        return state.name == "STABLE" and is_final(state.assigned, member_id, owned, partitions)
+
+
+def no_coordinator(group: str) -> BrokersUnavailable:
+    """The error for a cluster whose brokers have not created the topic of the groups' offsets."""
+    return BROKERS_UNAVAILABLE(
+        f"joining group {group}: there is no __consumer_offsets, so that no broker coordinates the group; the brokers "
+        "create it when a member joins, if there are as many as offsets.topic.replication.factor requires",
+    )
+
+
+def old_brokers(zookeeper: ZooKeeperClient) -> list[int]:
+    """The ids of brokers that coordinate no groups, sorted; blocks for two rounds of requests."""
+    registered = zookeeper.registrations().readable.values()
+    return sorted(found.broker.id for found in registered if found.version < _WITH_COORDINATORS)
+
+
+def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:
+    """Raise for brokers that coordinate no groups; blocks for two rounds of requests."""
+    old = old_brokers(zookeeper)
+    if old:
+        raise NO_COORDINATORS(
+            f"Brokers coordinate groups from Kafka 0.9 on; broker(s) {listing(old)} are older by their registration in "
+            "ZooKeeper; set groupMembership=zookeeper",
+        )
+
+
+def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
+    """Raise if ZooKeeper has members of the group, which would read the same partitions; blocks for two rounds."""
+    found = zookeeper.group_members(group)
+    members = sorted({*found.readable, *found.unreadable})
+    if members:
+        raise MEMBERS_IN_ZOOKEEPER(
+            f"Group {group} has members that ZooKeeper coordinates: {listing(members, _SHOWN)}; they and this one would "
+            "both read all partitions; stop them first (one that died is gone when its session expires)",
+        )
+
+
+def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str) -> None:
+    """Raise if a group's offsets are in ZooKeeper, which all brokers have left; blocks for three rounds of requests."""
+    if zookeeper.group_offsets(group):
+        raise MIGRATED_TO_KRAFT(
+            f"All brokers have left ZooKeeper for KRaft, where group {group} has its offsets; copy them with zkafka groups "
+            "migrate, and set groupMembership=kafka and kafka.bootstrap.servers",
+        )

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnedBy
@@ -91,7 +91,7 @@ class GroupOffsets:
         return sorted(names)
 
     def _group_names_in_kafka(self) -> list[str]:
-        from pyspark_zkafka.brokers.group_admin import GroupAdmin  # for errors alone
+        from pyspark_zkafka.brokers.groups import GroupAdmin  # for errors alone
 
         with GroupAdmin.of(self._connection, self._servers) as admin:
             return admin.group_names()

@@ -23,8 +23,8 @@ from pyspark_zkafka.errors import ConsumerIdTaken
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.codec import child_path
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.model.znodes.paths import child_path
 from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import Create, Operation, Reason, pieces

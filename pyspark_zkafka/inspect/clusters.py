@@ -9,10 +9,9 @@ from typing import Literal, TypeVar
 from pyspark_zkafka.cluster import ClusterSource
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import ClusterSnapshot
-from pyspark_zkafka.model.znodes import brokers as broker_znodes
 from pyspark_zkafka.model.znodes import topics as znodes
 from pyspark_zkafka.model.znodes.admin import TOPIC_CONFIGS, AdminState, topic_config_path
-from pyspark_zkafka.model.znodes.brokers import BrokerRegistration
+from pyspark_zkafka.model.znodes.brokers import BROKER_IDS, BrokerRegistration
 from pyspark_zkafka.model.znodes.topics import ControllerInfo
 from pyspark_zkafka.zookeeper.connection import Znode
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -92,14 +91,10 @@ def read_cluster(
             unreadable[topic_config_path(name)] = error
         report = replace(report, configs=configs.readable)
     if "brokers" in parts:
-        ids = source.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
-        found = []
-        for path, node in source.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids).items():
-            try:
-                found.append(broker_znodes.decode_broker(path, node.data))
-            except CodecError as error:
-                unreadable[path] = error
-        report = replace(report, registrations=tuple(sorted(found, key=lambda registered: registered.broker.id)))
+        registered = source.registrations()
+        unreadable |= {f"{BROKER_IDS}/{name}": error for name, error in registered.unreadable.items()}
+        in_order = sorted(registered.readable.values(), key=lambda found: found.broker.id)
+        report = replace(report, registrations=tuple(in_order))
     if "controller" in parts:
         nodes = source.get_many([znodes.CONTROLLER, znodes.CONTROLLER_EPOCH, znodes.CLUSTER_ID])
         report = replace(

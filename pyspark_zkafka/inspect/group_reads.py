@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_zkafka.cluster import completed, describe_migration
 from pyspark_zkafka.conditions import UNKNOWN_GROUP
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, ZKafkaError, listing
-from pyspark_zkafka.group.joining import old_brokers
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError, listing
+from pyspark_zkafka.group.membership import old_brokers
 from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage, decode_groups
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
@@ -19,7 +19,7 @@ from pyspark_zkafka.model.znodes import groups as group_paths
 from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.brokers.group_admin import GroupAdmin
+    from pyspark_zkafka.brokers.groups import GroupAdmin
     from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
     from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -71,7 +71,7 @@ def read_groups(
     if prompt_brokers is not None:
         try:
             states = {} if not groups or old_brokers(zookeeper) else prompt_brokers().group_states(groups)
-        except (ClusterStateError, CodecError) as error:
+        except ClusterStateError as error:
             problem = error.message
         else:
             groups = {

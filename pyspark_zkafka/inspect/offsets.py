@@ -12,8 +12,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import groups as group_paths
+from pyspark_zkafka.model.znodes.codec import child_path
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.model.znodes.paths import child_path
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 
 

@@ -29,8 +29,6 @@ from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.model.nouns import Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 
-__all__ = ["PlannedRange", "StreamOffset", "TopicMark", "first_mark", "mark_after"]
-
 VERSION = 1
 _MOST_PARTITIONS = 2**31
 _INT64 = range(-(2**63), 2**63)

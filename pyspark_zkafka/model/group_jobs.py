@@ -20,8 +20,6 @@ from pyspark_zkafka.model.ledger import Entry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import canonical_json
 
-__all__ = ["MAX_ENDS_BYTES", "GroupJob", "LastJob", "group_job", "is_ledger_of", "job_names", "last_job", "parse_ends"]
-
 MAX_ENDS_BYTES = 3000
 """The size of `Entry.ends` up to which an entry fits into the metadata that brokers accept by default, 4,096 bytes."""
 

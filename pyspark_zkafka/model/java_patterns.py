@@ -17,8 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-__all__ = ["Alternative", "FilterError", "translate"]
-
 Alternative = tuple[tuple[str, bool], ...]
 """Patterns of RE2 to search for: a name matches if each that goes with True is found, and none of the others."""
 

@@ -17,20 +17,6 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import BAD_KEY_TYPE
 
-__all__ = [
-    "Column",
-    "HashKeys",
-    "Hashes",
-    "check_keys",
-    "crc32",
-    "fnv1a",
-    "hash_keys",
-    "murmur2",
-    "murmur3",
-    "nulls",
-    "to_positive",
-]
-
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 Hashes: TypeAlias = "npt.NDArray[np.int32]"
 HashKeys: TypeAlias = "Callable[[str, Column], Hashes]"

@@ -9,20 +9,6 @@ from typing import NamedTuple
 
 from pyspark_zkafka.errors import CodecError
 
-__all__ = [
-    "LAST_MS",
-    "Broker",
-    "Claim",
-    "ClaimOwner",
-    "ClusterSnapshot",
-    "Endpoint",
-    "OffsetRange",
-    "PartitionState",
-    "Topic",
-    "TopicPartition",
-    "session_text",
-]
-
 NO_LEADER = -1
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999, where Python's datetime ends: a later time, which others wrote, is none."""

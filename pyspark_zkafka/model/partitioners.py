@@ -35,8 +35,6 @@ from pyspark_zkafka.conditions import PARTITION_OUT_OF_RANGE, TOPIC_WITHOUT_PART
 from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.model.key_hashes import Column, Hashes, HashKeys, hash_keys, nulls, to_positive
 
-__all__ = ["PARTITIONERS", "Router"]
-
 
 @dataclass(frozen=True, slots=True)
 class Router:

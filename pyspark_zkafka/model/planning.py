@@ -15,7 +15,7 @@ from pyspark_zkafka.conditions import NO_LEADER, NO_TOPIC_MATCHES, OFFSETS_DO_NO
 from pyspark_zkafka.errors import NoLeader, UnknownTopic, listing, nearest
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import OffsetSpec
-from pyspark_zkafka.model.topic_filters import topic_filter
+from pyspark_zkafka.model.topic_names import topic_filter
 
 _COMPARED = 5  # names for which to suggest another: each is compared with all topics
 _UNKNOWN_RECORD_BYTES = 1024.0

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 
-__all__ = ["Comparison", "PushedFilters", "pushed_filters"]
-
 Operator = Literal["=", "in", ">", ">=", "<", "<="]
 
 _COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {

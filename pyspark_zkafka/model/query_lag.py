@@ -16,8 +16,6 @@ from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset
 from pyspark_zkafka.model.nouns import TopicPartition
 
-__all__ = ["LagHistory", "QueryLag", "SourceOffsets", "parse_source_offsets", "query_lag"]
-
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:

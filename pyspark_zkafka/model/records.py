@@ -14,17 +14,6 @@ from pyspark_zkafka.conditions import INVALID_SCHEMA, MALFORMED_TIMESTAMP, MALFO
 from pyspark_zkafka.errors import UnreadableRecord
 from pyspark_zkafka.model.nouns import TopicPartition
 
-__all__ = [
-    "COLUMNS",
-    "UNREADABLE_HEADERS",
-    "Message",
-    "build_batch",
-    "malformed_timestamp",
-    "malformed_utf8",
-    "require_projection",
-    "schema_ddl",
-]
-
 _SCHEMA_DDL = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, timestampType int"
 )

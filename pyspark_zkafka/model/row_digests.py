@@ -26,8 +26,6 @@ import pyarrow.compute as pc
 from pyspark_zkafka.model.exactly_once import RowSet
 from pyspark_zkafka.model.rows import OutgoingBatch
 
-__all__ = ["HashRows", "RowDigest", "hash_rows"]
-
 HashRows: TypeAlias = "Callable[[OutgoingBatch], tuple[int, int]]"
 """Sums the hashes of a batch's rows: their first and their second halves, each modulo 2**64."""
 

@@ -15,8 +15,6 @@ from pyspark_zkafka.conditions import INVALID_HEADERS, INVALID_SCHEMA, INVALID_T
 from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.model.topic_names import RULE, is_topic_name, shown_name
 
-__all__ = ["OutgoingBatch", "Rows", "check_columns", "outgoing", "slices_by_size"]
-
 _PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _QUOTED_BYTES = 60
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-__all__ = ["config_problems"]
-
 _LONG, _INT = 2**63 - 1, 2**31 - 1
 
 _LEAST_LONG = """

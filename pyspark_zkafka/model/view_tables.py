@@ -16,8 +16,6 @@ from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.planning import Subscription, wanted_topics
 
-__all__ = ["VIEWS", "Row", "View", "build_view", "require_view_projection", "restrict", "timestamp_us", "view_problems"]
-
 Row = Mapping[str, Any]
 """Values by column; a column that is missing is null. Timestamps are microseconds since the epoch, maps lists of pairs."""
 

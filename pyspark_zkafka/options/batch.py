@@ -15,7 +15,7 @@ from pyspark_zkafka.conditions import INVALID_OPTIONS, OUTPUT_MODE, SAVE_MODE
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
 from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.model.view_tables import VIEWS, view_problems
-from pyspark_zkafka.model.znodes.paths import is_znode_name
+from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.librdkafka import Role
 from pyspark_zkafka.options.parser import OptionParser

@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeGuard
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
-from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
-from pyspark_zkafka.model.topic_names import describe_bad_names
-from pyspark_zkafka.model.znodes.paths import is_znode_path
+from pyspark_zkafka.model.topic_names import describe_bad_names, topic_filter
+from pyspark_zkafka.model.znodes.codec import is_znode_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.assignors import STRATEGIES
+from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
-from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.model.topic_names import topic_filter
+from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.model.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
-from pyspark_zkafka.model.znodes.paths import is_znode_name
 from pyspark_zkafka.options.batch import joins_kafka, lacks_zookeeper, offset_spec, parse_read, read_options
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE

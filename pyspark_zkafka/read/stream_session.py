@@ -107,7 +107,7 @@ class StreamSession:
         with ExitStack() as leaving:
             leaving.callback(member.leave)
             if group.membership == "auto" and self.retry(member.client.is_left):
-                from pyspark_zkafka.group.joining import refuse_unmigrated
+                from pyspark_zkafka.group.membership import refuse_unmigrated
 
                 if "kafka" not in self._read.stores:
                     self.retry(lambda: refuse_unmigrated(member.client, group.name))
@@ -119,7 +119,7 @@ class StreamSession:
         return True
 
     def _join_in_kafka(self) -> None:
-        from pyspark_zkafka.group.joining import KafkaJoin
+        from pyspark_zkafka.group.membership import KafkaJoin
 
         servers = self.cluster.servers()
         join = KafkaJoin(self._read.connection, servers, self._required_group, self._subscription)
@@ -203,7 +203,7 @@ class StreamSession:
         if self._member_offsets is None and self._zookeeper is not None:
             paths = {owner_path(group, tp): tp for tp in partitions}
             return {paths[path]: str(stat.czxid) for path, stat in self._zookeeper.exists_many(paths).items()}
-        from pyspark_zkafka.brokers.group_admin import GroupAdmin
+        from pyspark_zkafka.brokers.groups import GroupAdmin
 
         with GroupAdmin.of(self._read.connection, self.cluster.servers()) as admin:
             assigned = admin.group_states([group])[group].assigned

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.config_admin import ConfigAdmin
 from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import ZKafkaError
@@ -90,7 +89,7 @@ def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) ->
     if controller is None:
         return False
     try:
-        with ConfigAdmin.of(options.connection) as admin:
+        with KafkaAdmin.of(options.connection) as admin:
             if not admin.broker_config(controller.broker, "process.roles"):
                 return True
         _log.warning(

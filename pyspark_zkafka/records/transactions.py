@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports
 from pyspark_zkafka.brokers.pool import leave_open
-from pyspark_zkafka.brokers.transaction_errors import Transaction, transaction_failed
+from pyspark_zkafka.brokers.transactions import Transaction, transaction_failed
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.ledger import Entry
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, Connection

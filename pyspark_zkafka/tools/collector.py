@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.errors import ZKafkaError

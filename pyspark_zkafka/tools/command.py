@@ -15,8 +15,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import track
 
-from pyspark_zkafka.brokers.config_admin import ConfigAdmin
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION
 from pyspark_zkafka.errors import OptionError, ZKafkaError, listing
@@ -122,9 +122,9 @@ class Target:
             yield client
 
     @contextmanager
-    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[ConfigAdmin]:
+    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[KafkaAdmin]:
         """Open an admin client of the given brokers, or of the live brokers in the snapshot if none were given."""
-        with ConfigAdmin.of(self.connection, bootstrap_servers(self.connection, snapshot)) as admin:
+        with KafkaAdmin.of(self.connection, bootstrap_servers(self.connection, snapshot)) as admin:
             yield admin
 
     @contextmanager

@@ -12,7 +12,7 @@ from pyspark_zkafka.tools.group_describe import StorageOption
 from pyspark_zkafka.tools.output import Row, columns
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.brokers.group_admin import GroupAdmin
+    from pyspark_zkafka.brokers.groups import GroupAdmin
     from pyspark_zkafka.inspect.groups import GroupReport
 
 _COLUMNS = columns("group members topics state store", right="members")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin, GroupState
+from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
 from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION, UNKNOWN_GROUP
 from pyspark_zkafka.errors import (
     BrokersUnavailable,
@@ -29,7 +29,7 @@ from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.resumption import outdated
-from pyspark_zkafka.model.znodes.paths import is_znode_name
+from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.command import (
     FAILED,

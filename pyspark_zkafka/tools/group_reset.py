@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import ClusterSource
 from pyspark_zkafka.conditions import (
     GROUP_ACTIVE,

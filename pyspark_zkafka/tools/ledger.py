@@ -17,7 +17,7 @@ from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_s
 from pyspark_zkafka.tools.output import Column, Row, columns, duration_text, iso_time
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.brokers.group_admin import GroupAdmin
+    from pyspark_zkafka.brokers.groups import GroupAdmin
 
 RECENT_MS = 60_000
 """The age up to which a ledger's newest entry suggests that its query is running."""

@@ -101,7 +101,7 @@ def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]
 
 
 def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> LedgerPlan:
-    from pyspark_zkafka.brokers.transaction_limits import require_transaction_timeout
+    from pyspark_zkafka.brokers.transactions import require_transaction_timeout
 
     topic = options.ledger_topic
     if topic not in plan.routers:

@@ -21,22 +21,6 @@ from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperMisused, Zo
 from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.options.values import ZooKeeperConfig
 
-__all__ = [
-    "KAZOO_ERRORS",
-    "NO_NODE",
-    "already_open",
-    "is_passing",
-    "is_rolled_back",
-    "is_too_large",
-    "no_session",
-    "not_a_path",
-    "not_open",
-    "refusal",
-    "sasl_missing",
-    "too_large",
-    "translate",
-]
-
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
 NO_NODE: type[BaseException] = kazoo.NoNodeError
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 
-__all__ = ["BoundedHandler", "ConnectionLog", "ReadAhead"]
-
 _MAX_TROUBLES = 8
 _SHORTEST_S = 0.01
 _AHEAD_BYTES = 64 * 1024

@@ -16,6 +16,7 @@ from pyspark_zkafka.model.znodes import brokers as broker_znodes
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes import topics as znodes
 from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.brokers import BrokerRegistration
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import group_znodes as read_group_znodes
@@ -104,6 +105,12 @@ class ZooKeeperClient(ZooKeeperConnection):
         found = _topics(nodes)
         nodes |= self.get_many([*below, *_partitions(found.readable)])
         return _snapshot(nodes, found)
+
+    def registrations(self) -> Decoded[BrokerRegistration]:
+        """The znodes of the live brokers, by name; blocks for two rounds of requests."""
+        ids = self.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
+        nodes = self.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
+        return _by_name(nodes, lambda path, node: broker_znodes.decode_broker(path, node.data))
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
         """The named topics that exist; blocks for one round of requests."""

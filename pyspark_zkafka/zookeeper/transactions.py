@@ -14,20 +14,6 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from pyspark_zkafka.model.znodes.groups import CONSUMERS
 from pyspark_zkafka.options.values import GroupAcl
 
-__all__ = [
-    "MAX_TRANSACTION_BYTES",
-    "Check",
-    "Conflict",
-    "Create",
-    "Delete",
-    "Operation",
-    "Outcome",
-    "Reason",
-    "SetData",
-    "pieces",
-    "request_bytes",
-]
-
 T = TypeVar("T")
 
 MAX_TRANSACTION_BYTES = 512 * 1024  # half of the servers' default limit: the transaction's record must fit, too

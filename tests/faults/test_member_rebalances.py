@@ -9,9 +9,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import SubscribePattern
+from pyspark_zkafka.retries import Timing
 from tests.support.chroot import IDLE_JVM, JVM
 from tests.support.eventually import eventually
 from tests.support.members import StoppingClock, at_rest, caught_up, settled, together

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 from typer.testing import CliRunner, Result
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import GroupContended, GroupError
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets

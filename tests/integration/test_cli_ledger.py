@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner, Result
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import Entry, QueryName, encode, key_of
 from pyspark_zkafka.testing import LocalCluster

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import LedgerError, OptionError
 from pyspark_zkafka.group.offsets import GroupOffsets
 from pyspark_zkafka.model.ledger import QueryName

@@ -10,8 +10,8 @@ import pytest
 from pyspark_zkafka.errors import CodecError, ZooKeeperMisused
 from pyspark_zkafka.model.nouns import Broker, Endpoint, TopicPartition
 from pyspark_zkafka.model.znodes.admin import AdminState
+from pyspark_zkafka.model.znodes.codec import encode_json
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.model.znodes.json import encode_json
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Results, Watch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient

@@ -17,7 +17,7 @@ from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.group_jobs import parse_ends
 from pyspark_zkafka.model.nouns import ClaimOwner
 from pyspark_zkafka.model.query_lag import parse_source_offsets
-from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.model.topic_names import FilterError, topic_filter
 from pyspark_zkafka.options import kinds
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.records.direct.errors import Unsupported

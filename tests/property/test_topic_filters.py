@@ -7,7 +7,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.model.topic_filters import topic_filter
+from pyspark_zkafka.model.topic_names import topic_filter
 
 ATOMS = st.sampled_from(
     ["a", "b", "x", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\D", r"\w", r"\W", r"\.", "[.]", "-", "_", "0", r"[\d_]", "[]a]"]

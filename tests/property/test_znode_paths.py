@@ -17,7 +17,7 @@ from pyspark_zkafka.inspect.offsets import offset_znode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin, groups, topics
-from pyspark_zkafka.model.znodes.paths import child_path, is_znode_name, is_znode_path
+from pyspark_zkafka.model.znodes.codec import child_path, is_znode_name, is_znode_path
 from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.stream import parse_stream
 from tests.support.cases import each

@@ -14,7 +14,7 @@ from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, 
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin, brokers, groups
 from pyspark_zkafka.model.znodes import topics as znodes
-from pyspark_zkafka.model.znodes.json import encode_json
+from pyspark_zkafka.model.znodes.codec import encode_json
 
 INT = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)

@@ -10,11 +10,10 @@ from typing import Any
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember, not_running
 from pyspark_zkafka.group.kafka_state import is_final
-from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.options.values import StreamOptions
-from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.retries import Retry, Timing
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinator import ClassicCoordinator, Coordinator, Partitions
 from tests.simulation.group_clients import AWAY, ClassicClient, Client, ConsumerClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.brokers.group_admin import GroupState
+from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, Position

@@ -15,7 +15,7 @@ _PROGRAM = """
 import json, sys
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.group.claims import OwnedBy
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe
 from tests.support.memberships import kafka_member

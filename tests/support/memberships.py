@@ -8,11 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.group.joining import KafkaJoin
+from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.membership import Membership
+from pyspark_zkafka.group.membership import KafkaJoin, Membership
 from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Subscribe, Subscription

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kazoo.exceptions import NoNodeError
 from typer.testing import CliRunner
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.tools import app as zkafka
 from tests.support.eventually import eventually
 from tests.support.fill import fill

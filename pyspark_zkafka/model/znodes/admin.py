@@ -20,27 +20,7 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.znodes.json import ZnodeJson, encode_json
-from pyspark_zkafka.model.znodes.paths import child_path
-
-__all__ = [
-    "CONFIG_CHANGE",
-    "DELETE_TOPICS",
-    "PREFERRED_REPLICA_ELECTION",
-    "REASSIGN_PARTITIONS",
-    "TOPIC_CONFIGS",
-    "AdminState",
-    "decode_preferred_election",
-    "decode_reassignment",
-    "decode_topic_config",
-    "delete_topic_path",
-    "encode_config_change",
-    "encode_preferred_election",
-    "encode_reassignment",
-    "encode_topic_config",
-    "reassigned_partitions",
-    "topic_config_path",
-]
+from pyspark_zkafka.model.znodes.codec import ZnodeJson, child_path, encode_json
 
 TOPIC_CONFIGS = "/config/topics"
 CONFIG_CHANGE = "/config/changes/config_change_"

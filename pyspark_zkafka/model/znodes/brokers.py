@@ -20,9 +20,7 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.nouns import Broker, Endpoint
-from pyspark_zkafka.model.znodes.json import ZnodeJson, decode_text, parse_integer
-
-__all__ = ["BROKER_IDS", "BrokerRegistration", "decode_broker"]
+from pyspark_zkafka.model.znodes.codec import ZnodeJson, decode_text, parse_integer
 
 BROKER_IDS = "/brokers/ids"
 

@@ -29,39 +29,18 @@ from typing import Literal
 
 from pyspark_zkafka.conditions import INVALID_GROUP
 from pyspark_zkafka.errors import CodecError
+from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
-from pyspark_zkafka.model.topic_names import shown_name
-from pyspark_zkafka.model.znodes.json import ZnodeJson, decode_text, encode_json, is_int32, parse_long
-from pyspark_zkafka.model.znodes.paths import child_path, is_znode_name
-
-__all__ = [
-    "BOUNDED_REGEX",
-    "CONSUMERS",
-    "MAX_THREADS",
-    "ConsumerRegistration",
-    "LegacyPartition",
-    "Pattern",
-    "consumer_id",
-    "consumer_of_thread",
-    "decode_offset",
-    "decode_owner",
-    "decode_registration",
-    "encode_offset",
-    "encode_owner",
-    "encode_registration",
-    "generated_consumer_id",
-    "group_path",
-    "id_path",
-    "ids_path",
-    "normalise_filter",
-    "offset_path",
-    "offsets_path",
-    "owner_path",
-    "owners_path",
-    "parse_key",
-    "thread_id",
-]
+from pyspark_zkafka.model.topic_names import shown_name, topic_filter
+from pyspark_zkafka.model.znodes.codec import (
+    ZnodeJson,
+    child_path,
+    decode_text,
+    encode_json,
+    is_int32,
+    is_znode_name,
+    parse_long,
+)
 
 CONSUMERS = "/consumers"
 MAX_THREADS = 100_000

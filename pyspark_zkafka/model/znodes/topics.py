@@ -21,25 +21,7 @@ import re
 from dataclasses import dataclass
 
 from pyspark_zkafka.model.nouns import NO_LEADER, PartitionState, Topic, TopicPartition
-from pyspark_zkafka.model.znodes.json import ZnodeJson, decode_text, is_int32, parse_integer
-from pyspark_zkafka.model.znodes.paths import child_path
-
-__all__ = [
-    "CLUSTER_ID",
-    "CONTROLLER",
-    "CONTROLLER_EPOCH",
-    "MIGRATION",
-    "TOPICS",
-    "ControllerInfo",
-    "decode_cluster_id",
-    "decode_controller",
-    "decode_controller_epoch",
-    "decode_partition_state",
-    "decode_topic",
-    "decode_wanted_replicas",
-    "partition_state_path",
-    "topic_path",
-]
+from pyspark_zkafka.model.znodes.codec import ZnodeJson, child_path, decode_text, is_int32, parse_integer
 
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"

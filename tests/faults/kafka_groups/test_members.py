@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.model.nouns import TopicPartition

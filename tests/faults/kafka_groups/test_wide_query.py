@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.fill import fill

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pyspark_zkafka import ConsumerGroup
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.retries import Timing
 from tests.support.eventually import eventually
 from tests.support.members import StoppingClock, numbers, settled
 from tests.support.membership import shares, tries_in_vain

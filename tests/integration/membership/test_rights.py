@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.stream import parse_stream

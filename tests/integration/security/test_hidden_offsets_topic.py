@@ -14,8 +14,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 

@@ -15,10 +15,9 @@ from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection, tls_context
 from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ReadAhead
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
-from pyspark_zkafka.zookeeper.tls import tls_context
 from tests.support.security import SECRET, TEN, WRONG, Options, connecting, fails_soon, read_values
 
 

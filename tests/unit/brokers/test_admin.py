@@ -1,13 +1,24 @@
-"""Offsets of logs, from librdkafka's mock cluster."""
+"""Requests to the brokers: errors, descriptions and configurations."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
+from types import SimpleNamespace
 
-from pyspark_zkafka.brokers.admin import KafkaAdmin
+import pytest
+from confluent_kafka import KafkaError, Node, TopicPartitionInfo, Uuid
+
+from pyspark_zkafka.brokers.admin import (
+    KafkaAdmin,
+    covering_topics,
+    described_snapshot,
+    invalid_config,
+    topic_id,
+    unknown_topics,
+)
 from pyspark_zkafka.brokers.offset_lookups import LookupSizes
-from pyspark_zkafka.errors import BrokersUnavailable, NoLeader
-from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.errors import BrokersUnavailable, NoLeader, ZKafkaError
+from pyspark_zkafka.model.nouns import Broker, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp
 from pyspark_zkafka.options.batch import parse_connection
 
@@ -66,3 +77,117 @@ def test_not_open() -> None:
     """An admin client outside of its with block is refused."""
     with pytest.raises(RuntimeError, match="with block"):
         KafkaAdmin(UNREACHABLE, {}).list_offsets({T0: LATEST})
+
+
+NODES = [Node(2, "b2", 9092, "r2"), Node(1, "b1", 9092, None)]
+TOPIC = SimpleNamespace(
+    name="t",
+    topic_id=Uuid(1, 2),
+    partitions=[TopicPartitionInfo(1, None, NODES, []), TopicPartitionInfo(0, NODES[0], NODES, NODES[:1])],
+)
+
+
+def cluster(controller: int = 2, brokers: Sequence[int] = (2, 1), **topics: Sequence[Sequence[int]]) -> SimpleNamespace:
+    """A cluster's metadata: its brokers, and its topics with the replicas of each partition."""
+    return SimpleNamespace(
+        brokers={number: SimpleNamespace(id=number, host=f"b{number}", port=9092) for number in brokers},
+        controller_id=controller,
+        cluster_id="c",
+        topics={
+            name: SimpleNamespace(
+                error=None, partitions={n: SimpleNamespace(replicas=list(ids)) for n, ids in enumerate(replicas)}
+            )
+            for name, replicas in topics.items()
+        },
+    )
+
+
+def test_snapshot() -> None:
+    """Brokers and partitions are in order, and a partition without a leader has -1."""
+    found = described_snapshot(cluster(), {"t": TOPIC}, "SSL", ["t"])
+    assert list(found.brokers.values()) == [
+        Broker(1, (Endpoint("SSL", "SSL", "b1", 9092),)),
+        Broker(2, (Endpoint("SSL", "SSL", "b2", 9092),), "r2"),
+    ]
+    assert found.topics == {"t": Topic("t", {0: (2, 1), 1: (2, 1)}, topic_id(TOPIC))}
+    assert found.states == {
+        TopicPartition("t", 0): PartitionState(2, -1, (2,)),
+        TopicPartition("t", 1): PartitionState(-1, -1, ()),
+    }
+    assert (found.controller, found.cluster_id) == (2, "c")
+
+
+def test_racks_alone() -> None:
+    """Topics that were described for their brokers' racks are not in the snapshot."""
+    found = described_snapshot(cluster(brokers=(1, 2, 3)), {"t": TOPIC}, "SSL", [])
+    assert {number: broker.rack for number, broker in found.brokers.items()} == {1: None, 2: "r2", 3: None}
+    assert not found.topics
+    assert not found.states
+
+
+def test_no_controller() -> None:
+    """A cluster may have no controller for a moment."""
+    assert described_snapshot(cluster(-1), {}, "SSL", []).controller is None
+
+
+def test_covering_topics() -> None:
+    """Each topic is on a broker that those before it are not on."""
+    topics = {"a": [[1], [2]], "b": [[2, 1]], "c": [[2], [3]], "d": [], "e": [[4]]}
+    assert covering_topics(cluster(**topics)) == ["a", "c", "e"]
+    assert covering_topics(cluster()) == []
+
+
+def test_unknown_topics() -> None:
+    """A topic with an error in the metadata is not expected in the descriptions."""
+    metadata = cluster(a=[[1]], b=[[1]], c=[[2]])
+    metadata.topics["c"].error = "LEADER_NOT_AVAILABLE"
+    assert unknown_topics(metadata, {"a": TOPIC}, ["a", "b", "c", "d"]) == ["b"]
+    assert unknown_topics(metadata, {}, covering_topics(metadata)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("AAAAAAAAAAAAAAAAAAAAAA==", None),
+        ("AAAAAAAAAAAAAAAAAAAAAA", None),
+        ("a+b/cdefghijklmnopqrst==", "a-b_cdefghijklmnopqrst"),
+    ],
+)
+def test_topic_ids(text: str, expected: str | None) -> None:
+    """Ids are in the URL-safe alphabet without padding; that of zeros is none."""
+    assert topic_id(SimpleNamespace(topic_id=text)) == expected
+
+
+@pytest.mark.parametrize("code", [KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION])
+def test_invalid_configuration(code: int) -> None:
+    """What a broker finds wrong with a configuration is an error of the user's options, in the broker's words."""
+    error = invalid_config("orders", KafkaError(code, "Unknown topic config name: retention"))
+    assert error is not None
+    assert error.condition == "INVALID_TOPIC_CONFIG"
+    text = "The configuration of orders is not valid: Unknown topic config name: retention; correct the name or the value"
+    assert error.message == text
+    assert not error.retriable
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError._TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION]
+)
+def test_other_errors(code: int) -> None:
+    """Other errors are not about the configuration."""
+    assert invalid_config("orders", KafkaError(code)) is None
+
+
+def test_brokers_out_of_reach() -> None:
+    """If no broker answers, the error says what was being done."""
+    with KafkaAdmin("127.0.0.1:1", {"socket.timeout.ms": 300}) as admin:
+        with pytest.raises(BrokersUnavailable, match="validating the configuration of orders at 127"):
+            admin.check_topic_config("orders", {"retention.ms": "1"})
+        with pytest.raises(BrokersUnavailable, match="describing the configuration of broker 1 at 127"):
+            admin.broker_config(1, "transaction.max.timeout.ms")
+
+
+def test_broker_that_does_not_know_the_request(servers: str) -> None:
+    """A broker without the request, as Kafka before 0.11, has validated nothing, which is no error of the options."""
+    with KafkaAdmin(servers, {"socket.timeout.ms": 1000}) as admin, pytest.raises(ZKafkaError) as caught:
+        admin.check_topic_config("t", {"retention.ms": "1"})
+    assert caught.value.condition != "INVALID_TOPIC_CONFIG"

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin, GroupState
+from pyspark_zkafka.brokers.groups import GroupAdmin, GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaError
 from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.inspect.groups import LogBounds

@@ -1,4 +1,4 @@
-"""Who owns what: against the tables that real consumers left in ZooKeeper, and against the articles' worked examples."""
+"""Assignors, against what Kafka's own have computed, and the sticky one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, java_hash, threads_by_topic
+from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, balance, java_hash, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from tests.support.cases import each
@@ -287,3 +287,30 @@ def test_sticky_balances_topics_of_the_same_threads_together() -> None:
     mixed = subscribers({"t1": 1, "t2": 1, "t3": 1, "u": 2}, a="t1 t2 t3 u", b="t1 t2 t3 u", c="t1 t2 t3")
     assert table(assign("sticky", mixed)) == {"a": ["t1p0", "up0"], "b": ["t2p0", "up1"], "c": ["t3p0"]}
     assert list(assign("range", mixed).values())[:3] == ["a-0", "a-0", "a-0"]
+
+
+PARTITIONS = [TopicPartition("t", n) for n in range(5)]
+
+
+@each(
+    ("owners", "expected"),
+    [
+        ("-----", "aaabb"),
+        ("bbbbb", "bbbaa"),
+        ("ababa", "ababa"),
+        ("babab", "babab"),
+        ("xaaxx", "aaabb"),
+        ("aaaab", "aaabb"),
+    ],
+)
+def test_balance(owners: str, expected: str) -> None:
+    """Threads keep their first partitions up to their quota; the others go to the threads that have too few."""
+    found = balance(["a", "b"], PARTITIONS, dict(zip(PARTITIONS, owners, strict=True)))
+    assert "".join(found[tp] for tp in PARTITIONS) == expected
+
+
+def test_more_threads_than_partitions() -> None:
+    """The first threads get a partition each, unless a later one owns it."""
+    assert list(balance(["a", "b", "c"], PARTITIONS[:2], {}).values()) == ["a", "b"]
+    found = balance(["a", "b", "c"], PARTITIONS[:2], {PARTITIONS[0]: "c"})
+    assert found == {PARTITIONS[0]: "c", PARTITIONS[1]: "a"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_zkafka.model.topic_filters import FilterError, topic_filter
+from pyspark_zkafka.model.topic_names import FilterError, topic_filter
 from tests.support.cases import each
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "java_patterns.json").read_text(encoding="utf-8"))

@@ -1,10 +1,17 @@
-"""Names of topics, by Kafka's own rules."""
+"""Names of topics, and filters of them."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.model.topic_names import RULE, describe_bad_names, is_topic_name, shown_name
+from pyspark_zkafka.model.topic_names import (
+    RULE,
+    FilterError,
+    describe_bad_names,
+    is_topic_name,
+    shown_name,
+    topic_filter,
+)
 from tests.support.cases import each
 
 
@@ -41,3 +48,98 @@ def test_description() -> None:
     many = describe_bad_names("subscribe", [f"{n}/" for n in range(7)])
     assert many is not None
     assert many.startswith("subscribe names the topics '0/', '1/', '2/', '3/', '4/' and 2 more; ")
+
+
+@each(
+    ("regex", "yes", "no"),
+    [
+        ("orders", ["orders"], ["order", "orders2", "Orders"]),
+        ("orders|audit|billing.*", ["orders", "audit", "billing", "billing-eu"], ["auditor", "bill"]),
+        ("(?i)orders[.][a-z]+", ["ORDERS.eu", "Orders.EU"], ["orders.1", "orders"]),
+        ("(?!__|test).*", ["a__", "atest"], ["__a", "test-1"]),
+        (".*(?<!-dlq)", ["orders"], ["orders-dlq"]),
+        ("(?P<team>a|b)-(?<kind>x|y)", ["a-x", "b-y"], ["a-", "x-a"]),
+        (r"\w+\.\d{3}", ["a.123"], ["a.12", "a.1234", "a-123"]),
+        (r"[\w.-]+-v\x31", ["a.b-c-v1"], ["-v1", "a-v2"]),
+        (r"[]a]+|[^]b]", ["aa", "c"], ["b"]),
+        (r"a\-b[.]c", ["a-b.c"], ["a-b-c"]),
+        (r"^a$|\Ab\z", ["a", "b"], ["aa"]),
+        (r"((?!test).)*", ["orders", "tes"], ["test", "my-test-1"]),
+        (r"^(?:(?!-dlq|test).)+$", ["orders"], ["orders-dlq", "a-test"]),
+        (r"(?=a)(?:.*-x|.*-y)(?<!b-x)", ["a-x", "ab-y"], ["ab-x", "b-y"]),
+        (r"\Qa.b\E[.]c", ["a.b.c"], ["axb.c"]),
+        (r"\bab\b.*", ["ab", "ab.c", "ab-c"], ["ab_c", "abc"]),
+        ("(a{0}b){2,}", ["bb", "bbb"], ["b", "abab"]),
+        ("a{3,3}", ["aaa"], ["aa", "aaaa"]),
+        ("[^a-c&]", ["d", "-"], ["b", "dd"]),
+        ("", [], ["a"]),
+        ("a||b", ["a", "b"], ["ab"]),
+        ("x.*y.*z", ["xyz", "x1y2z"], ["xzy"]),
+        ("(" * 20 + "a" + ")" * 20, ["a"], ["aa"]),
+        ("[a-c[x]]", ["a", "x"], ["d"]),
+        ("[a-c&&[^b]]", ["a", "c"], ["b", "d"]),
+        ("[^a-c&&[^b]]", ["b", "d"], ["a", "c"]),
+        ("(?!a)b.*|a.c", ["b", "bc", "a.c"], ["ab"]),
+        ("^(?!__)(?!test).*(?<!-dlq)$", ["orders"], ["__x", "test-1", "orders-dlq"]),
+        ("(?i)[^a]b(?-i)c", ["xbc", "XBc"], ["abc", "Abc", "xbC"]),
+        (r"\Qa.b", ["a.b"], ["axb"]),
+        (r"\p{Alpha}\h*\x2e\u0061\0142", ["x.ab"], ["x-ab"]),
+        ("a|ab|abc|b.|abd+|(?:abe|abf)g", ["a", "ab", "abc", "bx", "abdd", "abeg"], ["abe", "b", "abdc"]),
+        ("|".join(["b" * n for n in range(400)] + ["b{401}"]), ["b" * 9, "b" * 255], ["c"]),
+    ],
+)
+def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
+    """The whole name must match."""
+    assert topic_filter(regex).select([*yes, *no]) == set(yes)
+
+
+@each(
+    ("regex", "says"),
+    [
+        ("a)", r"a \) without its \(, at character 1"),
+        ("(a", r"a \( without its \), at character 0"),
+        ("(?!a", r"a \( without its \), at character 0"),
+        ("(?!\\).*", r"a \( without its \), at character 0"),
+        ("[a", r"a \[ without its \], at character 0"),
+        ("[", r"a \[ without its \], at character 0"),
+        ("orders-[0-9]{1|2}", r"a \{ that begins no repetition, at character 12"),
+        ("((?!a$|).)*", "a part to leave out that matches nothing"),
+        ("a\\", r"a \\ at the end"),
+        ("*a", r"a \* that repeats nothing, at character 0"),
+        ("a{,3}", r"a \{ that begins no repetition, at character 1"),
+        ("a**", "a repetition of a repetition, at character 0"),
+        ("a*+", "a possessive repetition, at character 0"),
+        ("(?>a)", "an atomic group, at character 0"),
+        ("a(?!b)c", "a lookahead that is not at the start, at character 1"),
+        ("x|(a(?<!b))", "a lookbehind that is not at the end, at character 4"),
+        (".*(?<=a)b", "a lookbehind that is not at the end, at character 2"),
+        (".*(?<!a+)", "a lookbehind of any length, at character 6"),
+        ("(?!a)?b", "a repeated lookaround, at character 0"),
+        (r"(a)\1", "a reference to a group, at character 3"),
+        (r"(?<x>a)\k<x>", "a reference to a group, at character 7"),
+        ("[a-c&&]", "an intersection of classes without one of its sides"),
+        ("[c-a]", "a range of characters without an end, at character 1"),
+        ("(?x)a", "the flag x, at character 0"),
+        ("(?y)a", "an unknown flag y, at character 0"),
+        ("(?#a)", "an unknown kind of group, at character 0"),
+        (r"\y", r"an unknown escape \\y, at character 0"),
+        (r"\p{InGreek}", r"an unknown class \\p\{InGreek\}, at character 0"),
+        ("a{1001}", "a repetition of more than 1000 times, at character 1"),
+        (r"\p{Nothing}", r"an unknown class \\p\{Nothing\}, at character 0"),
+        ("((a{999}b){999}c){999}", "repetitions of more than 2000 parts in all, at character 1"),
+        ("(?:a|b|c|[a-z]){0,1000}" * 300, "repetitions of more than 2000 parts in all, at character 0"),
+        ("(" * 101 + ")" * 101, "more than 100 groups or classes within each other"),
+        ("[" * 101 + "a", "more than 100 groups or classes within each other"),
+        ("[a]" * 10_000, "30000 characters, of which no more than 10000"),
+    ],
+)
+def test_refused(regex: str, says: str) -> None:
+    """What is no regex, what not all members would read alike, and what may take long, is refused, with the reason."""
+    with pytest.raises(FilterError, match=says):
+        topic_filter(regex)
+
+
+def test_many_names() -> None:
+    """A list of plain names may be as long as a znode; it is not a matter of patterns."""
+    names = [f"topic-{n}" for n in range(20_000)]
+    assert topic_filter("|".join(names)).select(["topic-7", "topic-x"]) == {"topic-7"}

@@ -11,7 +11,7 @@ import pytest
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.clients import MessageClient, librdkafka_logger
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties, shared_properties
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.brokers.log_probes import sample_record_bytes
 from pyspark_zkafka.brokers.offset_lookups import DEFAULT_SIZES
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError

@@ -23,7 +23,7 @@ ZOOKEEPER = {"zookeeper.connect": "zk1:2181/kafka"}
 
 @dataclass
 class Validator:
-    """What `ConfigAdmin` is to a command: notes configurations, and refuses them with an error if there is one."""
+    """What `KafkaAdmin` is to a command: notes configurations, and refuses them with an error if there is one."""
 
     error: ZKafkaError | None = None
     checked: list[tuple[str, dict[str, str]]] = field(default_factory=list)

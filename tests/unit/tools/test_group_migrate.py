@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from pyspark_zkafka.brokers.group_admin import GroupState
+from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.values import OffsetStore

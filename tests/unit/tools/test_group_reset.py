@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.brokers.group_admin import GroupState
+from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecError, GroupError, NoLeader, OptionError
 from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.model.nouns import TopicPartition

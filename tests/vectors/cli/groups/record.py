@@ -22,7 +22,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from typer.testing import CliRunner
 
-from pyspark_zkafka.brokers.group_admin import GroupAdmin
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.options.batch import parse_connection

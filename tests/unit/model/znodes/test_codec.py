@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_zkafka.errors import CodecError
-from pyspark_zkafka.model.znodes.json import ZnodeJson, encode_json, is_int32, parse_integer, parse_long
+from pyspark_zkafka.model.znodes.codec import ZnodeJson, encode_json, is_int32, parse_integer, parse_long
 from tests.support.cases import each
 
 OBJECT = b'{"n":7,"s":"x","null":null,"list":[1,2],"objects":[{"a":"b"}],"timestamp":5,"big":2147483648,"flag":true}'

@@ -1,4 +1,4 @@
-"""A group's offsets in Kafka, when no broker can be asked for them."""
+"""Groups in Kafka, when no broker can be asked for them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from confluent_kafka import KafkaError
 
-from pyspark_zkafka.brokers.group_offsets import KafkaGroupOffsets
-from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
+from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
+
+
+def test_a_client_that_cannot_be_replaced() -> None:
+    """After a lost connection each request tries to replace the client, as long as that fails, e.g. for want of a file."""
+    with GroupAdmin("127.0.0.1:1", {}) as admin:
+        first = admin._client
+        admin._reports(KafkaError(KafkaError._TRANSPORT))
+        admin._config |= {"security.protocol": "ssl", "ssl.ca.location": "/missing.pem"}
+        for _ in range(2):
+            with pytest.raises(OptionError, match="UNUSABLE_KAFKA_PROPERTY"):
+                admin._begin_request()
+        admin._config |= {"security.protocol": "plaintext", "ssl.ca.location": ""}
+        admin._begin_request()
+        assert admin._client is not first
+
 
 PLACE = TopicPartition("t", 0)
 HANDSHAKE_FAILURE = bytes.fromhex("15 0303 0002 0228")

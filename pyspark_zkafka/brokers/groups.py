@@ -1,0 +1,496 @@
+"""Groups that Kafka coordinates: their offsets in ``__consumer_offsets``, their states and their members."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.brokers.clients import librdkafka_logger, make_consumer
+from pyspark_zkafka.brokers.consumer_properties import lookup_properties, shared_properties
+from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
+from pyspark_zkafka.conditions import GROUP_ACTIVE
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
+from pyspark_zkafka.model.nouns import TopicPartition
+
+T = TypeVar("T")
+
+_ACTIVE_CODES = frozenset(
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.NON_EMPTY_GROUP,
+    }
+)
+"""Errors of requests that only the members of an active group may make."""
+
+_MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
+_TIMEOUT_S = 30.0
+# Errors are only reported between requests: a refusal is recorded after the first, and old enough after the second. There
+# are no more requests than these, as the answer to one that has timed out is lost.
+_LOOK_AFTER_S = (1.0, 3.0)
+_UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
+_REPLACED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+_LOOK_S = 0.1
+_ATTEMPT_S = 5.0
+_PAUSE_S = 0.2
+_OFFSETS_TOPIC = "__consumer_offsets"
+_IN_FLIGHT = 50
+_ADMIN_PAUSE_S = 0.3
+_UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
+
+_Places = list[KafkaTopicPartition]
+
+
+def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
+    """Divide a commit into requests, in order.
+
+    >>> [len(some) for some in commit_requests({TopicPartition("t", n): 0 for n in range(2_001)})]
+    [1000, 1000, 1]
+    """
+    rest = iter(offsets.items())
+    while some := dict(islice(rest, _MOST_PER_COMMIT)):
+        yield some
+
+
+def offset_metadata(found: KafkaTopicPartition) -> str:
+    """The metadata of a committed offset, perhaps with other bytes behind it; empty without one.
+
+    librdkafka copies metadata without the zero byte that confluent-kafka then looks for, and reads on to the next one in
+    memory. A reader must know where its text ends.
+    """
+    try:
+        return found.metadata or ""
+    except UnicodeDecodeError as error:
+        return error.object.decode(errors="replace")
+
+
+class KafkaGroupOffsets:
+    """The offsets that a group has committed to Kafka; not pickle-safe, and only for the process that created it.
+
+    A commit is a simple one, without member and generation, as by the JVM's old consumer with ``offsets.storage=kafka``:
+    brokers accept it while no consumer of the new kind is in the group. Of librdkafka's `properties` only those of the
+    connection are used; `timeout_s` limits each call. Without `waits`, an offset that a transaction is about to replace is
+    returned as it is.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, Any],
+        group: str,
+        timeout_s: float = _TIMEOUT_S,
+        *,
+        waits: bool = True,
+    ) -> None:
+        self._group = group
+        self._timeout_s = timeout_s
+        self._reports = ErrorReports()
+        self._consumer: Consumer | None = None
+        servers = {"bootstrap.servers": bootstrap_servers}
+        self._config = {**lookup_properties(properties), **servers, "group.id": group, "enable.auto.commit": False}
+        self._config["isolation.level"] = "read_committed" if waits else "read_uncommitted"
+        self._admin_config = {**shared_properties(properties), **servers}
+        self._admin: AdminClient | None = None
+        self._has_coordinator = False
+
+    def __enter__(self) -> KafkaGroupOffsets:
+        self._consumer = make_consumer(self._config, self._reports)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._close_admin()
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offsets to read; partitions without one are absent. Blocks for a request, for at most `timeout_s`."""
+        return {tp: offset for tp, (offset, _) in self.committed_with_metadata(partitions).items()}
+
+    def committed_with_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        """The next offsets to read, each with its metadata (see `offset_metadata`); otherwise as `committed`.
+
+        An offset of a transaction that is not complete is waited for, by brokers from 2.5 on, unless `waits` is False.
+        """
+        if not partitions:
+            return {}
+        asked = [KafkaTopicPartition(*tp) for tp in partitions]
+        found = self._call("reading", lambda consumer: self._ask(consumer, asked, self._timeout_s))
+        self._require_success("reading", found)
+        return {_place(tp): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the next offsets to read, whatever is stored.
+
+        Blocks for a request for every 1,000 partitions, the first time for one more: at most `timeout_s` for each, some
+        seconds if the brokers refuse the connection. Waits meanwhile for a coordinator that is being replaced.
+
+        Raises GroupError if consumers that Kafka coordinates are in the group, ClusterStateError if brokers refuse for
+        another reason, such as an ACL, and BrokersUnavailable without an answer: whether the offsets were committed is
+        unknown.
+        """
+        for some in commit_requests(offsets):
+            self._commit([KafkaTopicPartition(*tp, offset) for tp, offset in some.items()])
+
+    def _commit(self, positions: _Places) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._attempt(positions, min(_ATTEMPT_S, max(_LOOK_S, deadline - time.monotonic())))
+                return
+            except BrokersUnavailable:
+                if time.monotonic() + _PAUSE_S > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def _attempt(self, positions: _Places, timeout_s: float) -> None:
+        """Commit by an admin client; a failed one is replaced, since it would keep asking the old coordinator.
+
+        A consumer's own commit has no timeout: librdkafka repeats it for minutes while the coordinator does not answer, and
+        closing the consumer waits for that, too.
+        """
+        if not self._has_coordinator:
+            # Creates __consumer_offsets: without it, the request of an admin client may abort the process.
+            self._call("committing", lambda consumer: self._ask(consumer, positions[:1], timeout_s))
+            self._has_coordinator = True
+        with ExitStack() as failed:
+            failed.callback(self._close_admin)
+            answers = self._call("committing", lambda _: self._alter(positions, timeout_s))
+            self._require_success("committing", answers)
+            failed.pop_all()
+
+    def _alter(self, positions: _Places, timeout_s: float) -> _Places:
+        """The brokers' answers for each partition; raises before the timeout if the brokers refuse the connection."""
+        if self._admin is None:
+            self._admin = AdminClient({**self._admin_config, "error_cb": self._reports}, logger=librdkafka_logger())
+        request = [ConsumerGroupTopicPartitions(self._group, positions)]
+        (future,) = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout_s).values()
+        while True:
+            try:
+                return list(future.result(_LOOK_S).topic_partitions)
+            except FutureTimeoutError:
+                self._poll()
+                refusal = self._reports.refusal(f"committing the offsets of group {self._group}", REFUSED_FOR_S)
+                if refusal is not None:
+                    raise refusal from None
+
+    def _close_admin(self) -> None:
+        """Close the admin client, on this thread: the garbage collector, on the client's own, would abort the process."""
+        if self._admin is not None:
+            self._admin.__exit__(None, None, None)
+            self._admin = None
+
+    def _ask(self, consumer: Consumer, asked: _Places, left_s: float) -> _Places:
+        """The committed offsets; requested again after some seconds, unless the brokers have refused the connection.
+
+        A coordinator that is being replaced answers at once that it is none: its successor is waited for.
+        """
+        deadline = time.monotonic() + left_s
+        looks = iter((*_LOOK_AFTER_S, math.inf))
+        look_s = next(looks)
+        while True:
+            try:
+                return list(consumer.committed(asked, timeout=max(_LOOK_S, min(look_s, deadline - time.monotonic()))))
+            except KafkaException as error:
+                _raise_denial(consumer)
+                code, is_late = error.args[0].code(), time.monotonic() + _PAUSE_S > deadline
+                is_passing = code in (*_UNANSWERED, *_REPLACED)
+                if is_late or not is_passing or self._reports.refusal("", REFUSED_FOR_S) is not None:
+                    raise
+                if code in _REPLACED:
+                    time.sleep(_PAUSE_S)
+                else:
+                    look_s = next(looks, math.inf)
+
+    def _call(self, doing: str, call: Callable[[Consumer], T]) -> T:
+        if self._consumer is None:
+            raise RuntimeError("KafkaGroupOffsets is used outside of its with block")
+        self._poll()
+        self._reports.begin()
+        try:
+            answer = call(self._consumer)
+        except KafkaException as error:
+            self._poll()
+            raise self._reports.error(error, f"{doing} the offsets of group {self._group}") from error
+        self._reports.answered()
+        return answer
+
+    def _poll(self) -> None:
+        """Have the clients call back with their reports."""
+        for client in (self._consumer, self._admin):
+            if client is not None:
+                client.poll(0)
+
+    def _require_success(self, doing: str, answers: _Places) -> None:
+        for answer in answers:
+            if answer.error is not None:
+                raise _error_of(answer.error, self._group, f"{doing} the offset of group {self._group} in {_place(answer)}")
+
+
+def _raise_denial(consumer: Consumer) -> None:
+    """Handle reports; raise the coordinator's refusal of the group, which librdkafka reports like a record, and asks on."""
+    while (reported := consumer.poll(0)) is not None:
+        error = reported.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise KafkaException(error)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group's state as its coordinator names it, and the ids of its members; an unknown group is ``DEAD``.
+
+    `assigned` are the partitions of each member, those that it is still to get among them. Groups of the consumer protocol
+    that are not ``STABLE`` are ``UNKNOWN``: librdkafka has no names for their other states.
+    """
+
+    name: str
+    members: tuple[str, ...] = ()
+    assigned: Mapping[str, frozenset[TopicPartition]] = field(default_factory=dict)
+
+    @property
+    def is_active(self) -> bool:
+        """True if the group has members, so that only these may commit."""
+        return bool(self.members) or self.name not in ("EMPTY", "DEAD")
+
+
+class GroupAdmin(KafkaAdmin):
+    """A `KafkaAdmin` that also reads and changes groups.
+
+    Where ``__consumer_offsets`` does not exist yet, no coordinator is asked: librdkafka's admin client, unlike a consumer,
+    does not wait until brokers have created it, and aborts the process some time after the request has timed out
+    (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it. So it does
+    where an ACL hides the topic, as from most users, and nobody can tell whether it exists.
+
+    librdkafka's admin client keeps asking the coordinator that it has looked up, also when that broker answers that it is
+    none, and for a broker that was down in the meantime its requests may wait until they time out: a new client replaces
+    it after such an answer, and before a request that follows a lost connection. A shorter timeout would not help, because
+    librdkafka aborts the process when the coordinator is looked up after the request has timed out.
+    """
+
+    _has_offsets_topic = False
+    _is_outdated = False
+
+    def _begin_request(self) -> None:
+        super()._begin_request()
+        if self._reports.has_lost:
+            self._replace_client()
+            self._reports.has_lost = False
+
+    def group_names(self) -> list[str]:
+        """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
+        self._begin_request()
+        doing = "listing groups"
+        future = self._admin().list_consumer_groups(request_timeout=self._timeout_s)
+        found = self._call(doing, lambda _: self._result(doing, future))
+        for error in found.errors:
+            raise self._error(error if isinstance(error, KafkaException) else KafkaException(error), doing)
+        return sorted(group.group_id for group in found.valid)
+
+    def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
+        """The state of each group, requested 50 at a time; blocks for a request to its coordinator."""
+        names = list(dict.fromkeys(groups))
+        if not names:
+            return {}
+        self._begin_request()
+        if not self.has_coordinators(names[0]):
+            return dict.fromkeys(names, GroupState("DEAD"))
+        found: dict[str, GroupState] = {}
+
+        def describe() -> None:
+            some = names[len(found) :][:_IN_FLIGHT]
+            futures = self._admin().describe_consumer_groups(some, request_timeout=self._timeout_s)
+            found.update({name: self._state(name, future) for name, future in futures.items()})
+
+        while len(found) < len(names):
+            self._patiently(describe)
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """All offsets that a group has committed; blocks for a request to its coordinator."""
+        return self.committed_many([group])[group]
+
+    def committed_many(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
+        """The same for several groups, requested 50 at a time."""
+        found = self._committed(groups)
+        return {name: {_place(c): c.offset for c in commits} for name, commits in found.items()}
+
+    def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
+        """The metadata of all offsets that the groups have committed, empty where there is none; see `committed_many`.
+
+        Offsets of open transactions do not count.
+        """
+        found = self._committed(groups)
+        return {name: {_place(c): offset_metadata(c) for c in commits} for name, commits in found.items()}
+
+    def _committed(self, groups: Iterable[str]) -> dict[str, list[KafkaTopicPartition]]:
+        names = list(dict.fromkeys(groups))
+        if not names:
+            return {}
+        self._begin_request()
+        if not self.has_coordinators(names[0]):
+            return {name: [] for name in names}
+        rest, found = iter(names), dict[str, list[KafkaTopicPartition]]()
+        while some := list(islice(rest, _IN_FLIGHT)):
+            asked = {name: self._ask_offsets(name) for name in some}
+            found.update((name, self._offsets(name, future)) for name, future in asked.items())
+        return found
+
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
+        """Set a group's offsets, whatever is stored; the errors of partitions that the brokers refuse.
+
+        Blocks for a request for every 1,000 partitions. If one of them fails, the others before it stay committed. Raises
+        GroupError if consumers of the new kind are in the group, ClusterStateError if brokers refuse or do not answer.
+        """
+        self._begin_request()
+        if offsets and not self.has_coordinators(group):
+            self._wait_for_coordinator(group, sorted(offsets)[:1])
+        failed: dict[TopicPartition, ZKafkaError] = {}
+        for request in commit_requests(dict(sorted(offsets.items()))):
+            some = [KafkaTopicPartition(*tp, offset) for tp, offset in request.items()]
+            failed |= self._patiently(lambda some=some: self._alter(group, some))  # type: ignore[misc]
+        return failed
+
+    def delete_groups(self, groups: Iterable[str]) -> None:
+        """Delete groups with all their offsets; passes over those that do not exist.
+
+        Blocks for a request for each group. If one of them fails, those before it are deleted. Raises as `alter_offsets`.
+        """
+        names = list(dict.fromkeys(groups))
+        self._begin_request()
+        if not names or not self.has_coordinators(names[0]):
+            return
+
+        for name in names:
+            self._patiently(lambda name=name: self._delete(name))  # type: ignore[misc]
+
+    def _delete(self, group: str) -> None:
+        (future,) = self._admin().delete_consumer_groups([group], request_timeout=self._timeout_s).values()
+        self._of_group(group, f"deleting group {group}", future, lambda: None)
+
+    def _alter(self, group: str, offsets: list[KafkaTopicPartition]) -> dict[TopicPartition, ZKafkaError]:
+        doing = f"committing offsets of group {group}"
+        request = [ConsumerGroupTopicPartitions(group, offsets)]
+        (future,) = self._admin().alter_consumer_group_offsets(request, request_timeout=self._timeout_s).values()
+        failed: dict[TopicPartition, ZKafkaError] = {}
+        for answer in self._of_group(group, doing, future).topic_partitions:
+            if answer.error is None:
+                continue
+            self._note(answer.error)
+            place = _place(answer)
+            failed[place] = _error_of(answer.error, group, f"{doing} in {place}")
+            if isinstance(failed[place], (GroupError, BrokersUnavailable)):  # of the group, not of the partition
+                raise failed[place]
+        return failed
+
+    def _wait_for_coordinator(self, group: str, partitions: Collection[TopicPartition]) -> None:
+        with KafkaGroupOffsets(self._servers, self._config, group) as consumer:
+            self._patiently(lambda: consumer.committed(partitions))
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """The call's result; repeated while the group's coordinator changes, or loads the group."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call()
+            except BrokersUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+            self._renew()
+            time.sleep(_ADMIN_PAUSE_S)
+
+    def has_coordinators(self, group: str) -> bool:
+        """False if ``__consumer_offsets`` does not exist; where it is hidden, blocks until the group has a coordinator."""
+        if not self._has_offsets_topic:
+            is_listed = _OFFSETS_TOPIC in self.topic_names()
+            is_hidden = not is_listed and self._authorization_error(_OFFSETS_TOPIC) is not None
+            if is_hidden:
+                self._wait_for_coordinator_unseen(group)
+            self._has_offsets_topic = is_listed or is_hidden
+        return self._has_offsets_topic
+
+    def _wait_for_coordinator_unseen(self, group: str) -> None:
+        try:
+            self._wait_for_coordinator(group, [TopicPartition(_OFFSETS_TOPIC, 0)])
+        except ClusterStateError as error:
+            if error.condition != "REFUSED_BY_BROKER":  # the coordinator has answered, or refuses the next request, too
+                raise
+
+    def _ask_offsets(self, group: str) -> Future[Any]:
+        request = [ConsumerGroupTopicPartitions(group)]
+        (future,) = self._admin().list_consumer_group_offsets(request, request_timeout=self._timeout_s).values()
+        return future  # type: ignore[no-any-return]
+
+    def _offsets(self, group: str, first: Future[Any]) -> list[KafkaTopicPartition]:
+        asked = [first]
+        return self._patiently(lambda: self._answered(group, asked.pop() if asked else self._ask_offsets(group)))
+
+    def _answered(self, group: str, future: Future[Any]) -> list[KafkaTopicPartition]:
+        doing = f"reading the offsets of group {group}"
+        answers = self._of_group(group, doing, future, lambda: ConsumerGroupTopicPartitions(group, [])).topic_partitions
+        for answer in answers:
+            if answer.error is not None:
+                self._note(answer.error)
+                raise _error_of(answer.error, group, f"{doing} in {_place(answer)}")
+        return [answer for answer in answers if answer.offset >= 0]
+
+    def _state(self, group: str, future: Future[Any]) -> GroupState:
+        found = self._of_group(group, f"describing group {group}", future, lambda: None)
+        if found is None:
+            return GroupState("DEAD")
+        assigned = {member.member_id: _assigned(member) for member in found.members}
+        return GroupState(found.state.name, tuple(assigned), assigned)
+
+    def _of_group(self, group: str, doing: str, future: Future[Any], unknown: Callable[[], Any] | None = None) -> Any:
+        """A request's result; `unknown` makes that of a group that does not exist."""
+        try:
+            return self._result(doing, future)
+        except KafkaException as error:
+            if unknown is not None and error.args[0].code() in _UNKNOWN_GROUP_CODES:
+                return unknown()
+            if error.args[0].code() in _ACTIVE_CODES:
+                raise _error_of(error.args[0], group, doing) from error
+            self._note(error.args[0])
+            raise self._error(error, doing) from error
+
+    def _note(self, error: KafkaError) -> None:
+        """Note an answer of a broker that is no longer the coordinator."""
+        self._is_outdated |= error.code() == KafkaError.NOT_COORDINATOR
+
+    def _renew(self) -> None:
+        """Use a new client if the present one asks the wrong coordinator; that one may have other requests in flight."""
+        if self._is_outdated:
+            self._use(self._new_client())
+            self._is_outdated = False
+
+
+def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:
+    """Our error for one of librdkafka's; `doing` describes the request."""
+    if error.code() not in _ACTIVE_CODES:
+        return from_kafka(error, doing)
+    return GROUP_ACTIVE(
+        f"{doing[0].upper()}{doing[1:]} failed, since consumers that Kafka coordinates are active in the group; stop these "
+        "consumers, and run this again",
+        group=group,
+    )
+
+
+def _assigned(member: Any) -> frozenset[TopicPartition]:
+    found = (member.assignment, getattr(member, "target_assignment", None))
+    return frozenset(_place(place) for assigned in found if assigned is not None for place in assigned.topic_partitions)
+
+
+def _place(committed: KafkaTopicPartition) -> TopicPartition:
+    return TopicPartition(committed.topic, committed.partition)
