@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_zkafka.read.split_reader import Identity
-    from pyspark_zkafka.records.consumer import PartitionConsumer
-    from pyspark_zkafka.records.direct.errors import Unsupported
+    from pyspark_zkafka.records.consumer import PartitionConsumer, Unsupported
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -25,8 +25,7 @@ from pyspark_zkafka.errors import (
     ZKafkaError,
 )
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import PartitionConsumer, Poll
-from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.consumer import PartitionConsumer, Poll, Unsupported
 
 __all__ = ["Identity", "ReadPolicy", "SplitReader"]
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, repeat
 from operator import length_hint
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from pyspark_zkafka.brokers.clients import librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
-from pyspark_zkafka.records.librdkafka_transactions import MessageTransactions, kafka_errors
-from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
-
-__all__ = ["MessageSender"]
+from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset, QueueLimits, Sender, Transactions
 
 _SLICE_ROWS = 5_000
 _SLICE_BYTES = 4 * 1024 * 1024
@@ -117,7 +115,7 @@ class MessageSender(Sender):
         Reports of the records that it fails may be lost: confluent-kafka calls nothing any more once an error is raised.
         """
         try:
-            with kafka_errors():
+            with _kafka_errors():
                 yield
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
@@ -205,3 +203,52 @@ def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[
         for start, stop, size_bytes in slices_by_size(sizes[begin : begin + count], _SLICE_ROWS, _SLICE_BYTES):
             yield _Slice(rows.topic, partition, by_partition.rows(begin + start, begin + stop), size_bytes)
         begin += count
+
+
+@contextmanager
+def _kafka_errors() -> Iterator[None]:
+    """Raise a fatal error of the client as KafkaException, always.
+
+    confluent-kafka raises it out of any call that handles events, and some of these make it the cause of a SystemError.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
+class MessageTransactions(Transactions):
+    """The `Transactions` of confluent-kafka's producer."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def init(self, timeout_s: float) -> None:
+        with _kafka_errors():
+            self._producer.init_transactions(timeout_s)
+
+    def begin(self) -> None:
+        with _kafka_errors():
+            self._producer.begin_transaction()
+
+    def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
+        position = TopicPartition(offset.topic, offset.partition, offset.offset, offset.metadata)
+        with _kafka_errors():
+            self._producer.send_offsets_to_transaction([position], _group_metadata(offset.group), timeout_s)
+
+    def commit(self, timeout_s: float) -> None:
+        with _kafka_errors():
+            self._producer.commit_transaction(timeout_s)
+
+    def abort(self, timeout_s: float) -> None:
+        with _kafka_errors():
+            self._producer.abort_transaction(timeout_s)
+
+
+@lru_cache(maxsize=64)
+def _group_metadata(group: str) -> Any:
+    """A group's metadata as of a producer that is no member, which only a consumer makes; this one connects to nothing."""
+    with closing(Consumer({"group.id": group}, logger=librdkafka_logger())) as consumer:
+        return consumer.consumer_group_metadata()

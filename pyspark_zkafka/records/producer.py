@@ -21,8 +21,6 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, Connection
 from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
 
-__all__ = ["CountingProducer", "producer_properties"]
-
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
     "enable.idempotence": True,

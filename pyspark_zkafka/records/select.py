@@ -18,24 +18,12 @@ if TYPE_CHECKING:
     from pyspark_zkafka.model.key_hashes import HashKeys
     from pyspark_zkafka.model.planning import Split
     from pyspark_zkafka.model.row_digests import HashRows
-    from pyspark_zkafka.records.consumer import PartitionConsumer
+    from pyspark_zkafka.records.consumer import PartitionConsumer, Unsupported
     from pyspark_zkafka.records.direct.client import DirectClient
-    from pyspark_zkafka.records.direct.errors import Unsupported
     from pyspark_zkafka.records.direct.fetcher import JointFetches
     from pyspark_zkafka.records.producer import CountingProducer
     from pyspark_zkafka.records.sender import Sender
     from pyspark_zkafka.records.transactions import TransactionalProducer
-
-__all__ = [
-    "hash_function",
-    "open_consumer",
-    "open_fallback",
-    "open_joint",
-    "open_producer",
-    "open_transactional",
-    "row_hash_function",
-    "uses_native",
-]
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +84,7 @@ def open_fallback(
     connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema, why: Unsupported, offset: int
 ) -> Iterator[PartitionConsumer]:
     """librdkafka's consumer for a ``with`` block, which continues at an offset; logs why the direct transport cannot."""
-    from pyspark_zkafka.records.direct.errors import LoginRefused
+    from pyspark_zkafka.records.direct.wire import LoginRefused
 
     _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
     if isinstance(why, LoginRefused):
@@ -131,8 +119,8 @@ def _lease_direct(
     """A client of the direct transport; None, and a log line, where it cannot be used."""
     if not _is_native(connection):
         return None
+    from pyspark_zkafka.records.consumer import Unsupported
     from pyspark_zkafka.records.direct.client import DirectClient
-    from pyspark_zkafka.records.direct.errors import Unsupported
 
     refused_at = _refused_logins.get(_login_of(properties))
     if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
@@ -164,7 +152,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
     librdkafka would treat a topic created again as an old state of the one that it knows.
     """
     from pyspark_zkafka.brokers.clients import MessageClient
-    from pyspark_zkafka.records.librdkafka_consumer import MessageConsumer
+    from pyspark_zkafka.records.consumer import MessageConsumer
 
     has_identity = split.topic_id is not None or split.czxid is not None
     key = MessageClient, split.partition.topic, split.topic_id, split.czxid, configuration(properties)

@@ -11,8 +11,6 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.rows import OutgoingBatch
 
-__all__ = ["Counts", "Failure", "GroupOffset", "QueueLimits", "Sender", "Transactions"]
-
 _WRITE = "an ACL must allow Write on the topic"
 
 

@@ -20,8 +20,6 @@ from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, Connection
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions
 
-__all__ = ["TransactionalProducer", "transactional_properties"]
-
 # librdkafka's 100 ms is the pause before it asks again whether an earlier transaction is complete: it takes some ms.
 _RETRY_BACKOFF_MS = 10
 # While the group's coordinator is not known, librdkafka may ask for it again only when a connection opens or closes; so

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages
-from pyspark_zkafka.records.direct.errors import Unsupported
 from pyspark_zkafka.records.direct.fetch import Part, Position, read_fetch
 from pyspark_zkafka.records.direct.wire import Reader, unsigned_varint
 from tests.support.cases import each

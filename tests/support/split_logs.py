@@ -12,8 +12,7 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.read.split_reader import Identity, ReadPolicy, SplitReader
-from pyspark_zkafka.records.consumer import Poll
-from pyspark_zkafka.records.librdkafka_consumer import MessageBatch
+from pyspark_zkafka.records.consumer import MessageBatch, Poll
 
 OFFSETS = pa.schema([("offset", pa.int64())])
 POLL_RECORDS = 256

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection, Deadline
-from pyspark_zkafka.records.direct.errors import ConnectionLost, Unsupported
 from pyspark_zkafka.records.direct.messages import (
     FETCH,
     METADATA,
@@ -25,8 +25,7 @@ from pyspark_zkafka.records.direct.messages import (
     read_metadata,
 )
 from pyspark_zkafka.records.direct.settings import parse_servers, settings_of, tls_context
-
-__all__ = ["RETRIABLE", "DirectClient", "FetchSizes", "PartitionBroker", "planned_leader"]
+from pyspark_zkafka.records.direct.wire import ConnectionLost
 
 _log = logging.getLogger(__name__)
 

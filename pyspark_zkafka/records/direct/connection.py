@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from pyspark_zkafka._version import __version__
-from pyspark_zkafka.records.direct.errors import (
-    ConnectionLost,
-    LoginRefused,
-    MalformedResponse,
-    Unsupported,
-    closed_by_errors,
-)
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.messages import (
     NONE,
     SASL_AUTHENTICATE,
@@ -38,9 +32,7 @@ from pyspark_zkafka.records.direct.messages import (
 )
 from pyspark_zkafka.records.direct.sasl import exchange
 from pyspark_zkafka.records.direct.settings import Login, Settings, SocketSettings, TokenEndpoint
-from pyspark_zkafka.records.direct.wire import Reader
-
-__all__ = ["Address", "Buffer", "Connection", "Deadline", "Link", "Waiting"]
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Reader, closed_by_errors
 
 A = TypeVar("A")
 Address = tuple[str, int]

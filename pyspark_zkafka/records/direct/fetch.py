@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct.errors import MalformedResponse
 from pyspark_zkafka.records.direct.messages import FETCH, NONE, Request
 from pyspark_zkafka.records.direct.wire import (
     NO_TAGS,
+    MalformedResponse,
     Reader,
     compact_array,
     compact_string,
@@ -25,19 +25,6 @@ from pyspark_zkafka.records.direct.wire import (
     int64,
     string,
 )
-
-__all__ = [
-    "FIRST_DIVERGING",
-    "FIRST_LIMITED",
-    "Fetched",
-    "Part",
-    "Position",
-    "Wanted",
-    "fetch_request",
-    "id_bytes",
-    "newest_version",
-    "read_fetch",
-]
 
 FIRST_LIMITED = 3
 """The first version that limits the bytes of the whole response."""

@@ -12,10 +12,9 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
-from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+from pyspark_zkafka.records.consumer import PartitionEvents, Poll, Unsupported
 from pyspark_zkafka.records.direct.client import RETRIABLE, DirectClient, PartitionBroker, planned_leader
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection, Deadline
-from pyspark_zkafka.records.direct.errors import ConnectionLost, MalformedResponse, Unsupported, closed_by_errors
 from pyspark_zkafka.records.direct.fetch import (
     FIRST_DIVERGING,
     FIRST_LIMITED,
@@ -35,10 +34,8 @@ from pyspark_zkafka.records.direct.messages import (
     read_epoch_end,
 )
 from pyspark_zkafka.records.direct.settings import Backoff
-from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse, Reader, closed_by_errors
 from pyspark_zkafka.records.native.record_decoder import Fed
-
-__all__ = ["Feed", "Fetcher", "JointFetches"]
 
 Feed = Callable[[memoryview, Sequence[tuple[int, int]] | None], Fed]
 """Takes the record batches of a response, and its aborted transactions, as `RecordDecoder.feed`."""

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.records.direct.errors import MalformedResponse, Unsupported
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.wire import (
     NO_TAGS,
+    MalformedResponse,
     Reader,
     compact_string,
     int8,
@@ -30,40 +31,6 @@ from pyspark_zkafka.records.direct.wire import (
     string,
     unsigned_varint,
 )
-
-__all__ = [
-    "API_VERSIONS",
-    "EARLIEST",
-    "FETCH",
-    "LATEST",
-    "LIST_OFFSETS",
-    "METADATA",
-    "NONE",
-    "OFFSET_FOR_LEADER_EPOCH",
-    "SASL_AUTHENTICATE",
-    "SASL_HANDSHAKE",
-    "UNSUPPORTED_VERSION",
-    "Api",
-    "EpochEnd",
-    "Handshake",
-    "Leader",
-    "ListedOffset",
-    "Metadata",
-    "Request",
-    "Token",
-    "api_versions_request",
-    "epoch_end_request",
-    "list_offsets_request",
-    "metadata_request",
-    "read_api_versions",
-    "read_epoch_end",
-    "read_list_offsets",
-    "read_metadata",
-    "read_sasl_authenticate",
-    "read_sasl_handshake",
-    "sasl_authenticate_request",
-    "sasl_handshake_request",
-]
 
 NONE, UNSUPPORTED_VERSION = 0, 35
 EARLIEST, LATEST = -2, -1

@@ -17,10 +17,9 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark_zkafka.records.direct.errors import ConnectionLost, LoginRefused, Unsupported
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint
-
-__all__ = ["Exchange", "exchange"]
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused
 
 Exchange = Generator[bytes, bytes, None]
 """Yields tokens to send, and is sent the broker's answer to each."""

@@ -12,20 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.fetch import Wanted
-
-__all__ = [
-    "Backoff",
-    "Login",
-    "Settings",
-    "SocketSettings",
-    "TlsSettings",
-    "TokenEndpoint",
-    "parse_servers",
-    "settings_of",
-    "tls_context",
-]
 
 _KAFKA_PORT = 9092
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")

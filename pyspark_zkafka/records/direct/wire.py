@@ -9,24 +9,11 @@ tagged fields.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
-from pyspark_zkafka.records.direct.errors import MalformedResponse
-
-__all__ = [
-    "NO_TAGS",
-    "Reader",
-    "compact_array",
-    "compact_string",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "nullable_bytes",
-    "string",
-    "unsigned_varint",
-]
+from pyspark_zkafka.records.consumer import Unsupported
 
 A = TypeVar("A")
 
@@ -35,6 +22,28 @@ NO_TAGS = b"\x00"
 """The tagged fields of a structure without any."""
 
 int8, int16, int32, int64 = _INT8.pack, _INT16.pack, _INT32.pack, _INT64.pack
+
+
+class MalformedResponse(Unsupported):
+    """Bytes of a broker that do not follow the schema of the response."""
+
+
+class LoginRefused(Unsupported):
+    """A login that a broker refuses; each further attempt counts towards a lock-out of the user."""
+
+
+class ConnectionLost(Exception):
+    """A connection that could not be opened, was cut, or stayed silent; another attempt may succeed."""
+
+
+@contextmanager
+def closed_by_errors(close: Callable[[], None]) -> Iterator[None]:
+    """Call `close` where one of the transport's errors is raised in a ``with`` block."""
+    try:
+        yield
+    except (ConnectionLost, Unsupported):
+        close()
+        raise
 
 
 def unsigned_varint(value: int) -> bytes:

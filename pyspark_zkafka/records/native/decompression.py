@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from pyspark_zkafka.records.direct.errors import Unsupported
-
-__all__ = ["CorruptRecords", "decompress", "most_decompressed_bytes"]
+from pyspark_zkafka.records.consumer import Unsupported
 
 _LEAST_BOUND_BYTES = 64 * 1024 * 1024
 _MOST_BYTES = 2**31 - 1

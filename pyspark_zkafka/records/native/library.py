@@ -7,6 +7,7 @@ import sysconfig
 from ctypes import (
     POINTER,
     Structure,
+    addressof,
     c_bool,
     c_char,
     c_char_p,
@@ -17,6 +18,7 @@ from ctypes import (
     c_uint32,
     c_uint64,
     c_void_p,
+    create_string_buffer,
 )
 from functools import cache
 from importlib.util import find_spec
@@ -24,27 +26,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
-
-__all__ = [
-    "INTERFACE",
-    "Counts",
-    "Decoded",
-    "Failure",
-    "Fed",
-    "Flaws",
-    "Report",
-    "TransactionError",
-    "built",
-    "c_functions",
-    "describe",
-    "library",
-    "load",
-    "require",
-    "settings_array",
-    "topic_argument",
-]
 
 INTERFACE = 5
 """ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
@@ -52,6 +37,8 @@ INTERFACE = 5
 _OLDEST = (1, 6)
 _TOO_NEW = (3, 0)
 _WHY_BYTES = 512
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
 
 
 class Report(Structure):
@@ -250,3 +237,50 @@ def settings_array(properties: dict[str, Any]) -> Any:
     """librdkafka's properties as a C array: name, value, ..., null."""
     flat = [str(part).encode() for pair in properties.items() for part in pair]
     return (c_char_p * (len(flat) + 1))(*flat, None)
+
+
+def headers_argument(headers: pa.Array | None) -> pa.Array | None:
+    """Rows' headers in the type that C expects."""
+    return headers if headers is None or headers.type == _HEADERS else headers.cast(_HEADERS)
+
+
+class CArray:
+    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array that C may take ownership of.
+
+    An array that C has not taken is released with this object.
+    """
+
+    def __init__(self) -> None:
+        self._buffer: Any = create_string_buffer(_ARRAY_BYTES)
+        self._filled: pa.DataType | None = None
+
+    @classmethod
+    def of(cls, array: pa.Array | None) -> CArray:
+        """An array to pass to C; the null pointer for None."""
+        place = cls()
+        if array is None:
+            place._buffer = None
+        else:
+            array._export_to_c(addressof(place._buffer))
+            place._filled = array.type
+        return place
+
+    @property
+    def address(self) -> int | None:
+        """The address of the struct; None is the null pointer."""
+        return None if self._buffer is None else addressof(self._buffer)
+
+    @property
+    def is_large(self) -> bool:
+        """True if its offsets have 64 bits."""
+        return self._filled is not None and bool(
+            pa.types.is_large_binary(self._filled) or pa.types.is_large_string(self._filled)
+        )
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The batch that C has filled in."""
+        return pa.RecordBatch._import_from_c(self.address, schema)
+
+    def __del__(self) -> None:
+        if self._filled is not None and any(self._buffer.raw[64:72]):  # its release callback: C has not taken ownership
+            pa.Array._import_from_c(self.address, self._filled)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from ctypes import byref, c_int, c_int32, c_int64
+from ctypes import byref, c_int, c_int32, c_int64, create_string_buffer
 from dataclasses import astuple
 from typing import Any
 
@@ -11,18 +12,26 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.brokers.clients import librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.native.arrays import CArray, c_headers
+from pyspark_zkafka.records.native.library import (
+    CArray,
+    Report,
+    TransactionError,
+    headers_argument,
+    require,
+    settings_array,
+    topic_argument,
+)
 from pyspark_zkafka.records.native.library import Counts as CCounts
 from pyspark_zkafka.records.native.library import Failure as CFailure
-from pyspark_zkafka.records.native.library import require, topic_argument
-from pyspark_zkafka.records.native.reports import open_client, take_reports
-from pyspark_zkafka.records.native.transactions import ArrowTransactions
-from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
-
-__all__ = ["ArrowSender"]
+from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset, QueueLimits, Sender, Transactions
 
 _MOST_PARTITIONS = 100_000
+_LOG = 1
+_WHY_BYTES = 512
+# Syslog's levels, which librdkafka's log uses.
+_LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
 
 
 class ArrowSender(Sender):
@@ -54,7 +63,9 @@ class ArrowSender(Sender):
         topic = topic_argument(rows.topic)
         self._partition_counts.setdefault(rows.topic, partition_count)
         routed = np.ascontiguousarray(partitions, dtype=np.int32)
-        value, key, timestamps, heads = (CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, c_headers(rows)))
+        value, key, timestamps, headers = (
+            CArray.of(a) for a in (rows.value, rows.key, rows.timestamp_ms, headers_argument(rows.headers))
+        )
         added = self._native.producer_add(
             self._handle,
             topic,
@@ -65,7 +76,7 @@ class ArrowSender(Sender):
             key.address,
             key.is_large,
             timestamps.address,
-            heads.address,
+            headers.address,
         )
         if not added:
             raise MemoryError(f"no memory for the rows of {rows.topic}")
@@ -140,3 +151,72 @@ class ArrowSender(Sender):
         found = CCounts()
         self._native.producer_counts(self._handle, byref(found))
         return found
+
+
+class ArrowTransactions(Transactions):
+    """The `Transactions` of a producer in C, given the functions of `library` and the producer's handle."""
+
+    def __init__(self, native: Any, handle: int) -> None:
+        self._native = native
+        self._handle = handle
+
+    def init(self, timeout_s: float) -> None:
+        self._call(self._native.transaction_init, int(timeout_s * 1000))
+
+    def begin(self) -> None:
+        self._call(self._native.transaction_begin)
+
+    def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
+        self._call(
+            self._native.transaction_commit_offset,
+            offset.group.encode(),
+            topic_argument(offset.topic),
+            offset.partition,
+            offset.offset,
+            offset.metadata.encode(),
+            int(timeout_s * 1000),
+        )
+
+    def commit(self, timeout_s: float) -> None:
+        self._call(self._native.transaction_commit, int(timeout_s * 1000))
+
+    def abort(self, timeout_s: float) -> None:
+        self._call(self._native.transaction_abort, int(timeout_s * 1000))
+
+    def _call(self, function: Callable[..., bool], *arguments: Any) -> None:
+        found = TransactionError()
+        if function(self._handle, *arguments, byref(found)):
+            return
+        raise KafkaException(
+            KafkaError(
+                found.code,
+                found.text.decode(errors="replace"),
+                fatal=bool(found.fatal),
+                retriable=bool(found.retriable),
+                txn_requires_abort=bool(found.requires_abort),
+            )
+        )
+
+
+def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *arguments: int) -> int:
+    """Create a client by `new`, with librdkafka's properties and further arguments; returns its handle.
+
+    Raises KafkaException if librdkafka refuses the properties.
+    """
+    code, why = c_int(), create_string_buffer(_WHY_BYTES)
+    settings = settings_array({**properties, "log.queue": True})
+    handle = new(settings, *arguments, byref(code), why, _WHY_BYTES)
+    if not handle:
+        raise KafkaException(KafkaError(code.value, why.value.decode(errors="replace")))
+    return handle
+
+
+def take_reports(next_report: Callable[..., bool], handle: int, note: Callable[[KafkaError], None]) -> None:
+    """Pass the errors of a client to `note`, and log the lines of its log."""
+    report = Report()
+    while next_report(handle, byref(report)):
+        text = report.text.decode(errors="replace")
+        if report.kind == _LOG:
+            librdkafka_logger().log(_LEVELS[min(report.code, len(_LEVELS) - 1)], "%s", text)
+        else:
+            note(KafkaError(report.code, text, fatal=bool(report.fatal)))

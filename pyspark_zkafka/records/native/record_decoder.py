@@ -13,14 +13,10 @@ from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, malformed_timestamp, malformed_utf8
-from pyspark_zkafka.records.consumer import Poll
-from pyspark_zkafka.records.direct.errors import Unsupported
-from pyspark_zkafka.records.native.arrays import CArray
+from pyspark_zkafka.records.consumer import Poll, Unsupported
 from pyspark_zkafka.records.native.decompression import CorruptRecords, decompress
-from pyspark_zkafka.records.native.library import Decoded, Flaws, require, topic_argument
+from pyspark_zkafka.records.native.library import CArray, Decoded, Flaws, require, topic_argument
 from pyspark_zkafka.records.native.library import Fed as CFed
-
-__all__ = ["Fed", "RecordDecoder"]
 
 # Of zkafka.h.
 _COMPRESSED, _OTHER_FORMAT, _UNKNOWN_CODEC, _STRANGE_OFFSET, _WRONG_CHECKSUM, _MALFORMED, _NO_MEMORY = range(2, 9)

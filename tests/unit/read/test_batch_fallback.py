@@ -10,8 +10,7 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
-from pyspark_zkafka.records.consumer import Poll
-from pyspark_zkafka.records.direct.errors import Unsupported
+from pyspark_zkafka.records.consumer import Poll, Unsupported
 from tests.support.cases import each
 
 TP = TopicPartition("t", 0)

@@ -34,8 +34,8 @@ __all__ = ["kill_application", "reach"]
 FOLDER = "ZKAFKA_TEST_FAULTS"
 _TRANSACTION = ("begin", "commit_offset", "commit", "abort")
 _WRAPPED = {
-    "pyspark_zkafka.records.librdkafka_transactions": {"MessageTransactions": _TRANSACTION},
-    "pyspark_zkafka.records.native.transactions": {"ArrowTransactions": _TRANSACTION},
+    "pyspark_zkafka.records.librdkafka_sender": {"MessageTransactions": _TRANSACTION},
+    "pyspark_zkafka.records.native.producer": {"ArrowTransactions": _TRANSACTION},
     "pyspark_zkafka.write.stream_writer": {"ZKafkaStreamWriter": ("commit",)},
 }
 _DRIVERS = {"ZKafkaStreamWriter": "driver_commit"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.errors import ConnectionLost
 from pyspark_zkafka.records.direct.messages import FETCH, Request
+from pyspark_zkafka.records.direct.wire import ConnectionLost
 from tests.support.fake_partition import TP, FakePartition
 from tests.support.scripted_broker import ScriptedBroker
 

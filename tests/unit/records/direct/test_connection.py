@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.connection import Buffer, Connection, Deadline
-from pyspark_zkafka.records.direct.errors import ConnectionLost, MalformedResponse, Unsupported
 from pyspark_zkafka.records.direct.messages import FETCH, METADATA, Request
 from pyspark_zkafka.records.direct.settings import settings_of
+from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse
 from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
 
 ASK = Request(METADATA, 4, b"question")

@@ -8,7 +8,6 @@ import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import wire
-from pyspark_zkafka.records.direct.errors import MalformedResponse
 from pyspark_zkafka.records.direct.fetch import (
     Fetched,
     Part,
@@ -18,7 +17,7 @@ from pyspark_zkafka.records.direct.fetch import (
     newest_version,
     read_fetch,
 )
-from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
 from tests.support.cases import each
 
 TP = TopicPartition("orders", 3)

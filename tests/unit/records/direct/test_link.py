@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.connection import Address, Deadline, Link
-from pyspark_zkafka.records.direct.errors import ConnectionLost, Unsupported
 from pyspark_zkafka.records.direct.settings import settings_of
+from pyspark_zkafka.records.direct.wire import ConnectionLost
 from tests.support.certificates import Authority
 
 LOOPBACK = "127.0.0.1"

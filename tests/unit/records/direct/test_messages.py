@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages, wire
-from pyspark_zkafka.records.direct.errors import MalformedResponse, Unsupported
 from pyspark_zkafka.records.direct.messages import FETCH, Leader, ListedOffset, Metadata
-from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
 
 TP = TopicPartition("orders", 3)
 

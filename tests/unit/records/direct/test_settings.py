@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.values import Connection
-from pyspark_zkafka.records.direct.errors import Unsupported
-from pyspark_zkafka.records.direct.settings import Settings, TokenEndpoint, settings_of
+from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.settings import Settings, TlsSettings, TokenEndpoint, settings_of, tls_context
 from tests.support.cases import each
+from tests.support.certificates import Authority
 
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "open-sesame"}
 
@@ -123,3 +128,102 @@ def test_token_endpoint() -> None:
     for name, value in (("grant.type", "jwt"), ("token.endpoint.url", "file:///etc/passwd")):
         with pytest.raises(Unsupported, match=name):
             settings_of({"bootstrap.servers": "b", **given, f"sasl.oauthbearer.{name}": value})
+
+
+HOST = x509.DNSName("localhost")
+NOTHING = TlsSettings(None, None, None, None, None, None, None, None, checks_certificate=True, checks_host=True)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An authority whose files are in a folder of its own."""
+    return Authority(tmp_path_factory.mktemp("certificates"), "authority")
+
+
+@pytest.fixture
+def trusting(authority: Authority) -> TlsSettings:
+    """Settings that trust the authority alone."""
+    return replace(NOTHING, ca_location=authority.file)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "host", "mode", "checks_host"),
+    [
+        (True, True, ssl.CERT_REQUIRED, True),
+        (True, False, ssl.CERT_REQUIRED, False),
+        (False, True, ssl.CERT_NONE, False),
+        (False, False, ssl.CERT_NONE, False),
+    ],
+)
+def test_checks(trusting: TlsSettings, certificate: bool, host: bool, mode: ssl.VerifyMode, checks_host: bool) -> None:
+    """A host is checked by its certificate, and so not without one."""
+    context = tls_context(replace(trusting, checks_certificate=certificate, checks_host=host))
+    assert (context.verify_mode, context.check_hostname) == (mode, checks_host)
+
+
+def test_authorities(authority: Authority, trusting: TlsSettings, tmp_path: Path) -> None:
+    """Authorities are those of a file or a PEM text, and no others; those of a folder are looked up when needed."""
+    pem = Path(authority.file).read_text()
+    for settings in (trusting, replace(NOTHING, ca_pem=pem), replace(NOTHING, ca_pem=pem, ca_location="/nowhere")):
+        (found,) = tls_context(settings).get_ca_certs()
+        assert found["subject"] == ((("commonName", "authority"),),)
+    assert tls_context(replace(NOTHING, ca_location=str(tmp_path))).get_ca_certs() == []
+
+
+def test_authorities_of_the_system() -> None:
+    """Without a file, the system's authorities hold."""
+    assert tls_context(NOTHING).verify_mode == ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize("password", [None, "open-sesame"])
+def test_certificate_of_the_client(authority: Authority, trusting: TlsSettings, password: str | None) -> None:
+    """A certificate and its key are one file, two files, or PEM texts, and the key may be locked."""
+    file = authority.issue("client", HOST, password)
+    pem = Path(file).read_text()
+    for settings in (
+        replace(trusting, certificate_location=file),
+        replace(trusting, certificate_location=file, key_location=file),
+        replace(trusting, certificate_pem=pem, key_pem=pem),
+    ):
+        tls_context(replace(settings, key_password=password))
+
+
+@pytest.mark.parametrize("password", [None, "close-sesame"])
+def test_locked_key(authority: Authority, trusting: TlsSettings, password: str | None) -> None:
+    """A locked key without its password is refused, with neither key nor password in the text; nobody is asked for it."""
+    file = authority.issue("locked", HOST, "open-sesame")
+    settings = replace(trusting, certificate_location=file, key_password=password)
+    with pytest.raises(Unsupported, match=r"^TLS settings that Python's ssl refuses \(\w+\)$"):
+        tls_context(settings)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ca_location": "/nowhere/ca.pem"},
+        {"ca_pem": "secret"},
+        {"ciphers": "secret"},
+        {"certificate_location": "/nowhere/secret.pem"},
+        {"certificate_pem": "secret", "key_pem": "secret"},
+    ],
+    ids=lambda wrong: "-".join(wrong),
+)
+def test_refused(wrong: dict[str, str]) -> None:
+    """What ssl refuses is left to librdkafka; the text has nothing of it, which may be a key."""
+    with pytest.raises(Unsupported, match=r"^TLS settings that Python's ssl refuses \(\w+\)$") as caught:
+        tls_context(replace(NOTHING, **wrong))
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("name", ["key_pem", "key_location"])
+def test_key_without_certificate(trusting: TlsSettings, name: str) -> None:
+    """A key needs a certificate."""
+    with pytest.raises(Unsupported, match=r"^a private key without a certificate$"):
+        tls_context(replace(trusting, **{name: "secret"}))
+
+
+def test_ciphers(trusting: TlsSettings) -> None:
+    """Ciphers before TLS 1.3 are those of the property."""
+    name = "ECDHE-ECDSA-AES256-GCM-SHA384"
+    offered = tls_context(replace(trusting, ciphers=name)).get_ciphers()
+    assert [c["name"] for c in offered if c["protocol"] != "TLSv1.3"] == [name]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.records.direct import wire
-from pyspark_zkafka.records.direct.errors import MalformedResponse
-from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
 from tests.support.cases import each
 
 

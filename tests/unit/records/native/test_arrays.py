@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.records.native.arrays import CArray
-from pyspark_zkafka.records.native.library import require
+from pyspark_zkafka.records.native.library import CArray, require
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""Hashes of keys in C, against those in Python."""
+"""Hashes of keys and rows in C, and in Python."""
 
 from __future__ import annotations
 
+import gc
 import random
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.model.key_hashes import hash_keys as python
+from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.native.hashes import hash_keys as compiled
+from pyspark_zkafka.records.native.hashes import hash_rows
 
 NAMES = ("murmur2", "murmur3", "crc32", "fnv1a")
 KINDS = (pa.binary(), pa.large_binary())
@@ -86,3 +89,29 @@ def test_other_types(keys: pa.Array | pa.ChunkedArray) -> None:
         errors.append((caught.value.condition, caught.value.message))
     assert errors[0] == errors[1]
     assert errors[0][0] == "BAD_KEY_TYPE"
+
+
+def batch(topic: str, values: pa.Array) -> OutgoingBatch:
+    return OutgoingBatch(topic, values, None, None, None, None)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 600, ""], ids=lambda name: ascii(name)[:8])
+def test_names_that_c_cannot_hold(name: str) -> None:
+    """A topic's name that C would read as another is refused: its rows would have the other's hash."""
+    with pytest.raises(InvalidRow, match="INVALID_TOPIC"):
+        hash_rows(batch(name, pa.array([b"v"])))
+
+
+def test_slices_of_rows() -> None:
+    """A slice has the hash of its own rows."""
+    rows = pa.array([b"a", b"b", None, b"c"], pa.binary())
+    assert hash_rows(batch("t", rows.slice(1, 2))) == hash_rows(batch("t", pa.array([b"b", None], pa.binary())))
+
+
+def test_hashing_takes_nothing_over() -> None:
+    """The arrays that were hashed are released by Python alone."""
+    gc.collect()
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    for _ in range(20):
+        hash_rows(batch("t", pa.array([b"x" * 100] * 100, pa.binary(), memory_pool=pool)))
+    assert pool.bytes_allocated() == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.records.librdkafka_transactions import MessageTransactions, kafka_errors
+from pyspark_zkafka.records.librdkafka_sender import MessageTransactions, kafka_errors
 from pyspark_zkafka.records.sender import GroupOffset
 
 FENCED = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
