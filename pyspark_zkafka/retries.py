@@ -1,4 +1,4 @@
-"""Retries of transient failures, and the clocks of those who wait."""
+"""Deadlines, retries of transient failures, and the clocks of those who wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pyspark_zkafka.errors import ZKafkaError
 
-__all__ = ["Retry", "backoff_s"]
+__all__ = ["Deadline", "Retry", "backoff_s"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -88,3 +88,30 @@ class Retry:
                 del answers[key]
             answers |= ask(doubtful)
         return answers
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A time on a monotonic clock by which something must be done."""
+
+    at: float
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
+        """The deadline this many seconds from now."""
+        return cls(clock() + seconds, clock)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline; 0 once it has passed."""
+        return max(self.at - self.clock(), 0.0)
+
+    @property
+    def has_passed(self) -> bool:
+        """True at the deadline and after it."""
+        return self.clock() >= self.at
+
+    def or_sooner(self, other: Deadline) -> Deadline:
+        """The earlier of two deadlines."""
+        return self if self.at <= other.at else other

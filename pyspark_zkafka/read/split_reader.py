@@ -1,4 +1,4 @@
-"""Reader of one split as Arrow batches, which detects missing records."""
+"""Reader of one split, which returns Arrow batches and detects missing records."""
 
 from __future__ import annotations
 
@@ -17,32 +17,25 @@ from pyspark_zkafka.conditions import (
     TRANSACTION_OPEN,
     report_data_loss,
 )
-from pyspark_zkafka.errors import (
-    Condition,
-    DataLoss,
-    NoLeader,
-    UnknownTopic,
-    ZKafkaError,
-)
+from pyspark_zkafka.errors import Condition, DataLoss, NoLeader, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionConsumer, Poll, Unsupported
-
-__all__ = ["Identity", "ReadPolicy", "SplitReader"]
+from pyspark_zkafka.retries import Deadline
 
 _POLL_S = 0.05
 _PAUSE_S = 0.2
 _ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
-"""A topic's state compared with the one that was planned."""
+"""The topic of a name compared with the planned topic."""
 
 Fallback = Callable[[Unsupported, int], PartitionConsumer]
-"""Opens librdkafka's consumer, given why the direct transport cannot continue, and at which offset."""
+"""Opens librdkafka's consumer, given the reason to leave the direct transport, and the offset to continue at."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
-    """Limits of a read: reaction to missing records, time-out, batch size."""
+    """How to read: reaction to missing records, time-out, limits of a batch."""
 
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
@@ -51,25 +44,25 @@ class ReadPolicy:
 
 
 class SplitReader:
-    """The records `[start, until)` of a split, in offset order.
+    """Reads the records `[start, until)` of a split, in offset order.
 
-    A gap in the offsets is not data loss: the consumer fetches each next offset by number, and a broker answers
-    OFFSET_OUT_OF_RANGE for one that retention has removed. It skips only offsets without a readable record (transaction
-    markers, aborted and compacted records). Data loss appears as an offset out of range, a log that ends too early, a log
-    that was truncated and has grown again, or another topic of the same name; each of these is checked.
+    A gap in the offsets is not data loss. The consumer fetches each next offset by number, and a broker answers
+    OFFSET_OUT_OF_RANGE if retention has removed it. It skips only offsets without a readable record: transaction markers,
+    aborted and compacted records. Data loss shows as an offset out of range, a log that ends too early, a log that was
+    truncated and has grown again, or another topic of the same name. The reader checks each of these.
 
     Parameters
     ----------
     consumer : PartitionConsumer
-        Open, for the split's partition.
+        An open consumer of the split's partition.
     identity : callable
-        Compares the topic with the planned one. Called before success is reported, unless the brokers have compared the
-        topic's id in each fetch.
+        Compares the topic with the planned topic. Called before success is reported, unless the brokers have compared the
+        id of the topic in every fetch.
     high_watermark : callable, optional
-        Requests the end of the log, open transactions included, from the leader; for a consumer that reads committed, and
-        takes the last stable offset for the end. Called when the position is beyond that end, or the read times out.
+        Requests the end of the log from the leader, open transactions included. Needed under read_committed, where the
+        consumer reports the last stable offset. Called if the position is beyond that offset, or the read times out.
     fallback : callable, optional
-        Opens the consumer that continues at an offset where the first one raises Unsupported.
+        Opens another consumer, which continues if the first one raises Unsupported.
     """
 
     def __init__(
@@ -94,14 +87,14 @@ class SplitReader:
         self._sleep = sleep
         self._position = split.start
         self._until = split.until
-        self._deadline = 0.0
+        self._deadline = Deadline(0.0, clock)
         self._is_at_end = False
         self._is_replaced = False
         self._is_compared = True
         self._is_begun = False
 
     def begin(self) -> None:
-        """Start fetching in the background, so that the first batch arrives sooner. Does not wait for records."""
+        """Start to fetch in the background. Does not wait for records."""
         if not self._is_begun:
             self._is_begun = True
             try:
@@ -111,24 +104,27 @@ class SplitReader:
 
     @property
     def is_compared(self) -> bool:
-        """True as long as what was read is certain to be of the planned topic: the brokers have compared its id."""
+        """True if all records are certainly of the planned topic, as the brokers have compared its id."""
         return self._is_compared
 
     def batches(self, *, compare: bool = True) -> Iterator[pa.RecordBatch]:
-        """Batches of the consumer's columns, of at most `max_records` rows and about `max_bytes` of values.
+        """Yield batches of at most `max_records` rows and about `max_bytes` of values.
 
-        With `compare` the topic is compared at the end where that `is_compared` does not say that it was. Of several ranges
-        of a topic that are read one after the other, it is enough to `compare` it after the last one.
+        With `compare`, compares the topic at the end unless `is_compared` is True. After several ranges of one topic, it is
+        enough to call `compare` once.
 
-        Raises DataLoss if records of the range are gone, and `fail_on_data_loss` is set; else a warning is logged. Raises
-        BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction was open for
-        that long, and the consumer reads committed.
+        Raises DataLoss if records are gone and `fail_on_data_loss` is set; otherwise logs a warning. Raises
+        BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction blocks a
+        committed read for that long.
         """
         self.begin()
         self._postpone_deadline()
         while self._position < self._until:
             if self._unsupported is not None:
-                self._fall_back(self._unsupported)
+                if self._fallback is None:
+                    raise self._unsupported
+                self._consumer, self._unsupported = self._fallback(self._unsupported, self._position), None
+                self._consumer.seek(self._position)
             if self._gather():
                 yield self._consumer.take()
                 self._postpone_deadline()  # do not count the time that Spark took
@@ -136,37 +132,27 @@ class SplitReader:
             self.compare()
 
     def compare(self) -> None:
-        """Compare the topic with the planned one; raises DataLoss, or warns, if it was created again.
-
-        A topic that was deleted after its last record was read has lost nothing.
-        """
+        """Raise DataLoss, or warn, if the topic was created again. A deletion after the last record does no harm."""
         if not self._is_replaced and self._identity() == "created again":
             self._report_replaced("created again")
 
     def _gather(self) -> int:
-        """Gather records for one batch; returns early, perhaps with none, when no more have arrived."""
+        """Gather records for one batch, and return their number. Stops early, even without records, if none arrive."""
         gathered = size = 0
         while self._position < self._until and gathered < self._policy.max_records and size < self._policy.max_bytes:
             left = min(self._policy.max_records - gathered, self._until - self._position)
             try:
-                poll = self._consumer.poll(left, self._policy.max_bytes - size, self._until, _POLL_S)
+                poll = self._consumer.poll(left, self._policy.max_bytes - size, self._until, self._after(_POLL_S))
                 self._advance(poll)
                 gathered += poll.records
                 size += poll.size_bytes
-                self._look_at_events(poll)
+                self._handle_events(poll)
             except Unsupported as why:
-                self._unsupported = why  # what was gathered is taken first
+                self._unsupported = why  # take the gathered records first
                 break
             if not poll.records:
                 break
         return gathered
-
-    def _fall_back(self, why: Unsupported) -> None:
-        """Continue with the other consumer at the position."""
-        if self._fallback is None:
-            raise why
-        self._consumer, self._unsupported = self._fallback(why, self._position), None
-        self._consumer.seek(self._position)
 
     def _advance(self, poll: Poll) -> None:
         """Move the position past the records of a poll."""
@@ -181,7 +167,7 @@ class SplitReader:
         self._is_at_end = False
         self._postpone_deadline()
 
-    def _look_at_events(self, poll: Poll) -> None:
+    def _handle_events(self, poll: Poll) -> None:
         has_progress = poll.first is not None or poll.end is not None
         if (has_progress and not poll.by_id) or poll.out_of_range or poll.gone:
             self._is_compared = False
@@ -191,7 +177,7 @@ class SplitReader:
             self._end_if_replaced()
         elif poll.end is not None:
             self._on_log_end(poll.end)
-        if poll.first is None and self._position < self._until and self._clock() > self._deadline:
+        if poll.first is None and self._position < self._until and self._deadline.has_passed:
             self._on_timeout(poll.error)
 
     def _on_out_of_range(self, truncation: str | None) -> None:
@@ -213,24 +199,24 @@ class SplitReader:
             self._consumer.seek(self._position)
 
     def _watermarks(self) -> tuple[int, int] | None:
-        """The log's earliest offset and its end; None if the planned topic is gone, which ends the range.
+        """The earliest offset and the end of the log; None if the planned topic is gone, which ends the range.
 
-        Where librdkafka's metadata has no leader for the partition, it returns at once that the partition is unknown:
-        during an election, and after an answer of a broker that does not know a new topic yet. So this is requested again.
+        Retries until the time-out. Without a leader in its metadata, librdkafka reports an unknown partition at once:
+        during an election, and if a broker does not know a new topic yet.
         """
-        deadline = self._clock() + self._policy.poll_timeout_ms / 1000
+        deadline = self._after(self._policy.poll_timeout_ms / 1000)
         while True:
             try:
-                return self._consumer.watermarks(max(deadline - self._clock(), _POLL_S))
+                return self._consumer.watermarks(self._after(max(deadline.left_s, _POLL_S)))
             except (NoLeader, UnknownTopic):
                 if self._end_if_replaced():
                     return None
-                if self._clock() > deadline:
+                if deadline.has_passed:
                     raise
             self._sleep(_PAUSE_S)
 
     def _report_truncation(self, report: str) -> None:
-        """Fail, or warn and continue at the position; the records before it have been replaced."""
+        """Fail, or warn and continue at the position: the records before it were replaced."""
         text = (
             f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
             f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
@@ -239,7 +225,7 @@ class SplitReader:
         self._postpone_deadline()
 
     def _on_log_end(self, end: int) -> None:
-        """Note that the log ends at `end`; it may still grow up to `until`, e.g. on a leader that was just elected."""
+        """Note the end of the log, which may still grow to `until`, for example on a leader that was just elected."""
         if end < self._position:
             return  # records followed it in the same poll
         self._position = min(end, self._until)
@@ -265,14 +251,14 @@ class SplitReader:
         )
 
     def _ends(self) -> tuple[int, int]:
-        """Ask the leader for the ends of the stable records and of the log, if one of them may have stopped the read.
+        """Request the last stable offset and the end of the log, if one of them may have stopped the read.
 
         Both are `until` otherwise, and if the leader does not answer.
         """
         if not self._is_at_end and self._high_watermark is None:
             return self._until, self._until
         try:
-            _, stable_end = self._consumer.watermarks(_ANSWER_S)
+            _, stable_end = self._consumer.watermarks(self._after(_ANSWER_S))
             return stable_end, stable_end if self._high_watermark is None else self._high_watermark()
         except ZKafkaError:
             return self._until, self._until
@@ -307,4 +293,7 @@ class SplitReader:
         report_data_loss(condition, text, fail=self._policy.fail_on_data_loss, remedy=remedy)
 
     def _postpone_deadline(self) -> None:
-        self._deadline = self._clock() + self._policy.poll_timeout_ms / 1000
+        self._deadline = self._after(self._policy.poll_timeout_ms / 1000)
+
+    def _after(self, seconds: float) -> Deadline:
+        return Deadline.after(seconds, self._clock)

@@ -1,4 +1,4 @@
-"""A consumer of one partition, without group and commits; gaps between offsets are left to the caller."""
+"""Consumers of one partition: their interface, the results of a poll, and the consumer over confluent-kafka."""
 
 from __future__ import annotations
 
@@ -22,27 +22,41 @@ from pyspark_zkafka.brokers.librdkafka_errors import (
 )
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import build_batch
+from pyspark_zkafka.retries import Deadline
 
-# The size of records is not known before the first: 16 of 1 MiB are half of what librdkafka holds for a long range.
+# The size of records is not known before the first poll: 16 of 1 MiB are half of what librdkafka holds for a long range.
 _FIRST_POLL_RECORDS = 16
 _MOST_POLL_RECORDS = 1_000
 
 
 class Unsupported(Exception):
-    """What only librdkafka can do or read; librdkafka continues. The text says what, without secrets."""
+    """Something that only librdkafka can do or read, so that librdkafka must continue. The text says what it is."""
 
 
 @dataclass(slots=True)
 class Poll:
-    """The result of one poll, with its fields in the order in which they must be handled.
+    """The result of one poll. Handle its fields in their order.
 
-    `records` were added to the batch that is being gathered, `size_bytes` is about their size. `first` and `last` are the
-    offsets of the records received, None if there were none; `last` may be beyond the end of the range. `ordered` is True
-    if offsets were ascending. `end` is the offset of the log's end if it was reached after them. `out_of_range` is True if
-    the position is outside the log, or the log was truncated below it; `truncation` is librdkafka's report of the latter,
-    found by the leader epoch of earlier records, and such a log may have grown past the position again. `gone` is True if
-    the brokers do not know the partition, and `error` is the last retriable error, for the text of a time-out. `by_id` is
-    True if the broker has compared the topic's id with the planned one in each fetch until now.
+    Attributes
+    ----------
+    records, size_bytes : int
+        The number of records added to the batch that is being gathered, and their approximate size.
+    first, last : int or None
+        The offsets of the records received; None if there were none. `last` may be beyond the end of the range.
+    ordered : bool
+        True if offsets were ascending.
+    end : int or None
+        The end of the log, if it was reached after the records.
+    out_of_range : bool
+        True if the position is outside the log, or the log was truncated below the position.
+    truncation : str or None
+        librdkafka's report of a truncation, found by the leader epoch. The log may have grown past the position again.
+    gone : bool
+        True if the brokers do not know the partition.
+    error : str or None
+        The last retriable error, for the text of a time-out.
+    by_id : bool
+        True if the brokers have compared the id of the topic with the planned id in every fetch.
     """
 
     records: int = 0
@@ -59,32 +73,31 @@ class Poll:
 
 
 class PartitionConsumer(Protocol):
-    """Fetches one partition from an offset on, and gathers Arrow batches of a schema. Not thread-safe, not pickle-safe.
+    """Fetches one partition from an offset on, and gathers Arrow batches. Not thread-safe, not pickle-safe.
 
-    There are two: `pyspark_zkafka.records.direct.consumer.DirectConsumer`, and
-    `pyspark_zkafka.records.consumer.MessageConsumer` over librdkafka. Each uses an open client, alone, for the
-    time of its own ``with`` block, and fetches nothing after it.
+    Implemented by `MessageConsumer`, and by `pyspark_zkafka.records.direct.consumer.DirectConsumer`. Each has an open
+    client to itself during its ``with`` block, and fetches nothing afterwards. The caller judges gaps between offsets.
     """
 
     def seek(self, offset: int) -> None:
-        """Fetch from `offset` on; records fetched but not gathered are dropped. Does not block."""
+        """Continue at `offset`, and drop records that are fetched but not gathered. Does not block."""
 
-    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+    def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
         """Add the next records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
 
-        Returns when they have arrived, at an event, or after `timeout_s` with what has arrived. Raises ClusterStateError
-        for an error that waiting does not resolve: refused, corrupt, unsupported.
+        Returns when they have arrived, at an event, or at the deadline with the records that have arrived. Raises
+        ClusterStateError for an error that waiting does not resolve: refused, corrupt, unsupported.
         """
 
     def take(self) -> pa.RecordBatch:
-        """Return the batch gathered so far, of at least one record, and begin another; raises as `build_batch`."""
+        """Return the batch of at least one record gathered so far, and begin another. Raises as `build_batch`."""
 
-    def watermarks(self, timeout_s: float) -> tuple[int, int]:
-        """The log's earliest offset and its end, requested from the leader."""
+    def watermarks(self, deadline: Deadline) -> tuple[int, int]:
+        """Request the earliest offset and the end of the log from the leader."""
 
 
 class PartitionEvents:
-    """librdkafka's events and errors for a partition, sorted into results of a poll and exceptions."""
+    """Sorts librdkafka's events and errors of a partition into results of a poll and exceptions."""
 
     def __init__(self, partition: TopicPartition, clock: Callable[[], float] = time.monotonic) -> None:
         self._doing = f"reading {partition}"
@@ -92,12 +105,12 @@ class PartitionEvents:
         self._gone = False
 
     def note(self, error: KafkaError) -> None:
-        """Record an error of the client as a whole; librdkafka retries by itself."""
+        """Record an error of the whole client. librdkafka retries by itself."""
         self._reports(error)
         self._gone = self._gone or error.code() in UNKNOWN_TOPIC_CODES
 
     def take(self, error: KafkaError, offset: int, poll: Poll) -> None:
-        """Add an event that arrived in place of a record to a poll; raises errors that waiting does not resolve."""
+        """Add an event to a poll. Raises an error that waiting does not resolve."""
         if error.code() == KafkaError._PARTITION_EOF:
             poll.end = offset
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -106,14 +119,14 @@ class PartitionEvents:
         elif error.code() in UNKNOWN_TOPIC_CODES:
             poll.gone = True
         elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return  # librdkafka's consumer looks for the coordinator of its group, which a read does not use
+            return  # librdkafka looks for the coordinator of its group, which a read does not use
         elif error.retriable() or (failure := from_kafka(error, self._doing)).retriable:
             self.note(error)
         else:
             raise failure
 
     def finish(self, poll: Poll) -> Poll:
-        """Complete the poll with the errors recorded meanwhile; raises a refusal after which no record arrived."""
+        """Add the errors recorded since the last poll. Raises a refusal if no record has arrived since."""
         poll.gone, self._gone = poll.gone or self._gone, False
         poll.error = self._reports.last
         self._reports.polled(self._doing, answered=poll.first is not None or poll.end is not None)
@@ -121,12 +134,12 @@ class PartitionEvents:
 
 
 def reading_watermarks(partition: TopicPartition) -> str:
-    """Description of the request for a log's ends, for the text of an error."""
+    """Describe the request for the ends of a log, for the text of an error."""
     return f"asking the leader of {partition} for the ends of its log"
 
 
 class MessageBatch:
-    """Messages gathered for one batch; limits the number to request next, so that large records do not fill memory."""
+    """Messages gathered for one batch. Limits each request, so that large records do not fill memory."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -145,12 +158,17 @@ class MessageBatch:
             return Poll()
         first, last = messages[0].offset(), messages[-1].offset()
         visible = messages if last < until else [m for m in messages if m.offset() < until]
-        size = _size(visible)
+        size = 0
         if visible:
+            size = sum(map(len, visible)) + sum(map(len, filter(None, map(type(visible[0]).key, visible))))
             self._messages += visible
             self._mean_bytes = max(size // len(visible), 1)
             self._next_records = min(4 * self._next_records, _MOST_POLL_RECORDS)
-        return Poll(len(visible), size, first, last, _ascending(messages, last - first))
+        ordered = last - first == len(messages) - 1
+        if not ordered:  # there may be gaps
+            offsets = [m.offset() for m in messages]
+            ordered = all(a < b for a, b in pairwise(offsets))
+        return Poll(len(visible), size, first, last, ordered)
 
     def take(self) -> pa.RecordBatch:
         """Return the batch of the messages added, and begin another."""
@@ -158,22 +176,8 @@ class MessageBatch:
         return build_batch(messages, self._schema)
 
 
-def _size(messages: Sequence[Message]) -> int:
-    """Bytes of keys and values."""
-    keys = map(type(messages[0]).key, messages) if messages else ()
-    return sum(map(len, messages)) + sum(map(len, filter(None, keys)))
-
-
-def _ascending(messages: Sequence[Message], span: int) -> bool:
-    """True if offsets are strictly ascending; without gaps, the span is enough to know."""
-    if span == len(messages) - 1:
-        return True
-    offsets = [m.offset() for m in messages]
-    return all(a < b for a, b in pairwise(offsets))
-
-
 class MessageConsumer:
-    """The `PartitionConsumer` in pure Python, which converts confluent-kafka's messages to columns."""
+    """The `PartitionConsumer` that converts confluent-kafka's messages to columns, in pure Python."""
 
     def __init__(self, client: MessageClient, partition: TopicPartition, schema: pa.Schema) -> None:
         self._client = client
@@ -196,9 +200,9 @@ class MessageConsumer:
         self._client.consumer.assign([KafkaTopicPartition(*self._partition, offset)])
         self._client.warm_up(self._partition.topic)
 
-    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """The records of the last poll may exceed the bytes."""
-        found = self._client.consumer.consume(self._batch.request_size(most_records, most_bytes), timeout_s)
+    def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
+        """The records of the last poll may exceed `most_bytes`."""
+        found = self._client.consumer.consume(self._batch.request_size(most_records, most_bytes), deadline.left_s)
         if not any(map(Message.error, found)):
             return self._events.finish(self._batch.add(found, until))
         poll = self._batch.add([m for m in found if m.error() is None], until)
@@ -210,10 +214,10 @@ class MessageConsumer:
     def take(self) -> pa.RecordBatch:
         return self._batch.take()
 
-    def watermarks(self, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, deadline: Deadline) -> tuple[int, int]:
         tp = KafkaTopicPartition(*self._partition)
         try:
-            low, high = self._client.consumer.get_watermark_offsets(tp, timeout=timeout_s, cached=False)
+            low, high = self._client.consumer.get_watermark_offsets(tp, timeout=deadline.left_s, cached=False)
         except KafkaException as error:
             raise from_exception(error, reading_watermarks(self._partition)) from error
         return low, high

@@ -1,4 +1,4 @@
-"""Selection of a transport: direct, or librdkafka through compiled code or through confluent-kafka."""
+"""Selects the transport of each read and write, and keeps open clients for the next."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FETCH_SIZE = "max.partition.fetch.bytes"
 _MOST_FETCH_BYTES = 8 * 1024 * 1024
 _REFUSED_FOR_S = 600.0
 _PRODUCER_AGE_S = 1_500.0
-"""The age up to which a producer is kept: the producers' ``topic.metadata.propagation.max.ms``, less the time of a task."""
+"""The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
 
 def uses_native(connection: Connection) -> bool:
-    """True if this process uses the compiled path; logs which one. OptionError if it is required and unavailable."""
+    """True if this process uses the compiled path; logs the choice. OptionError if it is required and unavailable."""
     if connection.transport == "direct":
         require()
     _log.info("%s", "transport=librdkafka: pure Python is used" if connection.transport == "librdkafka" else describe())
@@ -48,9 +48,9 @@ def _is_native(connection: Connection) -> bool:
 
 _clients: ClientPool[Any] = ClientPool()
 _CONSUMER, _PRODUCER = Keep(), Keep(max_age_s=_PRODUCER_AGE_S)
-# Kept for longer than others: the next micro-batch may begin a minute later, and a new one costs more.
+# Kept for longer than others: the next micro-batch may begin a minute later, and a new producer costs more.
 _TRANSACTIONAL = Keep(max_idle_s=90.0, most=16, max_age_s=_PRODUCER_AGE_S)
-# When a login of the direct transport was refused: attempts count towards a lock-out, and librdkafka makes one, too.
+# The times of refused logins. Each attempt counts towards a lock-out, and librdkafka makes one as well.
 _refused_logins: dict[Hashable, float] = {}
 
 
@@ -62,11 +62,11 @@ def open_consumer(
     schema: pa.Schema,
     joint: JointFetches | None = None,
 ) -> Iterator[PartitionConsumer]:
-    """A consumer of a split's partition for a ``with`` block, which builds the schema's columns.
+    """Open a consumer of a split's partition, which builds the columns of the schema, for a ``with`` block.
 
-    The direct transport's, if it can be used: where it raises Unsupported, continue with `open_fallback`. It may reuse the
-    connections, or the librdkafka consumer, with which another split was read some seconds ago, in this process, with the
-    same properties. `joint` is what `open_joint` returned for the task that the split belongs to.
+    The consumer is a `DirectConsumer` if possible. If it raises Unsupported, continue with `open_fallback`. It may reuse
+    a client that this process used some seconds ago with the same properties. `joint` is the result of `open_joint` for the
+    task of the split.
     """
     with ExitStack() as opened:
         client = _lease_direct(opened, connection, properties, _level(connection))
@@ -83,7 +83,7 @@ def open_consumer(
 def open_fallback(
     connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema, why: Unsupported, offset: int
 ) -> Iterator[PartitionConsumer]:
-    """librdkafka's consumer for a ``with`` block, which continues at an offset; logs why the direct transport cannot."""
+    """Open librdkafka's consumer for a ``with`` block, and log why the direct transport cannot continue at an offset."""
     from pyspark_zkafka.records.direct.wire import LoginRefused
 
     _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
@@ -97,7 +97,7 @@ def open_fallback(
 def open_joint(
     connection: Connection, properties: Mapping[str, Any], splits: Sequence[Split]
 ) -> Iterator[JointFetches | None]:
-    """The joint fetches of a task's splits, for a ``with`` block around their consumers; None where there are none."""
+    """Open the joint fetches of a task, for a ``with`` block around its consumers. None if there are none."""
     with ExitStack() as opened:
         client = None if len(splits) < 2 else _lease_direct(opened, connection, properties, logging.DEBUG)
         if client is None:
@@ -109,14 +109,14 @@ def open_joint(
 
 
 def _level(connection: Connection) -> int:
-    """The level of log lines about what the direct transport cannot do."""
+    """The log level for what the direct transport cannot do."""
     return logging.WARNING if connection.transport == "direct" else logging.INFO
 
 
 def _lease_direct(
     opened: ExitStack, connection: Connection, properties: Mapping[str, Any], log_level: int
 ) -> DirectClient | None:
-    """A client of the direct transport; None, and a log line, where it cannot be used."""
+    """Lease a client of the direct transport. Logs why if it returns None."""
     if not _is_native(connection):
         return None
     from pyspark_zkafka.records.consumer import Unsupported
@@ -147,9 +147,9 @@ def _login_of(properties: Mapping[str, Any]) -> Hashable:
 
 @contextmanager
 def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Schema) -> Iterator[PartitionConsumer]:
-    """A librdkafka consumer is reused only for the same topic, by its id or its znode's czxid.
+    """Open librdkafka's consumer. Reuses a client only for the same topic, by its id or the czxid of its znode.
 
-    librdkafka would treat a topic created again as an old state of the one that it knows.
+    librdkafka would take a topic that was created again for an old state of the topic that it knows.
     """
     from pyspark_zkafka.brokers.clients import MessageClient
     from pyspark_zkafka.records.consumer import MessageConsumer
@@ -164,7 +164,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
 
 
 def hash_function(connection: Connection) -> HashKeys:
-    """The hash function of keys for routing; both implementations return the same numbers."""
+    """The hash function of keys, for routing. Both implementations return the same numbers."""
     if _is_native(connection):
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
 
@@ -175,7 +175,7 @@ def hash_function(connection: Connection) -> HashKeys:
 
 
 def row_hash_function(connection: Connection) -> HashRows:
-    """The hash function of a batch's rows for digests; both implementations return the same numbers."""
+    """The hash function of rows, for digests. Both implementations return the same numbers."""
     if _is_native(connection):
         from pyspark_zkafka.records.native.hashes import hash_rows as compiled
 
@@ -189,11 +189,10 @@ def row_hash_function(connection: Connection) -> HashRows:
 def open_producer(
     connection: Connection, properties: Mapping[str, Any], generation: Hashable = None
 ) -> Iterator[CountingProducer]:
-    """A producer for a ``with`` block, at the normal end of which all records sent are acknowledged.
+    """Open a producer for a ``with`` block. At its normal end, all records sent are acknowledged.
 
-    `generation` is the topics' present state, by id and number of partitions. If given, the producer may be one that wrote
-    some seconds ago, in this process, with the same properties and to the same generation of topics: it already has its
-    connections and its producer id.
+    `generation` is the state of the topics, by id and number of partitions. With it, the producer may be one that this
+    process used some seconds ago with the same properties and generation, which has its connections and its producer id.
     """
     from pyspark_zkafka.records.producer import CountingProducer
 
@@ -215,11 +214,11 @@ def open_transactional(
     *,
     anew: bool = False,
 ) -> Iterator[TransactionalProducer]:
-    """A producer of transactions for a ``with`` block, at the normal end of which none may be open; for rows of a `topic`.
+    """Open a producer of transactions for a ``with`` block, for rows of a `topic`. No transaction may be open at its end.
 
-    It may be one that was used before in this process, with the same properties, transactional id and generation of topics
-    (see `open_producer`). Then its `is_kept` is True: another producer may have fenced it since, which its first request
-    finds out. With `anew`, it is a new one. After an error in the block it is closed.
+    May return a producer that this process used before with the same properties, transactional id and generation (see
+    `open_producer`). Its `is_kept` is then True, and its first request may find that another producer has fenced it. With
+    `anew`, returns a new producer. An error in the block closes the producer.
     """
     from pyspark_zkafka.records.transactions import TransactionalProducer
 

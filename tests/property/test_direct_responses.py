@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages
-from pyspark_zkafka.records.direct.fetch import Part, Position, read_fetch
+from pyspark_zkafka.records.direct.fetch import FetchPartition, FetchPosition, read_fetch
 from pyspark_zkafka.records.direct.wire import Reader, unsigned_varint
 from tests.support.cases import each
 
 TP = TopicPartition("t", 0)
-PARTS = [Part(TP, bytes(16), Position(0)), Part(TP._replace(partition=1), bytes(16), Position(0))]
+PARTS = [
+    FetchPartition(TP, bytes(16), FetchPosition(0)),
+    FetchPartition(TP._replace(partition=1), bytes(16), FetchPosition(0)),
+]
 READERS: dict[str, Callable[[Reader], Any]] = {
     **{f"ApiVersions {v}": lambda r, v=v: messages.read_api_versions(r, v) for v in (0, 3)},
     "SaslHandshake": messages.read_sasl_handshake,

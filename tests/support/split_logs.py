@@ -13,6 +13,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.read.split_reader import Identity, ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import MessageBatch, Poll
+from pyspark_zkafka.retries import Deadline
 
 OFFSETS = pa.schema([("offset", pa.int64())])
 POLL_RECORDS = 256
@@ -89,13 +90,13 @@ class FakeConsumer:
         self.position, self.end_told = offset, None
         self.seeks.append(offset)
 
-    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+    def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
         wanted = min(most_records, POLL_RECORDS)
         self.asked.append(wanted)
         step = self.script.get(len(self.asked) - 1)
         brought = (step(self) if step is not None else None) or self._fetch(wanted)
         if not brought.messages:
-            self.clock.now += timeout_s
+            self.clock.now = max(self.clock.now, deadline.at)
         return replace(self.batch.add(brought.messages, until), **{"by_id": self.by_id, **brought.events})
 
     def take(self) -> pa.RecordBatch:
@@ -117,8 +118,8 @@ class FakeConsumer:
         messages = [FakeMessage(o, self.sizes(o)) for o in found]
         return Brought(messages, {"end": self.high} if at_end else {})
 
-    def watermarks(self, timeout_s: float) -> tuple[int, int]:
-        assert timeout_s > 0
+    def watermarks(self, deadline: Deadline) -> tuple[int, int]:
+        assert deadline.left_s > 0
         if self.refusals:
             raise self.refusals.pop(0)
         return self.low, self.high

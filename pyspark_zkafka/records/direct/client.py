@@ -1,4 +1,4 @@
-"""Connections to a cluster's brokers, the sizes of fetches, and the broker to fetch a partition from."""
+"""Connections to the brokers of a cluster, sizes of fetches, and the broker to fetch each partition from."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import Unsupported
-from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection, Deadline
+from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.messages import (
     FETCH,
     METADATA,
     NONE,
-    Leader,
     Metadata,
+    PartitionMetadata,
     metadata_request,
     read_metadata,
 )
 from pyspark_zkafka.records.direct.settings import parse_servers, settings_of, tls_context
 from pyspark_zkafka.records.direct.wire import ConnectionLost
+from pyspark_zkafka.retries import Deadline
 
 _log = logging.getLogger(__name__)
 
 _FIRST_SETUP_S = 3.0
-# Some records are larger than the mean, and a batch that does not fit whole is fetched again.
+# Some records are larger than the mean, and a batch that does not fit is fetched again.
 _MARGIN = 1.1
-# Of what is known already: a single fetch of unusual records must not decide how large the next one is.
+# The weight of earlier fetches: a single fetch of unusual records must not determine the size of the next.
 _DECAY = 0.9
-# On a slow link, a response must not take longer, so that records keep arriving.
+# The longest time that a response may take on a slow link, to keep records arriving.
 _MOST_WAIT_S = 1.0
 
 RETRIABLE = frozenset(
@@ -51,7 +52,7 @@ RETRIABLE = frozenset(
         KafkaError.OFFSET_NOT_AVAILABLE,
     }
 )
-"""Errors after which the metadata is requested again, as in Java's ``FetchCollector`` (3.9.1)."""
+"""Errors after which metadata is requested again, as in Java's ``FetchCollector`` (3.9.1)."""
 
 
 class _Seen(NamedTuple):
@@ -61,10 +62,10 @@ class _Seen(NamedTuple):
 
 @dataclass
 class FetchSizes:
-    """Sizes of fetches by topic, in bytes: at least `first`, at most `most`, unless `first` is more.
+    """Sizes of fetches by topic, in bytes: at least `first`, and at most `most` unless `first` is more.
 
-    Each request costs the broker and the client about the same, whatever it brings. So a range is best read in few fetches,
-    none of which brings much from beyond its end.
+    Each request costs the broker and the client about the same, whatever its size. Few fetches are best for a range, if
+    none of them returns much from beyond its end.
 
     >>> sizes = FetchSizes(first=1_000, most=50_000)
     >>> sizes.next("clicks", 300)
@@ -83,29 +84,28 @@ class FetchSizes:
     _arriving_bytes: float = math.inf
 
     def note(self, topic: str, offsets: int, size_bytes: int) -> None:
-        """Learn from a fetch of a topic, whose records took so many offsets, gaps included, and bytes."""
+        """Learn from a fetch of a topic: the offsets, gaps included, and the bytes of its records."""
         seen = self._seen.get(topic, _Seen(0.0, 0.0))
         self._seen[topic] = _Seen(_DECAY * seen.offsets + offsets, _DECAY * seen.size_bytes + size_bytes)
 
     def note_wait(self, size_bytes: int, waited_s: float) -> None:
-        """Learn how long the client had to wait for so many bytes of records; of few it says nothing."""
-        if size_bytes < self.first:
-            return
-        self._arriving_bytes = size_bytes * _MOST_WAIT_S / waited_s if waited_s > 0 else math.inf
+        """Learn how long the client waited for a response with this many bytes of records. Ignores small responses."""
+        if size_bytes >= self.first:
+            self._arriving_bytes = size_bytes * _MOST_WAIT_S / waited_s if waited_s > 0 else math.inf
 
     def next(self, topic: str, offsets: int) -> int:
-        """The size of the next fetch, where so many offsets are left."""
+        """The size of the next fetch when this many offsets are left."""
         seen = self._seen.get(topic)
         needed = 0.0 if seen is None else _MARGIN * offsets * seen.size_bytes / seen.offsets
         return max(round(min(needed, self.most, self._arriving_bytes)), self.first)
 
 
 class DirectClient:
-    """Connections by broker, open for a ``with`` block, and used by one `DirectConsumer` after the other.
+    """Connections by broker, open for a ``with`` block, for one `DirectConsumer` after the other.
 
-    Create it where it is used, after any fork. The constructor raises Unsupported for a property that is not honoured, and
-    ``with`` for one that cannot be used. No version of Fetch after `newest_fetch` is used. Fetches grow from the size that
-    the properties name to `most_fetch_bytes`, if that is more, where there are so many bytes to read.
+    Create it in the process that uses it, after any fork. The constructor raises Unsupported for a property that is not
+    supported, and ``with`` for a value that cannot be used. `newest_fetch` limits the version of Fetch. Fetches grow from
+    the size in the properties to `most_fetch_bytes` if there are enough bytes to read.
     """
 
     def __init__(
@@ -119,9 +119,9 @@ class DirectClient:
         self.clock = clock
         self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
-        # In addition to the records, a response has lists of partitions and of aborted transactions.
+        # A response also has lists of partitions and of aborted transactions.
         room = self.settings.socket.most_response_bytes // 2
-        self.fetch_sizes = FetchSizes(self.settings.wanted.partition_max_bytes, min(most_fetch_bytes, room))
+        self.fetch_sizes = FetchSizes(self.settings.fetch.partition_max_bytes, min(most_fetch_bytes, room))
         self.brokers: Mapping[int, Address] = {}
         self._context: ssl.SSLContext | None = None
         self._connections: dict[Address, Connection] = {}
@@ -134,25 +134,21 @@ class DirectClient:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.disconnect()
-
-    def deadline(self, seconds: float) -> Deadline:
-        """A deadline in so many seconds, by the client's clock."""
-        return Deadline.after(seconds, self.clock)
-
-    def disconnect(self) -> None:
-        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
+    def deadline(self, seconds: float) -> Deadline:
+        """The deadline this many seconds from now, by the client's clock."""
+        return Deadline.after(seconds, self.clock)
+
     def connected(self, address: Address) -> Connection | None:
-        """The connection to a broker, if it is open, and no response is due: that would be taken for another one."""
+        """The connection to a broker if it is open and no response to an earlier request is due."""
         found = self._connections.get(address)
         return found if found is not None and found.is_open and found.is_idle else None
 
     def connect(self, address: Address) -> Connection:
-        """The connection to a broker; opened now if it is not, for which it may block for some seconds.
+        """The connection to a broker. Blocks for some seconds if it must be opened.
 
         Raises ConnectionLost and Unsupported.
         """
@@ -161,16 +157,22 @@ class DirectClient:
         return connection
 
     def try_connect(self, address: Address, deadline: Deadline) -> Connection | None:
-        """The connection to a broker; None if it is not open at the deadline: another call continues to open it.
+        """The connection to a broker; None if it is not open at the deadline. The next call continues to open it.
 
         Raises ConnectionLost and Unsupported.
         """
         found = self.connected(address)
         if found is not None:
             return found
-        connection = self._opening(address)
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_opening:
+            if connection is not None:
+                connection.close()
+            connection = self._connections[address] = Connection(address, self.settings, self._context, self.clock)
+            limit_s = _FIRST_SETUP_S * 2 ** min(self._failures.get(address, 0), 10)
+            connection.begin_opening(self.deadline(min(limit_s, self.settings.socket.setup_timeout_s)))
         try:
-            if not connection.open_further(deadline):
+            if not connection.continue_opening(deadline):
                 return None
         except ConnectionLost:
             self._failures[address] = self._failures.get(address, 0) + 1
@@ -178,31 +180,19 @@ class DirectClient:
         self._failures.pop(address, None)
         return connection
 
-    def _opening(self, address: Address) -> Connection:
-        """The connection that is being opened, or a new one."""
-        found = self._connections.get(address)
-        if found is not None and found.is_opening:
-            return found
-        if found is not None:
-            found.close()
-        made = self._connections[address] = Connection(address, self.settings, self._context, self.clock)
-        limit_s = _FIRST_SETUP_S * 2 ** min(self._failures.get(address, 0), 10)
-        made.begin_opening(self.deadline(min(limit_s, self.settings.socket.setup_timeout_s)))
-        return made
-
     def metadata(self, topic: str, deadline: Deadline | None = None) -> Metadata | None:
-        """The state of a topic by one broker; after a failure, the next call asks another one.
+        """Request the metadata of a topic from one broker. After a failure, the next call asks another broker.
 
-        None if there is no connection at the deadline: another call continues. With one, it blocks for a round trip. Raises
-        ConnectionLost and Unsupported.
+        None if there is no connection at the deadline; the next call continues to connect. Otherwise it blocks for a round
+        trip. Raises ConnectionLost and Unsupported.
         """
-        server = self._asked or self._server_to_ask()
+        server = self._asked or self._next_to_ask()
         self._asked = None
         connection = self.try_connect(server, deadline or Deadline(math.inf, self.clock))
         if connection is None:
             self._asked = server
             return None
-        # Another broker may know more, if this one is asked again.
+        # If metadata is requested again, another broker may know more.
         self._next_server += 1
         version = connection.version(METADATA)
         try:
@@ -214,8 +204,8 @@ class DirectClient:
         self.brokers = found.brokers
         return found
 
-    def _server_to_ask(self) -> Address:
-        """The next of the brokers that have failed least."""
+    def _next_to_ask(self) -> Address:
+        """The next broker in turn among those with the fewest failures."""
         servers = list(dict.fromkeys([*self.settings.servers, *self.brokers.values()]))
         if not servers:
             raise ConnectionLost("there are no bootstrap servers")
@@ -224,15 +214,15 @@ class DirectClient:
 
 
 class PartitionBroker:
-    """Finds the broker to fetch a split's partition from.
+    """Finds the broker to fetch the partition of a split from.
 
-    `epoch` is the leader's epoch, -1 where unknown. All methods but `forget` may raise ConnectionLost and Unsupported.
+    `epoch` is the leader's epoch, or -1 if unknown. Methods may raise ConnectionLost and Unsupported.
     """
 
     def __init__(self, client: DirectClient, split: Split) -> None:
         self._client = client
         self._partition = split.partition
-        self._leader = planned_leader(split, client.settings.wanted.rack)
+        self._leader = planned_leader(split, client.settings.fetch.rack)
         self._replica: Address | None = None
         self._replica_until = 0.0
         self._avoided_until = 0.0
@@ -240,21 +230,21 @@ class PartitionBroker:
 
     @property
     def is_replica(self) -> bool:
-        """True if a follower is fetched from."""
+        """True if a follower is the broker to fetch from."""
         return self._replica is not None
 
     @property
     def avoids_replicas(self) -> bool:
-        """True if the leader must not name a replica, since the one that it named is out of reach."""
+        """True if fetches must not ask for a replica, because the preferred replica was not reachable."""
         return self._client.clock() < self._avoided_until
 
     def connected(self) -> Connection | None:
-        """The connection to fetch from, if it is known, and open."""
+        """The connection to fetch from, if the broker is known and the connection open."""
         target = self._replica or self._leader
         return None if target is None else self._client.connected(target)
 
     def connect(self, deadline: Deadline) -> Connection | None:
-        """The connection to fetch from; None if it is not open at the deadline. The leader must have been found."""
+        """The connection to fetch from; None if it is not open at the deadline. Call `find` first."""
         if self._replica is not None and self._client.clock() > self._replica_until:
             self._replica = None
         try:
@@ -265,21 +255,21 @@ class PartitionBroker:
             raise
 
     def connect_leader(self) -> Connection:
-        """The connection to the leader, which must have been found. Blocks while it is opened."""
+        """The connection to the leader. Blocks while it is opened. Call `find` first."""
         return self._client.connect(self._known_leader())
 
     def find(self, deadline: Deadline | None = None) -> int | None:
-        """Request the leader, unless it is known; returns the broker's error if there is none, else 0.
+        """Request the leader unless it is known. Returns 0, or the broker's error if there is no leader.
 
-        None if no broker could be asked before the deadline: another call continues.
+        None if no broker could be asked before the deadline; the next call continues.
         """
         if self._leader is not None:
             return NONE
         found = self._client.metadata(self._partition.topic, deadline)
         if found is None:
             return None
-        state = found.partitions.get(self._partition.partition, Leader(KafkaError.UNKNOWN_TOPIC_OR_PART, -1, -1))
-        # That a replica is not available does no harm.
+        state = found.partitions.get(self._partition.partition, PartitionMetadata(KafkaError.UNKNOWN_TOPIC_OR_PART, -1, -1))
+        # A replica that is not available does no harm.
         code = found.error or (NONE if state.error == KafkaError.REPLICA_NOT_AVAILABLE else state.error)
         if code != NONE and code not in RETRIABLE:
             raise Unsupported(f"the metadata of {self._partition.topic} has error {code}")
@@ -288,7 +278,7 @@ class PartitionBroker:
         return NONE if self._leader is not None else code or int(KafkaError.LEADER_NOT_AVAILABLE)
 
     def prefer(self, replica: int) -> None:
-        """Fetch from a replica by its broker id, until the metadata is old (KIP-392)."""
+        """Fetch from the replica on this broker until the metadata expires (KIP-392)."""
         if replica not in self._client.brokers:
             self._client.metadata(self._partition.topic)
         self._replica = self._client.brokers.get(replica)
@@ -316,7 +306,7 @@ class PartitionBroker:
 
 
 def planned_leader(split: Split, rack: str) -> Address | None:
-    """The first endpoint of a split, which is the leader's unless a rack counts; a wrong one is refused by the broker."""
+    """The first endpoint of a split, the planned leader's, unless a rack is set. Another broker would refuse."""
     if rack or not split.endpoints:
         return None
     addresses = parse_servers(split.endpoints[0])

@@ -1,4 +1,4 @@
-"""Connections to brokers: sockets and TLS, versions, login, and responses in the order of their requests."""
+"""Connections to brokers: sockets, TLS, versions of the protocol, logins, requests and responses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pyspark_zkafka._version import __version__
 from pyspark_zkafka.records.consumer import Unsupported
@@ -32,52 +31,32 @@ from pyspark_zkafka.records.direct.messages import (
 )
 from pyspark_zkafka.records.direct.sasl import exchange
 from pyspark_zkafka.records.direct.settings import Login, Settings, SocketSettings, TokenEndpoint
-from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse, Reader, closed_by_errors
+from pyspark_zkafka.records.direct.wire import (
+    ConnectionLost,
+    LoginRefused,
+    MalformedResponse,
+    Reader,
+    closed_by_errors,
+)
+from pyspark_zkafka.retries import Deadline
 
 A = TypeVar("A")
 Address = tuple[str, int]
 Waiting: TypeAlias = Generator[None, None, A]
-"""Steps that yield where the caller's time is over before they are done."""
+"""Steps that yield whenever the caller's time is over before they are done."""
 
 _SEND_TIMEOUT_S = 10.0
 _LENGTH_BYTES = 4
 _NEWEST_API_VERSIONS = 3
-# A login is renewed by a new connection, before its session ends and the broker closes the old one (KIP-368).
+# A new connection renews a login before its session ends and the broker closes the old connection (KIP-368).
 _SHARE_OF_SESSION = 0.85
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """The time on a monotonic clock until which something may take."""
-
-    at: float
-    clock: Callable[[], float] = time.monotonic
-
-    @classmethod
-    def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Deadline:
-        """The deadline in so many seconds from now."""
-        return cls(clock() + seconds, clock)
-
-    @property
-    def left_s(self) -> float:
-        """Seconds until the deadline; 0 once it has passed."""
-        return max(self.at - self.clock(), 0.0)
-
-    @property
-    def has_passed(self) -> bool:
-        """True at the deadline and after it."""
-        return self.clock() >= self.at
-
-    def or_sooner(self, other: Deadline) -> Deadline:
-        """The earlier one of two."""
-        return self if self.at <= other.at else other
-
-
 class Link:
-    """A socket to an address, not connected yet. Not thread-safe.
+    """A socket to an address, with TLS if there is a `context`; not connected yet. Not thread-safe.
 
-    All methods raise ConnectionLost where the connection fails, and Unsupported for what this transport does not do; the
-    socket is closed then. The steps of `open` yield at the `pause`, and continue when they are resumed.
+    All methods raise ConnectionLost if the connection fails, and Unsupported for what the direct transport cannot do. Both
+    close the socket. The steps of `open` yield at the deadline `pause`.
     """
 
     def __init__(self, address: Address, settings: SocketSettings, context: ssl.SSLContext | None) -> None:
@@ -92,35 +71,35 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """True from the connection's beginning until it is closed or lost."""
+        """True from the first attempt to connect until the socket is closed."""
         return self._socket is not None
 
     def open(self, deadline: Deadline) -> Waiting[None]:
-        """Connect, and shake hands where there is TLS."""
+        """Connect, and complete the TLS handshake."""
         yield from self._connect(deadline)
         if self._context is not None:
             yield from self._shake_hands(self._context, deadline)
 
     def close(self) -> None:
-        """Close the socket, if there is one."""
+        """Close the socket if it is open."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.close()
         self._socket = None
 
     def send(self, data: bytes) -> None:
-        """Send all of the data; blocks for ten seconds at most."""
+        """Send all of the data. Blocks for at most ten seconds."""
         try:
-            self._socket_for(_SEND_TIMEOUT_S).sendall(data)
+            self._socket_with(_SEND_TIMEOUT_S).sendall(data)
         except OSError as error:
             raise self.lost("sending failed", error) from error
 
     def fill(self, target: memoryview, deadline: Deadline) -> int:
-        """Receive into the target until it is full, or the deadline has passed; returns how many bytes arrived."""
-        arrived = 0
-        while arrived < len(target):
+        """Receive until the target is full or the deadline has passed; return the number of bytes received."""
+        received = 0
+        while received < len(target):
             try:
-                count = self._socket_for(deadline.left_s).recv_into(target[arrived:])
+                count = self._socket_with(deadline.left_s).recv_into(target[received:])
             except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
                 if deadline.has_passed:
                     break
@@ -129,19 +108,19 @@ class Link:
                 raise self.lost("receiving failed", error) from error
             if count == 0:
                 raise self.lost("the broker closed the connection")
-            arrived += count
-        return arrived
+            received += count
+        return received
 
     def lost(self, what: str, error: OSError | None = None) -> ConnectionLost:
-        """The error to be raised after a failure; closes the socket."""
+        """Close the socket, and return the error to raise."""
         self.close()
         cause = "" if error is None else f": {error.strerror or error}"
         return ConnectionLost(f"{self}: {what}{cause}")
 
     def _connect(self, deadline: Deadline) -> Waiting[None]:
-        """Connect to the first of the host's addresses that accepts.
+        """Connect to the first address of the host that accepts.
 
-        Each address has its share of the time left, so that one that does not answer leaves some to the next.
+        Each address gets an equal share of the time left, so that an address that does not answer leaves time for the next.
         """
         failure: OSError = OSError("the host has no address")
         try:
@@ -150,12 +129,12 @@ class Link:
             raise Unsupported(f"{self}: {error}") from None
         except OSError as error:
             raise self.lost("connecting failed", error) from error
-        for number, (family, kind, protocol, _, where) in enumerate(addresses):
+        for number, (family, kind, protocol, _, address) in enumerate(addresses):
             share = Deadline.after(deadline.left_s / (len(addresses) - number), deadline.clock)
             try:
                 self._socket = socket.socket(family, kind, protocol)
                 _configure(self._socket, self._settings)
-                yield from self._connect_to(self._socket, where, share)
+                yield from self._connect_to(self._socket, address, share)
             except OSError as error:
                 self.close()
                 failure = error
@@ -163,11 +142,11 @@ class Link:
                 return
         raise self.lost("connecting failed", failure) from failure
 
-    def _connect_to(self, opened: socket.socket, where: Any, deadline: Deadline) -> Waiting[None]:
+    def _connect_to(self, opened: socket.socket, address: Any, deadline: Deadline) -> Waiting[None]:
         opened.setblocking(False)
-        code = opened.connect_ex(where)
+        code = opened.connect_ex(address)
         if code == errno.EINPROGRESS:
-            yield from self._ready(opened, select.POLLOUT, deadline)
+            yield from self._await_event(opened, select.POLLOUT, deadline)
             code = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code))
@@ -175,43 +154,39 @@ class Link:
     def _shake_hands(self, context: ssl.SSLContext, deadline: Deadline) -> Waiting[None]:
         try:
             opened = context.wrap_socket(
-                self._socket_for(0), server_hostname=self._address[0], do_handshake_on_connect=False
+                self._socket_with(0), server_hostname=self._address[0], do_handshake_on_connect=False
             )
             self._socket = opened
-            while (event := _handshake_waits_for(opened)) is not None:
-                yield from self._ready(opened, event, deadline)
-        except (OSError, ValueError) as error:
-            if isinstance(error, ValueError) or (
-                isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError)
-            ):
-                raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
+            while True:
+                try:
+                    opened.do_handshake()
+                    return
+                except ssl.SSLWantReadError:
+                    event = select.POLLIN
+                except ssl.SSLWantWriteError:
+                    event = select.POLLOUT
+                yield from self._await_event(opened, event, deadline)
+        except ssl.SSLEOFError as error:
+            raise self.lost("the TLS handshake was broken off", error) from error
+        except (ssl.SSLError, ValueError) as error:
+            raise Unsupported(f"{self}: the TLS handshake failed: {error}") from None
+        except OSError as error:
             raise self.lost("the TLS handshake was broken off", error) from error
 
-    def _ready(self, opened: socket.socket, event: int, deadline: Deadline) -> Waiting[None]:
+    def _await_event(self, opened: socket.socket, event: int, deadline: Deadline) -> Waiting[None]:
         """Wait for an event of a socket; TimeoutError at the deadline."""
-        waiting = select.poll()
-        waiting.register(opened, event)
-        while not waiting.poll(math.ceil(deadline.or_sooner(self.pause).left_s * 1000)):
+        poll = select.poll()
+        poll.register(opened, event)
+        while not poll.poll(math.ceil(deadline.or_sooner(self.pause).left_s * 1000)):
             if deadline.has_passed:
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             yield
 
-    def _socket_for(self, timeout_s: float) -> socket.socket:
+    def _socket_with(self, timeout_s: float) -> socket.socket:
         if self._socket is None:
             raise ConnectionLost(f"{self}: the connection is closed")
         self._socket.settimeout(timeout_s)
         return self._socket
-
-
-def _handshake_waits_for(opened: ssl.SSLSocket) -> int | None:
-    """The event that a TLS handshake waits for; None if it is done."""
-    try:
-        opened.do_handshake()
-    except ssl.SSLWantReadError:
-        return select.POLLIN
-    except ssl.SSLWantWriteError:
-        return select.POLLOUT
-    return None
 
 
 def _configure(opened: socket.socket, settings: SocketSettings) -> None:
@@ -224,28 +199,23 @@ def _configure(opened: socket.socket, settings: SocketSettings) -> None:
 
 
 class Buffer:
-    """Memory for a response, kept for the next one, and replaced where that is larger."""
+    """Memory that is reused for one response after the other, and grows when a response is larger."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def room(self, size: int) -> memoryview:
-        """Memory of this size; it overwrites what was there."""
+        """Return memory of this size, which overwrites the response before."""
         if len(self._data) < size:
             self._data = bytearray(size)
         return memoryview(self._data)[:size]
 
 
-class _Pending(NamedTuple):
-    request: Request
-    correlation_id: int
-
-
 class Connection:
     """A connection to one broker, not open yet. Not thread-safe.
 
-    Requests may be sent before earlier ones are answered. All methods raise ConnectionLost where the connection fails, and
-    Unsupported for what this transport does not do; the connection is closed then.
+    Requests may be sent before earlier requests are answered. All methods raise ConnectionLost if the connection fails, and
+    Unsupported for what the direct transport cannot do. Both close the connection.
     """
 
     def __init__(
@@ -259,12 +229,12 @@ class Connection:
         self._clock = clock
         self._link = Link(address, settings.socket, context)
         self._versions: dict[int, tuple[int, int]] = {}
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[tuple[Request, int]] = deque()  # with their correlation ids
         self._correlation_id = 0
-        self._expires = float("inf")
+        self._expires = math.inf
         self._length = bytearray(_LENGTH_BYTES)
-        self._arriving: memoryview | None = None
-        self._arrived = 0
+        self._response: memoryview | None = None  # to receive; None until its length is known
+        self._received = 0
         self._silent_s = 0.0
         self._own = Buffer()
         self._opening: Waiting[None] | None = None
@@ -274,9 +244,14 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """True if it can be used; False after an error, and when the session of its login is about to end."""
+        """True if a request may be sent. False after an error, and when the login is about to expire."""
         is_ready = self._link.is_open and self._opening is None
         return is_ready and (bool(self._pending) or self._clock() < self._expires)
+
+    @property
+    def is_opening(self) -> bool:
+        """True until `continue_opening` has returned True or raised an error."""
+        return self._opening is not None
 
     @property
     def is_idle(self) -> bool:
@@ -288,26 +263,16 @@ class Connection:
         return api.version(self._versions, newest)
 
     def has(self, api: Api) -> bool:
-        """True if there is a version of an API to use with the broker."""
+        """True if `version` returns a version."""
         return api.is_in(self._versions)
 
-    @property
-    def is_opening(self) -> bool:
-        """True if `open_further` is to be called again."""
-        return self._opening is not None
-
-    def open(self, deadline: Deadline) -> None:
-        """Connect, and log in; blocks until then, or until the deadline."""
-        self.begin_opening(deadline)
-        self.open_further(deadline)
-
     def begin_opening(self, deadline: Deadline) -> None:
-        """Have `open_further` connect, and log in, before the deadline. Does not block."""
+        """Prepare to connect and log in before the deadline, in calls of `continue_opening`. Does not block."""
         self.close()
         self._opening = self._open(deadline)
 
-    def open_further(self, pause: Deadline) -> bool:
-        """Continue opening; True if it is open. Blocks until `pause`, or while the host is resolved."""
+    def continue_opening(self, pause: Deadline) -> bool:
+        """Continue to open; return True once open. Blocks until `pause`, or while the host is resolved."""
         self._link.pause = pause
         with closed_by_errors(self.close):
             for _ in self._opening or ():
@@ -317,12 +282,12 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Close it; responses that are due are lost."""
+        """Close the connection, and drop responses that are due."""
         self._opening = None
         self._link.close()
         self._pending.clear()
-        self._expires = float("inf")
-        self._arriving, self._arrived, self._silent_s = None, 0, 0.0
+        self._expires = math.inf
+        self._response, self._received, self._silent_s = None, 0, 0.0
 
     def send(self, request: Request) -> None:
         """Send a request; `receive` returns responses in the order of their requests."""
@@ -330,31 +295,35 @@ class Connection:
         data = request.encoded(self._correlation_id, self._settings.client_id)
         with closed_by_errors(self.close):
             self._link.send(data)
-        self._pending.append(_Pending(request, self._correlation_id))
+        self._pending.append((request, self._correlation_id))
 
     def receive(self, buffer: Buffer, deadline: Deadline) -> Reader | None:
-        """The response to the oldest request, in the buffer; None if it has not arrived whole by the deadline.
+        """Receive the response to the oldest request into the buffer; None if it is not complete by the deadline.
 
-        Another call continues with what has arrived, in the buffer of the first one.
+        The next call continues with it, in the buffer of the first call.
         """
-        begin, arrived = self._clock(), self._arrived
+        begin, received = self._clock(), self._received
         body = self._body(buffer, deadline)
         if body is None:
-            self._note_silence(self._clock() - begin, is_silent=self._arrived == arrived)
+            # Count only the time of waiting: nobody may have asked for the response between two calls.
+            self._silent_s = self._silent_s + self._clock() - begin if self._received == received else 0.0
+            limit_s = self._settings.socket.request_timeout_s
+            if self._pending and self._silent_s > limit_s:
+                raise self._lost(f"no response for {limit_s:g} s")
             return None
-        pending = self._pending.popleft()
-        self._arriving, self._arrived, self._silent_s = None, 0, 0.0
+        request, correlation_id = self._pending.popleft()
+        self._response, self._received, self._silent_s = None, 0, 0.0
         response = Reader(body)
-        pending.request.read_header(response, pending.correlation_id)
+        request.read_header(response, correlation_id)
         return response
 
     def fill(self, buffer: Buffer) -> None:
-        """Take in what has arrived of the next response, which `receive` is to return from the same buffer."""
+        """Take in what has arrived of the next response, without waiting. Pass the same buffer to `receive`."""
         if self._pending:
             self._body(buffer, Deadline(self._clock(), self._clock))
 
     def ask(self, request: Request, deadline: Deadline) -> Reader:
-        """The response to a request, sent now; blocks until the deadline, and drops the responses of earlier requests."""
+        """Send a request and return its response, which blocks until the deadline. Drops responses to earlier requests."""
         self.send(request)
         while (response := self.receive(self._own, deadline)) is not None:
             if not self._pending:
@@ -363,12 +332,12 @@ class Connection:
 
     def _open(self, deadline: Deadline) -> Waiting[None]:
         yield from self._link.open(deadline)
-        self._versions = yield from self._ask_versions(deadline)
+        self._versions = yield from self._request_versions(deadline)
         if self._settings.login is not None:
             yield from self._log_in(self._settings.login, deadline)
 
-    def _asked(self, request: Request, deadline: Deadline) -> Waiting[Reader]:
-        """The response to a request, on a connection without others."""
+    def _exchange(self, request: Request, deadline: Deadline) -> Waiting[Reader]:
+        """Send a request and return its response, on a connection without other requests."""
         self.send(request)
         while (response := self.receive(self._own, deadline.or_sooner(self._link.pause))) is None:
             if deadline.has_passed:
@@ -376,25 +345,25 @@ class Connection:
             yield
         return response
 
-    def _ask_versions(self, deadline: Deadline) -> Waiting[dict[int, tuple[int, int]]]:
+    def _request_versions(self, deadline: Deadline) -> Waiting[dict[int, tuple[int, int]]]:
         for version in (_NEWEST_API_VERSIONS, 0):
-            response = yield from self._asked(api_versions_request(version, __version__), deadline)
+            response = yield from self._exchange(api_versions_request(version, __version__), deadline)
             found = read_api_versions(response, version)
             if found is not None:
                 return found
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
 
     def _log_in(self, login: Login | TokenEndpoint, deadline: Deadline) -> Waiting[None]:
-        """SASL inside of Kafka's protocol (KIP-152); an older broker is not supported, and librdkafka reports a refusal."""
+        """Log in by SASL within Kafka's protocol (KIP-152). Older brokers are Unsupported."""
         self.version(SASL_HANDSHAKE)
         version = self.version(SASL_AUTHENTICATE)
-        found = read_sasl_handshake((yield from self._asked(sasl_handshake_request(login.mechanism), deadline)))
-        if found.error != NONE:
-            raise Unsupported(f"{self}: the broker has the mechanisms {','.join(found.mechanisms)}")
+        handshake = read_sasl_handshake((yield from self._exchange(sasl_handshake_request(login.mechanism), deadline)))
+        if handshake.error != NONE:
+            raise Unsupported(f"{self}: the broker has the mechanisms {','.join(handshake.mechanisms)}")
         tokens = exchange(login)
         token = next(tokens)
         while True:
-            response = yield from self._asked(sasl_authenticate_request(version, token), deadline)
+            response = yield from self._exchange(sasl_authenticate_request(version, token), deadline)
             answer = read_sasl_authenticate(response, version)
             if answer.error != NONE:
                 raise LoginRefused(f"{self}: the broker refuses the login")
@@ -405,33 +374,23 @@ class Connection:
         if answer.lifetime_ms > 0:
             self._expires = self._clock() + _SHARE_OF_SESSION * answer.lifetime_ms / 1000
 
-    def _note_silence(self, waited_s: float, *, is_silent: bool) -> None:
-        """Count the time of waiting in vain, but not that in which nobody asked for the response."""
-        self._silent_s = self._silent_s + waited_s if is_silent else 0.0
-        limit_s = self._settings.socket.request_timeout_s
-        if self._pending and self._silent_s > limit_s:
-            raise self._lost(f"no response for {limit_s:g} s")
-
     def _body(self, buffer: Buffer, deadline: Deadline) -> memoryview | None:
-        """The whole response; None if it has not arrived by the deadline."""
-        if self._arriving is None:
+        """The complete response; None if it has not arrived by the deadline."""
+        if self._response is None:
             if not self._fill(memoryview(self._length), deadline):
                 return None
-            self._arriving, self._arrived = buffer.room(self._checked_length()), 0
-        return self._arriving if self._fill(self._arriving, deadline) else None
-
-    def _checked_length(self) -> int:
-        length = int.from_bytes(self._length, "big", signed=True)
-        if not _LENGTH_BYTES <= length <= self._settings.socket.most_response_bytes:
-            self.close()
-            raise MalformedResponse(f"{self}: a response of {length} bytes")
-        return length
+            length = int.from_bytes(self._length, "big", signed=True)
+            if not _LENGTH_BYTES <= length <= self._settings.socket.most_response_bytes:
+                self.close()
+                raise MalformedResponse(f"{self}: a response of {length} bytes")
+            self._response, self._received = buffer.room(length), 0
+        return self._response if self._fill(self._response, deadline) else None
 
     def _fill(self, target: memoryview, deadline: Deadline) -> bool:
-        """Receive into the rest of the target; False if the deadline has passed before it is full."""
+        """Receive the rest of the target; False if it is not full at the deadline."""
         with closed_by_errors(self.close):
-            self._arrived += self._link.fill(target[self._arrived :], deadline)
-        return self._arrived == len(target)
+            self._received += self._link.fill(target[self._received :], deadline)
+        return self._received == len(target)
 
     def _lost(self, what: str) -> ConnectionLost:
         self.close()

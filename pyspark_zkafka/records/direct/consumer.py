@@ -1,4 +1,4 @@
-"""Consumer of one partition over a connection of its own to the partition's leader."""
+"""Consumer of one partition that fetches from the brokers without librdkafka."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll, Unsupported, reading_watermarks
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Deadline
 from pyspark_zkafka.records.direct.fetcher import Fetcher, JointFetches
 from pyspark_zkafka.records.direct.messages import (
     EARLIEST,
@@ -23,15 +22,16 @@ from pyspark_zkafka.records.direct.messages import (
 )
 from pyspark_zkafka.records.direct.wire import ConnectionLost
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from pyspark_zkafka.retries import Deadline
 
 _PAUSE_S = 0.1
 
 
 class DirectConsumer:
-    """The `PartitionConsumer` that decodes the brokers' record batches, without librdkafka.
+    """The `PartitionConsumer` that fetches and decodes record batches itself.
 
-    All methods but `take` raise Unsupported where librdkafka is to continue; what was gathered before can still be taken.
-    `joint` holds the task's joint fetches, if there are any.
+    All methods but `take` raise Unsupported if librdkafka must continue. Records that were gathered before can still be
+    taken. `joint` holds the joint fetches of the task, if there are any.
     """
 
     def __init__(self, client: DirectClient, split: Split, schema: pa.Schema, joint: JointFetches | None = None) -> None:
@@ -53,14 +53,21 @@ class DirectConsumer:
         self._fetcher.seek(offset)
         self._decoder.seek(offset)
 
-    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
-        """The bytes may be exceeded by one record.
+    def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
+        """One record may exceed `most_bytes`.
 
-        It may block for some seconds longer: while a host is resolved, and where a connected broker is slow to answer a
-        request other than Fetch, for metadata or the end of a leader epoch.
+        May block for some seconds after the deadline: while a host is resolved, and while a connected broker is slow to
+        answer a request other than Fetch.
         """
         try:
-            return self._poll(most_records, most_bytes, until, self._client.deadline(timeout_s))
+            self._fetcher.receive()
+            while True:
+                poll = self._decoder.poll(most_records, most_bytes, until)
+                # Keep fed records that are not gathered yet: the next response replaces them.
+                has_more = poll.first is not None or not self._decoder.is_exhausted
+                if has_more or self._fetcher.fetch(until, deadline, poll) is None:
+                    poll.by_id = self._fetcher.by_id
+                    return self._events.finish(poll)
         except Unsupported:
             self._fetcher.abandon()
             raise
@@ -68,9 +75,8 @@ class DirectConsumer:
     def take(self) -> pa.RecordBatch:
         return self._decoder.take()
 
-    def watermarks(self, timeout_s: float) -> tuple[int, int]:
-        """Another attempt follows a failed connection until the time-out."""
-        deadline = self._client.deadline(timeout_s)
+    def watermarks(self, deadline: Deadline) -> tuple[int, int]:
+        """Tries again after a failed connection until the deadline."""
         while True:
             try:
                 return self._log_end(EARLIEST, deadline), self._log_end(LATEST, deadline)
@@ -82,28 +88,14 @@ class DirectConsumer:
             time.sleep(_PAUSE_S)
 
     def _log_end(self, which: int, deadline: Deadline) -> int:
-        """One of the log's ends; of a log with open transactions the last stable offset, if committed records are read."""
+        """One end of the log. Under read_committed, LATEST is the last stable offset."""
         doing = reading_watermarks(self._partition)
         connection, epoch = self._fetcher.connect_leader(doing)
         version = connection.version(LIST_OFFSETS)
-        committed = self._client.settings.wanted.read_committed
+        committed = self._client.settings.fetch.read_committed
         request = list_offsets_request(version, self._partition, which, epoch, read_committed=committed)
         found = read_list_offsets(connection.ask(request, deadline), version, self._partition)
         if found.error != NONE:
             self._fetcher.forget_leader()
             raise from_kafka(KafkaError(found.error), doing)
         return found.offset
-
-    def _finished(self, poll: Poll) -> Poll:
-        poll.by_id = self._fetcher.by_id
-        return self._events.finish(poll)
-
-    def _poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
-        self._fetcher.receive()
-        while True:
-            poll = self._decoder.poll(most_records, most_bytes, until)
-            # The next response must not replace records that are not gathered yet.
-            if poll.first is not None or not self._decoder.is_exhausted:
-                return self._finished(poll)
-            if self._fetcher.fetch(until, deadline, poll) is None:
-                return self._finished(poll)

@@ -1,4 +1,4 @@
-"""Requests and responses of Fetch.
+"""Fetch: its requests and responses.
 
 References
 ----------
@@ -27,10 +27,10 @@ from pyspark_zkafka.records.direct.wire import (
 )
 
 FIRST_LIMITED = 3
-"""The first version that limits the bytes of the whole response."""
+"""The first version that limits the size of the whole response."""
 
 FIRST_DIVERGING = 12
-"""The first version whose response reports that the log was truncated below the offset."""
+"""The first version that reports a log truncated below the offset."""
 
 _FIRST_FLEXIBLE, _LAST_WITH_NAMES, _FIRST_WITH_IDS = 12, 12, 13
 _ID_BYTES = 16
@@ -39,8 +39,8 @@ _NO_SESSION, _LAST_EPOCH = 0, -1
 _DIVERGING_EPOCH = 0
 
 
-class Wanted(NamedTuple):
-    """Sizes and conditions of a fetch, the same for all fetches of a consumer."""
+class FetchSettings(NamedTuple):
+    """Sizes and conditions, the same for all fetches of a consumer."""
 
     max_wait_ms: int
     min_bytes: int
@@ -50,29 +50,29 @@ class Wanted(NamedTuple):
     rack: str
 
 
-class Position(NamedTuple):
-    """The offset to fetch next, the leader's epoch, and the epoch of the record before the offset; -1 where unknown."""
+class FetchPosition(NamedTuple):
+    """The next offset, the epoch of the leader, and the epoch of the last record before the offset; -1 if unknown."""
 
     offset: int
     leader_epoch: int = -1
     last_epoch: int = -1
 
 
-class Part(NamedTuple):
-    """A partition in a request, with the topic's id where it is known, and what to fetch of it."""
+class FetchPartition(NamedTuple):
+    """A partition in a request, with the id of its topic if it is known."""
 
     partition: TopicPartition
     topic_id: bytes | None
-    position: Position
+    position: FetchPosition
 
 
-def newest_version(parts: Sequence[Part]) -> int:
-    """The newest version: with the topics' ids, or by their names, if one has no id."""
-    return _LAST_WITH_NAMES if any(part.topic_id is None for part in parts) else FETCH.newest
+def newest_version(partitions: Sequence[FetchPartition]) -> int:
+    """The newest version to use: one with topic ids only if all ids are known."""
+    return _LAST_WITH_NAMES if any(each.topic_id is None for each in partitions) else FETCH.newest
 
 
 def id_bytes(text: str | None) -> bytes | None:
-    """A topic's id as bytes; None where there is none.
+    """The bytes of a topic id; None if there is no valid id.
 
     >>> id_bytes("AAECAwQFBgcICQoLDA0ODw").hex()
     '000102030405060708090a0b0c0d0e0f'
@@ -84,28 +84,28 @@ def id_bytes(text: str | None) -> bytes | None:
     return found if len(found) == _ID_BYTES else None
 
 
-def fetch_request(version: int, parts: Sequence[Part], wanted: Wanted) -> Request:
-    """Versions 2 to 17, without a fetch session; topic ids are required from 13 on.
+def fetch_request(version: int, partitions: Sequence[FetchPartition], settings: FetchSettings) -> Request:
+    """Versions 2 to 17, without a fetch session. Topic ids are required from version 13.
 
-    Each partition at most once. A broker fills the response in this order, topic by topic.
+    The partitions must be distinct. A broker fills the response in their order, topic by topic.
     """
     flexible = version >= _FIRST_FLEXIBLE
     body = b"" if version >= 15 else int32(-1)  # replica
-    body += int32(wanted.max_wait_ms) + int32(wanted.min_bytes)
+    body += int32(settings.max_wait_ms) + int32(settings.min_bytes)
     if version >= FIRST_LIMITED:
-        body += int32(wanted.max_bytes)
+        body += int32(settings.max_bytes)
     if version >= 4:
-        body += int8(int(wanted.read_committed))
+        body += int8(int(settings.read_committed))
     if version >= 7:
         body += int32(_NO_SESSION) + int32(_LAST_EPOCH)
-    by_topic: dict[str, list[Part]] = {}
-    for part in parts:
-        by_topic.setdefault(part.partition.topic, []).append(part)
-    body += _array(version, [_topic(version, each, wanted.partition_max_bytes) for each in by_topic.values()])
+    by_topic: dict[str, list[FetchPartition]] = {}
+    for each in partitions:
+        by_topic.setdefault(each.partition.topic, []).append(each)
+    body += _array(version, [_topic(version, same_topic, settings.partition_max_bytes) for same_topic in by_topic.values()])
     if version >= 7:
         body += _array(version, [])  # topics to forget
     if version >= 11:
-        body += compact_string(wanted.rack) if flexible else string(wanted.rack)
+        body += compact_string(settings.rack) if flexible else string(settings.rack)
     return Request(FETCH, version, body + NO_TAGS if flexible else body)
 
 
@@ -113,20 +113,20 @@ def _array(version: int, elements: list[bytes]) -> bytes:
     return compact_array(*elements) if version >= _FIRST_FLEXIBLE else int32(len(elements)) + b"".join(elements)
 
 
-def _topic(version: int, parts: Sequence[Part], max_bytes: int) -> bytes:
-    """A topic with its partitions."""
-    name, topic_id = parts[0].partition.topic, parts[0].topic_id
-    partitions = _array(version, [_partition(version, p.partition.partition, p.position, max_bytes) for p in parts])
+def _topic(version: int, partitions: Sequence[FetchPartition], max_bytes: int) -> bytes:
+    """The partitions of one topic."""
+    name, topic_id = partitions[0].partition.topic, partitions[0].topic_id
+    rows = _array(version, [_partition(version, p.partition.partition, p.position, max_bytes) for p in partitions])
     if version < _FIRST_FLEXIBLE:
-        return string(name) + partitions
+        return string(name) + rows
     if version < _FIRST_WITH_IDS:
-        return compact_string(name) + partitions + NO_TAGS
+        return compact_string(name) + rows + NO_TAGS
     if topic_id is None:
         raise ValueError(f"Fetch {version} needs the topic's id")
-    return topic_id + partitions + NO_TAGS
+    return topic_id + rows + NO_TAGS
 
 
-def _partition(version: int, partition: int, position: Position, max_bytes: int) -> bytes:
+def _partition(version: int, partition: int, position: FetchPosition, max_bytes: int) -> bytes:
     body = int32(partition)
     if version >= 9:
         body += int32(position.leader_epoch)
@@ -139,13 +139,12 @@ def _partition(version: int, partition: int, position: Position, max_bytes: int)
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """The response for the partition; `records` refers to the response's bytes.
+class PartitionData:
+    """The data of one partition in a response; `records` refers to the bytes of the response.
 
-    `diverging` is the epoch of the record before the offset, and its end in the leader's log, if that one was truncated
-    below the offset. `aborted` has the producer id and the first offset of each aborted transaction, None unless committed
-    records are read. `replica` is the preferred read replica, -1 for the leader. `by_id` is True if the broker has
-    compared the topic's id.
+    If the leader's log was truncated below the offset, `diverging` is the epoch of the record before it and the end of that
+    epoch. `aborted` has the producer id and first offset of each aborted transaction; None under read_uncommitted.
+    `replica` is the preferred read replica, -1 for the leader. `by_id` is True if the broker has compared the topic's id.
     """
 
     throttle_ms: int
@@ -160,19 +159,19 @@ class Fetched:
     by_id: bool = False
 
 
-def read_fetch(response: Reader, version: int, parts: Sequence[Part]) -> list[Fetched]:
-    """Versions 2 to 17: what was fetched of each part, in order; an error of the whole is one of each.
+def read_fetch(response: Reader, version: int, partitions: Sequence[FetchPartition]) -> list[PartitionData]:
+    """The data of each requested partition, in order. Versions 2 to 17. An error of the response is an error of each.
 
-    The response by which a broker throttles has no partitions (KIP-219): nothing was fetched of any, not even an offset.
+    A throttling response has no partitions (KIP-219): each partition gets neither records nor offsets.
     """
     throttle_ms = response.int32()
     if version >= 7:
         error, _ = response.int16(), response.int32()  # session
         if error:
-            return [Fetched(throttle_ms, error)] * len(parts)
+            return [PartitionData(throttle_ms, error)] * len(partitions)
     flexible = version >= _FIRST_FLEXIBLE
     array = response.compact_array if flexible else response.array
-    found: dict[tuple[str | bytes | None, int], Fetched] = {}
+    found: dict[tuple[str | bytes | None, int], PartitionData] = {}
 
     def topic() -> None:
         name = _read_topic(response, version)
@@ -186,31 +185,31 @@ def read_fetch(response: Reader, version: int, parts: Sequence[Part]) -> list[Fe
         response.tags()
     response.finish()
     if throttle_ms > 0 and not found:
-        return [Fetched(throttle_ms, NONE, by_id=version >= _FIRST_WITH_IDS)] * len(parts)
-    asked = [_key(version, part) for part in parts]
+        return [PartitionData(throttle_ms, NONE, by_id=version >= _FIRST_WITH_IDS)] * len(partitions)
+    asked = [_key(version, each) for each in partitions]
     if found.keys() != set(asked):
         raise MalformedResponse(f"the response to Fetch has the partitions {list(found)}, not {asked}")
     return [found[key] for key in asked]
 
 
 def _read_topic(response: Reader, version: int) -> str | bytes | None:
-    """A topic's id or name."""
+    """The topic's id or name."""
     if version >= _FIRST_WITH_IDS:
         return bytes(response.span(_ID_BYTES))
     return response.compact_string() if version >= _FIRST_FLEXIBLE else response.string()
 
 
-def _key(version: int, part: Part) -> tuple[str | bytes | None, int]:
-    """By what a response names a partition."""
-    by_id = version >= _FIRST_WITH_IDS and part.topic_id is not None
-    return part.topic_id if by_id else part.partition.topic, part.partition.partition
+def _key(version: int, asked: FetchPartition) -> tuple[str | bytes | None, int]:
+    """How a response names a partition."""
+    by_id = version >= _FIRST_WITH_IDS and asked.topic_id is not None
+    return asked.topic_id if by_id else asked.partition.topic, asked.partition.partition
 
 
-def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[int, Fetched]:
+def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[int, PartitionData]:
     flexible = version >= _FIRST_FLEXIBLE
     index, error, high = response.int32(), response.int16(), response.int64()
     if version < 4:  # before transactions
-        return index, Fetched(throttle_ms, error, high, high, aborted=(), records=response.nullable_bytes())
+        return index, PartitionData(throttle_ms, error, high, high, aborted=(), records=response.nullable_bytes())
     stable = response.int64()
     start = response.int64() if version >= 5 else -1
 
@@ -224,10 +223,9 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
     replica = response.int32() if version >= 11 else -1
     records = response.compact_nullable_bytes() if flexible else response.nullable_bytes()
     tags = response.tags() if flexible else {}
-    diverging = _read_diverging(Reader(tags[_DIVERGING_EPOCH])) if _DIVERGING_EPOCH in tags else None
+    diverging = None
+    if _DIVERGING_EPOCH in tags:
+        field = Reader(tags[_DIVERGING_EPOCH])
+        diverging = field.int32(), field.int64()
     by_id = version >= _FIRST_WITH_IDS
-    return index, Fetched(throttle_ms, error, high, stable, start, diverging, tuple(aborted), replica, records, by_id)
-
-
-def _read_diverging(field: Reader) -> tuple[int, int]:
-    return field.int32(), field.int64()
+    return index, PartitionData(throttle_ms, error, high, stable, start, diverging, tuple(aborted), replica, records, by_id)

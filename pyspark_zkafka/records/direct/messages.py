@@ -1,7 +1,6 @@
-"""Requests and responses of the direct transport besides Fetch, as values.
+"""Requests and responses of all APIs but Fetch.
 
-Each function names the versions that it writes or reads; no later version is ever sent. The newest one that both sides
-know is used, see `Api.version`.
+Each function names the versions that it writes or reads. `Api.version` selects the newest version that both sides know.
 
 References
 ----------
@@ -34,11 +33,11 @@ from pyspark_zkafka.records.direct.wire import (
 
 NONE, UNSUPPORTED_VERSION = 0, 35
 EARLIEST, LATEST = -2, -1
-"""The timestamps by which ListOffsets is asked for the ends of a log."""
+"""The timestamps with which ListOffsets returns the ends of a log."""
 
 
 class Api(NamedTuple):
-    """A kind of request, with the versions that are written here, and the first one with tagged fields."""
+    """A kind of request, with its supported versions, and the first version with tagged fields."""
 
     name: str
     key: int
@@ -47,7 +46,7 @@ class Api(NamedTuple):
     flexible: int
 
     def version(self, ranges: Mapping[int, tuple[int, int]], newest: int | None = None) -> int:
-        """The version to use with a broker, given its ranges by key; Unsupported if there is none."""
+        """The version to use with a broker, given the broker's versions by key. Raises Unsupported if there is none."""
         low, high = ranges.get(self.key, (0, -1))
         found = min(self.newest if newest is None else newest, high)
         if found < max(self.oldest, low):
@@ -55,7 +54,7 @@ class Api(NamedTuple):
         return found
 
     def is_in(self, ranges: Mapping[int, tuple[int, int]]) -> bool:
-        """True if a broker has a version of it that is written here."""
+        """True if `version` returns a version."""
         low, high = ranges.get(self.key, (0, -1))
         return max(self.oldest, low) <= min(self.newest, high)
 
@@ -78,17 +77,17 @@ class Request(NamedTuple):
     body: bytes
 
     def encoded(self, correlation_id: int, client_id: str) -> bytes:
-        """The request with its length and header (versions 1 and 2)."""
+        """The request with its length and its header (versions 1 and 2)."""
         tags = NO_TAGS if self.version >= self.api.flexible else b""
         header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id) + tags
         return int32(len(header) + len(self.body)) + header + self.body
 
     def read_header(self, response: Reader, correlation_id: int) -> None:
-        """Read the header of this request's response; MalformedResponse if it belongs to another request."""
+        """Read the header of the response. Raises MalformedResponse if it answers another request."""
         found = response.int32()
         if found != correlation_id:
             raise MalformedResponse(f"the response to request {found} where that to {correlation_id} is due")
-        # The response to ApiVersions has no tagged fields: its reader does not know the version of the broker yet.
+        # The header of ApiVersions never has tagged fields, as the client does not know the broker's version yet.
         if self.version >= self.api.flexible and self.api is not API_VERSIONS:
             response.tags()
 
@@ -100,7 +99,7 @@ def api_versions_request(version: int, software: str) -> Request:
 
 
 def read_api_versions(response: Reader, version: int) -> dict[int, tuple[int, int]] | None:
-    """The versions that the broker has of each API, by its key; None if it does not know this version of the request."""
+    """The broker's oldest and newest version of each API, by key; None if it does not know this version of the request."""
     error = response.int16()
     if error == UNSUPPORTED_VERSION:
         return None
@@ -134,7 +133,7 @@ def read_sasl_handshake(response: Reader) -> Handshake:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Token:
-    """The response to SaslAuthenticate, whose bytes are not shown."""
+    """The response to SaslAuthenticate; its bytes are secret."""
 
     error: int
     text: str | None
@@ -149,15 +148,15 @@ def sasl_authenticate_request(version: int, token: bytes) -> Request:
 
 
 def read_sasl_authenticate(response: Reader, version: int) -> Token:
-    """Versions 0 to 2; the lifetime of the session is 0 where it has no end."""
+    """Versions 0 to 2. A lifetime of 0 means that the session does not expire."""
     error = response.int16()
     text = response.compact_string() if version >= 2 else response.string()
     data = bytes(response.compact_nullable_bytes() if version >= 2 else response.nullable_bytes())
     return Token(error, text, data, response.int64() if version >= 1 else 0)
 
 
-class Leader(NamedTuple):
-    """The state of a partition in the metadata; `leader` is -1 where there is none, `epoch` where it is not known."""
+class PartitionMetadata(NamedTuple):
+    """A partition in the metadata; `leader` is -1 if there is none, `epoch` is -1 if unknown."""
 
     error: int
     leader: int
@@ -166,15 +165,15 @@ class Leader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Addresses of brokers by id, and the error and the partitions of the one topic requested."""
+    """Addresses of brokers by id, and the error and partitions of the requested topic."""
 
     brokers: Mapping[int, tuple[str, int]]
     error: int
-    partitions: Mapping[int, Leader]
+    partitions: Mapping[int, PartitionMetadata]
 
 
 def metadata_request(version: int, topic: str) -> Request:
-    """Versions 1 to 7; those from 4 on do not create the topic."""
+    """Versions 1 to 7. Before version 4, the request may create the topic."""
     return Request(METADATA, version, int32(1) + string(topic) + (int8(0) if version >= 4 else b""))
 
 
@@ -186,14 +185,14 @@ def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
         response.string()  # rack
         return found
 
-    def partition() -> tuple[int, Leader]:
+    def partition() -> tuple[int, PartitionMetadata]:
         error, index, leader = response.int16(), response.int32(), response.int32()
         epoch = response.int32() if version >= 7 else -1
         for _ in range(3 if version >= 5 else 2):  # replicas, ISR, offline replicas
             response.array(response.int32)
-        return index, Leader(error, leader, epoch)
+        return index, PartitionMetadata(error, leader, epoch)
 
-    def described() -> tuple[str, tuple[int, dict[int, Leader]]]:
+    def described() -> tuple[str, tuple[int, dict[int, PartitionMetadata]]]:
         error, name = response.int16(), response.required_string()
         response.int8()  # whether it is internal
         return name, (error, dict(response.array(partition)))
@@ -211,7 +210,7 @@ def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
 
 
 class ListedOffset(NamedTuple):
-    """The response to ListOffsets for a partition."""
+    """The response to ListOffsets for one partition."""
 
     error: int
     offset: int
@@ -253,10 +252,10 @@ def read_list_offsets(response: Reader, version: int, partition: TopicPartition)
     return found
 
 
-class EpochEnd(NamedTuple):
-    """The response to OffsetForLeaderEpoch, by which a truncation is found where Fetch does not report it.
+class EpochEndOffset(NamedTuple):
+    """The response to OffsetForLeaderEpoch: the last epoch up to the requested one, and its end offset.
 
-    The last epoch up to the one requested, and its end; both are -1 where the leader knows none.
+    Both are -1 if the leader knows no such epoch.
     """
 
     error: int
@@ -265,20 +264,20 @@ class EpochEnd(NamedTuple):
 
 
 def epoch_end_request(version: int, partition: TopicPartition, leader_epoch: int, epoch: int) -> Request:
-    """Versions 2 and 3, for one partition, whose leader is fenced by its own epoch."""
+    """Versions 2 and 3, for one partition; a leader of another epoch refuses."""
     replica = int32(-1) if version >= 3 else b""
     row = int32(1) + int32(partition.partition) + int32(leader_epoch) + int32(epoch)
     return Request(OFFSET_FOR_LEADER_EPOCH, version, replica + int32(1) + string(partition.topic) + row)
 
 
-def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEnd:
+def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEndOffset:
     """Versions 2 and 3, for one partition."""
 
-    def row() -> tuple[int, EpochEnd]:
+    def row() -> tuple[int, EpochEndOffset]:
         error, index = response.int16(), response.int32()
-        return index, EpochEnd(error, response.int32(), response.int64())
+        return index, EpochEndOffset(error, response.int32(), response.int64())
 
-    def topic() -> tuple[str, dict[int, EpochEnd]]:
+    def topic() -> tuple[str, dict[int, EpochEndOffset]]:
         return response.required_string(), dict(response.array(row))
 
     response.int32()  # throttle time

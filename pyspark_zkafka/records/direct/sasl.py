@@ -1,9 +1,9 @@
-"""Logins by SASL: the tokens that PLAIN, SCRAM and OAUTHBEARER exchange with a broker.
+"""SASL logins: the tokens that PLAIN, SCRAM and OAUTHBEARER exchange with a broker.
 
 References
 ----------
-RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM, through the library scramp), RFC 7628 (OAUTHBEARER), RFC 6749 (tokens by the
-credentials of a client).
+RFC 4616 (PLAIN), RFC 5802 and 7677 (SCRAM, by the library scramp), RFC 7628 (OAUTHBEARER), RFC 6749 (tokens for client
+credentials).
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint
 from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused
 
 Exchange = Generator[bytes, bytes, None]
-"""Yields tokens to send, and is sent the broker's answer to each."""
-
+"""Yields the tokens to send, and receives the broker's answer to each."""
 
 _ITERATIONS = re.compile(r"(?:^|,)i=([0-9]{1,7})(?:,|$)")
 _MOST_ITERATIONS = 1_000_000  # a second of work; Kafka's tools allow 16,384 at most
@@ -31,15 +30,15 @@ _BEARER_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _TOKEN_TIMEOUT_S = 5.0
 _MOST_ANSWER_BYTES = 1024 * 1024
 _SHARE_OF_LIFETIME = 0.8
-# The tokens of this process, and until when they are used: a task opens several connections, and follows other tasks.
+# Tokens, each with the time until which it is used. The connections of all tasks in this process share them.
 _tokens: dict[TokenEndpoint, tuple[str, float]] = {}
 
 
 def exchange(login: Login | TokenEndpoint) -> Exchange:
-    """The exchange of a login; Unsupported if the broker's proof of the password is wrong, or its answer malformed.
+    """The exchange of a login. Raises Unsupported for a malformed answer, or a wrong proof of the password.
 
-    For OAUTHBEARER, the first token may be requested from its endpoint, which blocks for at most some seconds: raises
-    ConnectionLost if it is out of reach, and LoginRefused if it refuses.
+    OAUTHBEARER may request a token from the endpoint, which blocks for some seconds. Raises ConnectionLost if the endpoint
+    cannot be reached, and LoginRefused if it refuses.
     """
     if isinstance(login, TokenEndpoint):
         return _bearer(login)
@@ -57,12 +56,12 @@ def _scram(login: Login) -> Exchange:
         client = ScramClient([login.mechanism], login.user, login.password)
         client.set_server_first(_bounded((yield client.get_client_first().encode()).decode()))
         client.set_server_final((yield client.get_client_final().encode()).decode("ascii"))
-    except (ScramException, ValueError, LookupError, TypeError):  # scramp does not map all of them, and may quote messages
+    except (ScramException, ValueError, LookupError, TypeError):  # scramp maps only some errors, and may quote messages
         raise Unsupported(f"{login.mechanism}: the exchange failed") from None
 
 
 def _bounded(server_first: str) -> str:
-    """The message; ValueError if it asks for so many iterations that they take long: it has proved nothing yet."""
+    """Return the message; ValueError if its iterations would take long. The broker has proved nothing yet."""
     found = _ITERATIONS.search(server_first)
     if found is None or int(found[1]) > _MOST_ITERATIONS:
         raise ValueError("the number of iterations")
@@ -74,7 +73,7 @@ def _bearer(endpoint: TokenEndpoint) -> Exchange:
     refusal = yield ("n,,\x01" + "".join(f"{pair}\x01" for pair in pairs) + "\x01").encode()
     if refusal:
         _tokens.pop(endpoint, None)
-        yield b"\x01"  # upon which the broker reports the refusal as an error
+        yield b"\x01"  # the broker then reports the refusal as an error
 
 
 def _token(endpoint: TokenEndpoint) -> str:
@@ -91,14 +90,14 @@ def _token(endpoint: TokenEndpoint) -> str:
 
 
 def _request_token(endpoint: TokenEndpoint) -> Mapping[str, Any]:
-    # Here, since these modules take 20 ms to import, and few logins need them.
+    # Imported here: these modules take 20 ms, and few logins need them.
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
     from urllib.parse import urlencode
     from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
     class NoRedirect(HTTPRedirectHandler):
-        """Follows no redirection: the secret is for the endpoint alone."""
+        """Refuses redirections, which would receive the secret."""
 
         def redirect_request(self, *_: object) -> None:
             return None
@@ -133,5 +132,5 @@ def _context(endpoint: TokenEndpoint) -> ssl.SSLContext:
             cadata=endpoint.ca_pem,
         )
     except (OSError, ValueError) as error:
-        # Not the error's text: it may quote a certificate.
+        # The text of the error may quote a certificate.
         raise Unsupported(f"OAUTHBEARER: authorities that Python's ssl refuses ({type(error).__name__})") from None

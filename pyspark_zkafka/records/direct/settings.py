@@ -1,4 +1,4 @@
-"""Settings of the direct transport, from librdkafka's properties of a consumer; and TLS by them."""
+"""Settings of the direct transport, from librdkafka's properties of a consumer, and its TLS context."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pyspark_zkafka.records.consumer import Unsupported
-from pyspark_zkafka.records.direct.fetch import Wanted
+from pyspark_zkafka.records.direct.fetch import FetchSettings
 
 _KAFKA_PORT = 9092
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
-# Ignored: properties of librdkafka's own queues, threads, group and log. They do not affect what is read.
+# Ignored: they configure librdkafka's queues, threads, group and log, and do not affect what is read.
 _WITHOUT_EFFECT = frozenset(
     {
         "allow.auto.create.topics",
@@ -53,7 +53,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Files, or PEM texts, of authorities, certificate and key."""
+    """Authorities, certificate and key, as files or PEM texts."""
 
     ca_location: str | None
     ca_pem: str | None
@@ -78,7 +78,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Where OAUTHBEARER gets its tokens for a client's id and secret; authorities as a file or folder, or as a PEM text."""
+    """The endpoint that issues tokens for OAUTHBEARER. Authorities are a file, a folder, or a PEM text."""
 
     mechanism: ClassVar[str] = "OAUTHBEARER"
 
@@ -93,7 +93,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class SocketSettings:
-    """Properties of sockets; 0 is the system's size of a buffer."""
+    """Properties of sockets. A buffer size of 0 is the system's default."""
 
     family: int
     keepalive: bool
@@ -107,13 +107,13 @@ class SocketSettings:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Wait after a failure, doubled from `first_s` up to `most_s`."""
+    """The wait after a failure, which doubles from `first_s` to `most_s`."""
 
     first_s: float
     most_s: float
 
     def wait_s(self, failures: int) -> float:
-        """The wait after so many failures in a row.
+        """The wait after this many failures in a row.
 
         >>> [Backoff(0.02, 1.0).wait_s(n) for n in (1, 2, 3, 10)]
         [0.02, 0.04, 0.08, 1.0]
@@ -123,7 +123,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the direct transport reads from properties; `tls` and `login` are None where not used."""
+    """All settings of the direct transport; `tls` and `login` are None if they are not used."""
 
     servers: tuple[tuple[str, int], ...]
     client_id: str
@@ -132,27 +132,29 @@ class Settings:
     socket: SocketSettings
     reconnect_backoff: Backoff
     retry_backoff: Backoff
-    wanted: Wanted
+    fetch: FetchSettings
     metadata_age_s: float
     propagation_s: float
 
 
 def settings_of(properties: Mapping[str, Any]) -> Settings:
-    """The settings for a consumer's properties; Unsupported with the property that this transport does not honour."""
+    """The settings for a consumer's properties. Raises Unsupported, with the name of an unsupported property."""
     given = _Properties(properties)
     protocol = given.text("security.protocol", "plaintext").lower()
     if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
         raise Unsupported(f"security.protocol={protocol}")
-    tls, login = _tls(given), _login(given)
+    tls, login = _tls(given), _login(given)  # read even if they are not used, for `finish`
+    if protocol.startswith("sasl") and isinstance(login, str):
+        raise Unsupported(login)
     settings = Settings(
         servers=parse_servers(given.text("bootstrap.servers", "")),
         client_id=given.text("client.id", "rdkafka"),
         tls=tls if protocol.endswith("ssl") else None,
-        login=_required(login) if protocol.startswith("sasl") else None,
+        login=login if protocol.startswith("sasl") and not isinstance(login, str) else None,
         socket=_socket(given),
         reconnect_backoff=_backoff(given, "reconnect.backoff", 10_000),
         retry_backoff=_backoff(given, "retry.backoff", 1_000),
-        wanted=_wanted(given),
+        fetch=_fetch(given),
         metadata_age_s=given.seconds("topic.metadata.refresh.interval.ms", 300_000),
         propagation_s=given.seconds("topic.metadata.propagation.max.ms", 30_000),
     )
@@ -161,7 +163,7 @@ def settings_of(properties: Mapping[str, Any]) -> Settings:
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
-    """Hosts and ports of a list of servers; Unsupported for one that is written in another way.
+    """Hosts and ports of a list of servers. Raises Unsupported for any other notation.
 
     >>> parse_servers("a:9093, [::1]:9094,b")
     (('a', 9093), ('::1', 9094), ('b', 9092))
@@ -181,7 +183,7 @@ def _server(text: str) -> tuple[str, int]:
 
 
 class _Properties:
-    """Properties, read one by one; `finish` refuses properties that were not read."""
+    """Properties, read one by one. `finish` refuses properties that were not read."""
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self._left = {name: value for name, value in properties.items() if name not in _WITHOUT_EFFECT}
@@ -197,7 +199,7 @@ class _Properties:
     def number(self, name: str, default: int, least: int = 0) -> int:
         text = self.text(name, str(default)).strip()
         if not text.isdecimal() or int(text) < least:
-            raise Unsupported(f"the value of {name}")  # librdkafka says what is wrong with it
+            raise Unsupported(f"the value of {name}")  # librdkafka reports what is wrong with it
         return int(text)
 
     def seconds(self, name: str, default_ms: int) -> float:
@@ -231,7 +233,7 @@ def _tls(given: _Properties) -> TlsSettings:
 
 
 def _login(given: _Properties) -> Login | TokenEndpoint | str:
-    """The login, or why it cannot be used."""
+    """The login, or the reason why it cannot be used."""
     mechanism = given.optional("sasl.mechanism") or given.optional("sasl.mechanisms") or "GSSAPI"
     user, password = given.optional("sasl.username"), given.optional("sasl.password")
     if mechanism == "OAUTHBEARER":
@@ -264,12 +266,6 @@ def _token_endpoint(given: _Properties) -> TokenEndpoint | str:
     )
 
 
-def _required(login: Login | TokenEndpoint | str) -> Login | TokenEndpoint:
-    if isinstance(login, str):
-        raise Unsupported(login)
-    return login
-
-
 def _socket(given: _Properties) -> SocketSettings:
     family = given.text("broker.address.family", "any")
     if family not in _FAMILIES:
@@ -290,12 +286,12 @@ def _backoff(given: _Properties, name: str, most_ms: int) -> Backoff:
     return Backoff(given.seconds(f"{name}.ms", 100), given.seconds(f"{name}.max.ms", most_ms))
 
 
-def _wanted(given: _Properties) -> Wanted:
+def _fetch(given: _Properties) -> FetchSettings:
     given.seconds("fetch.error.backoff.ms", 500)
     level = given.text("isolation.level", "read_committed")
     if level not in ("read_committed", "read_uncommitted"):
         raise Unsupported("the value of isolation.level")
-    return Wanted(
+    return FetchSettings(
         max_wait_ms=given.number("fetch.wait.max.ms", 500),
         min_bytes=given.number("fetch.min.bytes", 1, least=1),
         max_bytes=given.number("fetch.max.bytes", 52_428_800),
@@ -306,11 +302,11 @@ def _wanted(given: _Properties) -> Wanted:
 
 
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context for connections to brokers; Unsupported if a file, a key or a cipher cannot be used."""
+    """The TLS context for connections to brokers. Raises Unsupported for a file, key or cipher that cannot be used."""
     try:
         return _context(settings)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        # Not the error's text: it may quote a key.
+        # The text of the error may quote a key.
         raise Unsupported(f"TLS settings that Python's ssl refuses ({type(error).__name__})") from None
 
 
@@ -343,13 +339,13 @@ def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
             raise Unsupported("a private key without a certificate")
         return
     with _file(certificate, settings.certificate_location) as cert_file, _file(key, settings.key_location) as key_file:
-        # A function, since OpenSSL would otherwise ask on the terminal for the password of a locked key.
+        # Without a function, OpenSSL asks on the terminal for the password of an encrypted key.
         context.load_cert_chain(str(cert_file), key_file, password=lambda: settings.key_password or "")
 
 
 @contextmanager
 def _file(pem: str | None, location: str | None) -> Iterator[str | None]:
-    """The location, or a file in memory with the PEM text: ssl reads a certificate and its key from files alone."""
+    """The location, or a file in memory with the PEM text: ssl reads certificates and keys only from files."""
     if pem is None:
         yield location
         return

@@ -1,4 +1,4 @@
-"""Primitive types of Kafka's protocol.
+"""Primitive types of Kafka's protocol, and the errors of the direct transport.
 
 References
 ----------
@@ -19,26 +19,26 @@ A = TypeVar("A")
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
 NO_TAGS = b"\x00"
-"""The tagged fields of a structure without any."""
+"""The tagged fields of a structure that has none."""
 
 int8, int16, int32, int64 = _INT8.pack, _INT16.pack, _INT32.pack, _INT64.pack
 
 
 class MalformedResponse(Unsupported):
-    """Bytes of a broker that do not follow the schema of the response."""
+    """A response that does not follow its schema."""
 
 
 class LoginRefused(Unsupported):
-    """A login that a broker refuses; each further attempt counts towards a lock-out of the user."""
+    """A login that a broker refuses. Each further attempt counts towards a lock-out of the user."""
 
 
 class ConnectionLost(Exception):
-    """A connection that could not be opened, was cut, or stayed silent; another attempt may succeed."""
+    """A connection that could not be opened, was cut, or stayed silent. Another attempt may succeed."""
 
 
 @contextmanager
 def closed_by_errors(close: Callable[[], None]) -> Iterator[None]:
-    """Call `close` where one of the transport's errors is raised in a ``with`` block."""
+    """Call `close` if the ``with`` block raises ConnectionLost or Unsupported."""
     try:
         yield
     except (ConnectionLost, Unsupported):
@@ -47,21 +47,21 @@ def closed_by_errors(close: Callable[[], None]) -> Iterator[None]:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """A number of at most 32 bits, seven bits in a byte, the lowest first.
+    """A number of at most 32 bits, seven bits to a byte, lowest bits first.
 
     >>> unsigned_varint(300).hex()
     'ac02'
     """
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def string(text: str | None) -> bytes:
-    """A text, or null, with its length in 16 bits."""
+    """A text or null, after its length in 16 bits."""
     if text is None:
         return int16(-1)
     data = text.encode()
@@ -69,23 +69,23 @@ def string(text: str | None) -> bytes:
 
 
 def nullable_bytes(data: bytes) -> bytes:
-    """Bytes with their length in 32 bits."""
+    """Bytes after their length in 32 bits."""
     return int32(len(data)) + data
 
 
 def compact_string(text: str) -> bytes:
-    """A text with its length plus one as a varint."""
+    """A text after its length plus one as a varint."""
     data = text.encode()
     return unsigned_varint(len(data) + 1) + data
 
 
 def compact_array(*elements: bytes) -> bytes:
-    """Encoded elements, with their number plus one as a varint."""
+    """Encoded elements after their number plus one as a varint."""
     return unsigned_varint(len(elements) + 1) + b"".join(elements)
 
 
 class Reader:
-    """Reads the fields of a response one after the other; MalformedResponse for a length that exceeds the bytes left."""
+    """Reads the fields of a response in order. Raises MalformedResponse for a length that exceeds the bytes left."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self._data = memoryview(data)
@@ -126,33 +126,33 @@ class Reader:
         return self._data[self._at - length : self._at]
 
     def string(self) -> str | None:
-        """A text with its length in 16 bits; None for null."""
+        """A text after its length in 16 bits; None for null."""
         length = self.int16()
         return None if length == -1 else self._text(length)
 
     def required_string(self) -> str:
-        """A text with its length in 16 bits."""
+        """A text after its length in 16 bits."""
         return self._text(self.int16())
 
     def compact_string(self) -> str | None:
-        """A text with its length as a varint; None for null."""
+        """A text after its length as a varint; None for null."""
         length = self.unsigned_varint() - 1
         return None if length == -1 else self._text(length)
 
     def nullable_bytes(self) -> memoryview:
-        """Bytes with their length in 32 bits, not copied; null is empty."""
+        """Bytes after their length in 32 bits, not copied; null is empty."""
         return self.span(max(self.int32(), 0))
 
     def compact_nullable_bytes(self) -> memoryview:
-        """Bytes with their length as a varint, not copied; null is empty."""
+        """Bytes after their length as a varint, not copied; null is empty."""
         return self.span(max(self.unsigned_varint() - 1, 0))
 
     def array(self, element: Callable[[], A]) -> list[A]:
-        """Elements with their number in 32 bits; null is empty."""
+        """Elements after their number in 32 bits; null is empty."""
         return self._elements(self.int32(), element)
 
     def compact_array(self, element: Callable[[], A]) -> list[A]:
-        """Elements with their number as a varint; null is empty."""
+        """Elements after their number as a varint; null is empty."""
         return self._elements(self.unsigned_varint() - 1, element)
 
     def tags(self) -> dict[int, memoryview]:
@@ -182,7 +182,7 @@ class Reader:
         return [element() for _ in range(self._count(max(count, 0)))]
 
     def _count(self, count: int) -> int:
-        # Each element has at least a byte: a larger number would only cost memory and time.
+        # Each element has at least one byte. Refuse a larger number before it costs memory and time.
         if count > self.left:
             raise MalformedResponse(f"an array of {count} elements where {self.left} bytes are left")
         return count

@@ -1,4 +1,4 @@
-"""Decompression of a record batch's records, by pyarrow; by zlib for gzip."""
+"""Decompression of the records of a batch, by pyarrow, and by zlib for gzip."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _LARGEST_CHUNK_BYTES = 8 * 1024 * 1024
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16  # the magic, a version, and the oldest version that can read it
 _LENGTH_BYTES = 4
-_LZ4, _LZ4_DESCRIPTOR = 3, 4  # the codec; the descriptor follows the frame's magic
+_LZ4, _LZ4_DESCRIPTOR = 3, 4  # the codec, and the place of the descriptor in a frame
 _WORD = 0xFFFFFFFF
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
 
 
 class CorruptRecords(ValueError):
-    """Compressed bytes that are damaged."""
+    """Damaged compressed bytes."""
 
 
 def most_decompressed_bytes(compressed_bytes: int) -> int:
-    """The bound on a batch's decompressed bytes: 64 MiB, or 256 times its compressed bytes if that is more.
+    """The limit on the decompressed size of a batch: 64 MiB, or 256 times its compressed size if that is more.
 
-    Producers limit a batch before they compress it (batch.size, 1 MiB of a single record by default), brokers afterwards
-    (message.max.bytes): a batch beyond this bound is an exception, if it is not an attack.
+    Producers limit a batch before compression (batch.size, or 1 MiB for a single record), brokers after it
+    (message.max.bytes). A batch beyond this limit is rare, or an attack.
 
     >>> most_decompressed_bytes(1_000)
     67108864
@@ -42,7 +42,7 @@ def most_decompressed_bytes(compressed_bytes: int) -> int:
 
 
 def decompress(codec: int, data: pa.Buffer, magic: int = 2) -> pa.Buffer:
-    """The records of a batch; `codec` is a number of the batch's attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+    """The records of a batch. `codec` is the number in its attributes: 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 
     Raises CorruptRecords, and Unsupported beyond `most_decompressed_bytes`.
     """
@@ -78,7 +78,7 @@ def _joined(chunks: list[bytes]) -> pa.Buffer:
 
 
 def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
-    """Inflate one member after the other; ignore what follows the last one, as librdkafka and Java do."""
+    """Inflate all members, and ignore what follows the last one, as librdkafka and Java do."""
     members: list[bytes] = []
     left, rest = bound, memoryview(data)
     while not members or rest[:2] == _GZIP_MAGIC:
@@ -93,7 +93,7 @@ def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
 
 
 def _mended_lz4(data: pa.Buffer) -> pa.Buffer:
-    """The frame with the right checksum of its header: messages of format 0 have another one (KAFKA-3160)."""
+    """Correct the header checksum of a frame: messages of format 0 have a wrong one (KAFKA-3160)."""
     frame = bytearray(data)
     if len(frame) <= _LZ4_DESCRIPTOR:
         raise CorruptRecords("an LZ4 frame without a header")
@@ -106,7 +106,7 @@ def _mended_lz4(data: pa.Buffer) -> pa.Buffer:
 
 
 def _xxh32(data: bytes | bytearray) -> int:
-    """XXH32 of less than 16 bytes, with the seed 0."""
+    """XXH32 with seed 0, of fewer than 16 bytes."""
     first, second, third, fourth, fifth = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     found = fifth + len(data)
     for at in range(0, len(data) - 3, 4):
@@ -141,7 +141,7 @@ def _snappy(data: pa.Buffer, bound: int) -> pa.Buffer:
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """The blocks of snappy-java's stream, each after its length; Java's producers write it."""
+    """The blocks of the stream that Java's producers write (snappy-java), each after its length."""
     at = _XERIAL_HEADER_BYTES
     while at < len(data):
         length = int.from_bytes(data[at : at + _LENGTH_BYTES], "big", signed=True)
@@ -153,18 +153,13 @@ def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _snappy_block(data: memoryview, bound: int) -> pa.Buffer:
-    size = _snappy_size(data)
-    _require_bound(size, bound)
-    return pa.Codec("snappy").decompress(data, decompressed_size=size)
-
-
-def _snappy_size(data: memoryview) -> int:
-    """The number at the head of a snappy block: its decompressed bytes."""
+    """Decompress a block, which starts with its decompressed size as a varint."""
     size = 0
     for n, byte in enumerate(data[:5]):
         size |= (byte & 0x7F) << 7 * n
         if byte < 0x80:
-            return size
+            _require_bound(size, bound)
+            return pa.Codec("snappy").decompress(data, decompressed_size=size)
     raise CorruptRecords("a snappy block without its size")
 
 

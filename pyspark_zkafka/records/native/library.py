@@ -1,4 +1,4 @@
-"""Loader of the compiled path, which binds it to confluent-kafka's librdkafka."""
+"""Loads the compiled path, binds it to confluent-kafka's librdkafka, and converts arguments of its functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
 INTERFACE = 5
-"""ZKAFKA_INTERFACE of `zkafka.h`, for which this module is written."""
+"""The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
 _OLDEST = (1, 6)
 _TOO_NEW = (3, 0)
@@ -42,7 +42,7 @@ _ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
 
 
 class Report(Structure):
-    """`zkafka_report`: an error of librdkafka's client, or a line of its log."""
+    """`zkafka_report`: an error of a client, or a line of its log."""
 
     _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("text", c_char * 512))
 
@@ -78,7 +78,7 @@ class Decoded(Structure):
 
 
 class Counts(Structure):
-    """`zkafka_counts`: counts of the records sent, by outcome."""
+    """`zkafka_counts`: records sent, by outcome."""
 
     _fields_ = tuple(
         (name, c_int64) for name in ("handed_over", "acknowledged", "failed", "queued_bytes", "moving_partitions")
@@ -154,20 +154,20 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def library() -> Any | None:
-    """The compiled path's functions, by their names without ``zkafka_``; None where it cannot be used (see `describe`).
+    """The functions of the compiled path, named without ``zkafka_``. None if it cannot be used (see `describe`).
 
-    Each of them releases the GIL while it runs.
+    Each function releases the GIL while it runs.
     """
     return load()[0]
 
 
 def describe() -> str:
-    """One line that names the path in use, and the reason."""
+    """One line with the path in use, and the reason."""
     return load()[1]
 
 
 def require() -> Any:
-    """The functions of `library`; OptionError (NO_NATIVE_PATH) with the reason where it cannot be used."""
+    """The functions of `library`. Raises OptionError (NO_NATIVE_PATH) with the reason if it cannot be used."""
     found, text = load()
     if found is None:
         raise NO_NATIVE_PATH(
@@ -179,7 +179,7 @@ def require() -> Any:
 
 @cache
 def load() -> tuple[Any | None, str]:
-    """The results of `library` and `describe`, found once in a process."""
+    """The results of `library` and `describe`, found once per process."""
     path = built()
     if path is None:
         return None, "the compiled path was not built when the package was installed: pure Python is used"
@@ -196,14 +196,14 @@ def load() -> tuple[Any | None, str]:
 
 
 def built() -> Path | None:
-    """The shared library next to this module; None if it was not built."""
+    """The shared library next to this module. None if it was not built."""
     folder = Path(__file__).parent
     suffixes = (".abi3.so", sysconfig.get_config_var("EXT_SUFFIX") or ".so", ".so")
     return next((path for s in suffixes if (path := folder / f"_arrow_path{s}").is_file()), None)
 
 
 def c_functions(path: Path) -> Any:
-    """The functions of a shared library, typed, but not bound to librdkafka; OSError or AttributeError if it has none."""
+    """The typed functions of a shared library, not bound to librdkafka. Raises OSError and AttributeError."""
     dll, functions = ctypes.CDLL(str(path)), SimpleNamespace()
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(dll, f"zkafka_{name}")
@@ -213,7 +213,7 @@ def c_functions(path: Path) -> Any:
 
 
 def _bind(functions: Any) -> str | None:
-    """Look up librdkafka's functions through confluent-kafka's module, to use the library that it is linked to."""
+    """Bind the functions to the librdkafka that confluent-kafka is linked to. Returns why that failed, or None."""
     spec = find_spec("confluent_kafka") and find_spec("confluent_kafka.cimpl")
     if spec is None or spec.origin is None:
         return "confluent-kafka has no compiled module"
@@ -228,7 +228,7 @@ def _bind(functions: Any) -> str | None:
 
 
 def topic_argument(name: str) -> bytes:
-    """A topic's name as the argument of a C function; InvalidRow for one that C would truncate, or librdkafka refuse."""
+    """A topic name as the argument of a C function. Raises InvalidRow for a name that C or librdkafka cannot hold."""
     require_topic_name(name)
     return name.encode()
 
@@ -240,14 +240,14 @@ def settings_array(properties: dict[str, Any]) -> Any:
 
 
 def headers_argument(headers: pa.Array | None) -> pa.Array | None:
-    """Rows' headers in the type that C expects."""
+    """The headers of rows in the type that C expects."""
     return headers if headers is None or headers.type == _HEADERS else headers.cast(_HEADERS)
 
 
 class CArray:
-    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array that C may take ownership of.
+    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array that C may take over.
 
-    An array that C has not taken is released with this object.
+    Releases an array that C has not taken over.
     """
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ class CArray:
 
     @classmethod
     def of(cls, array: pa.Array | None) -> CArray:
-        """An array to pass to C; the null pointer for None."""
+        """An array to pass to C. None is the null pointer."""
         place = cls()
         if array is None:
             place._buffer = None
@@ -267,7 +267,7 @@ class CArray:
 
     @property
     def address(self) -> int | None:
-        """The address of the struct; None is the null pointer."""
+        """The address of the struct. None is the null pointer."""
         return None if self._buffer is None else addressof(self._buffer)
 
     @property
@@ -282,5 +282,5 @@ class CArray:
         return pa.RecordBatch._import_from_c(self.address, schema)
 
     def __del__(self) -> None:
-        if self._filled is not None and any(self._buffer.raw[64:72]):  # its release callback: C has not taken ownership
+        if self._filled is not None and any(self._buffer.raw[64:72]):  # the release callback: C has not taken over
             pa.Array._import_from_c(self.address, self._filled)

@@ -1,10 +1,10 @@
-"""Decoder of fetch responses: record batches in, Arrow columns and the next offset out."""
+"""Decodes the record batches of fetch responses into Arrow batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_int32, c_int64
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
@@ -18,7 +18,7 @@ from pyspark_zkafka.records.native.decompression import CorruptRecords, decompre
 from pyspark_zkafka.records.native.library import CArray, Decoded, Flaws, require, topic_argument
 from pyspark_zkafka.records.native.library import Fed as CFed
 
-# Of zkafka.h.
+# From zkafka.h.
 _COMPRESSED, _OTHER_FORMAT, _UNKNOWN_CODEC, _STRANGE_OFFSET, _WRONG_CHECKSUM, _MALFORMED, _NO_MEMORY = range(2, 9)
 
 _UNSUPPORTED: dict[int, Callable[[Decoded], str]] = {
@@ -41,11 +41,11 @@ _UTF8_FLAWS: dict[str, Callable[[Flaws], int]] = {
 
 
 class Fed(NamedTuple):
-    """The whole batches at the start of a response, up to the first one that cannot be read.
+    """The complete, readable batches at the start of a response.
 
-    Offsets and epoch are -1 if there is none: the offset of the first batch, that after the last batch, and the leader
-    epoch of the last batch. `is_malformed` is True if the batch after them has a length that no batch can have, and
-    `is_exhausted` if there is no whole batch, readable or not.
+    Has the offset of the first batch, the offset after the last batch, and the leader epoch of the last batch, each -1 if
+    there is none. `is_malformed` is True if the next batch has an impossible length, `is_exhausted` if the response has no
+    complete batch, readable or not.
     """
 
     size: int
@@ -57,11 +57,11 @@ class Fed(NamedTuple):
 
 
 class RecordDecoder:
-    """Gathers Arrow batches of one partition from the record batches of fetch responses.
+    """Gathers Arrow batches of one partition from fetch responses, in formats 0, 1 and 2.
 
-    It decodes formats 0, 1 and 2, checks every CRC, skips control batches and aborted transactions, and trusts no length.
-    Open for its ``with`` block. Not thread-safe, not pickle-safe. `position` is the next offset wanted: after the last
-    batch that was read, whether it had records for the reader or not.
+    Checks every CRC and every length. Skips control batches and aborted transactions. `position` is the next offset, after
+    the last batch that was read, even if its records were skipped. Open for its ``with`` block. Not thread-safe, not
+    pickle-safe.
     """
 
     def __init__(self, partition: TopicPartition, schema: pa.Schema) -> None:
@@ -92,18 +92,20 @@ class RecordDecoder:
         self._forget()
 
     def seek(self, offset: int) -> None:
-        """Set the position; forgets what was fed, but not what was gathered."""
+        """Set the position, and forget the fed records, but not the gathered ones."""
         self._native.decoder_seek(self._handle, offset)
         self.position = offset
         self._forget()
 
     def feed(self, records: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> Fed:
-        """Start a response, in place of the one before: this partition's record batches, from the position on.
+        """Replace the fed records by those of another response, which must not change until `is_exhausted`.
 
-        They must not change until `is_exhausted`. `aborted` has the producer and the first offset of each aborted
-        transaction in the response, in any order, for read_committed; None for read_uncommitted.
+        `aborted` has the producer id and first offset of each aborted transaction in the response, in any order. None for
+        read_uncommitted.
         """
-        producers, first_offsets = _columns_of(sorted(aborted or (), key=lambda transaction: transaction[1]))
+        transactions = sorted(aborted or (), key=lambda transaction: transaction[1])
+        numbers = c_int64 * len(transactions)
+        producers, first_offsets = numbers(*(t[0] for t in transactions)), numbers(*(t[1] for t in transactions))
         self._fed, self._decompressed, found = pa.py_buffer(records), None, CFed()
         address, size = self._fed.address, self._fed.size
         if not self._native.decoder_feed(
@@ -112,19 +114,18 @@ class RecordDecoder:
             raise MemoryError(f"no memory for the aborted transactions of {self._partition}")
         if found.exhausted:
             self._forget()
-        flags = bool(found.malformed), bool(found.exhausted)
-        return Fed(found.size, found.first_offset, found.next_offset, found.last_epoch, *flags)
+        malformed, exhausted = bool(found.malformed), bool(found.exhausted)
+        return Fed(found.size, found.first_offset, found.next_offset, found.last_epoch, malformed, exhausted)
 
     def poll(self, most_records: int, most_bytes: int, until: int) -> Poll:
         """Add fed records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
 
-        The bytes may be exceeded by one record. `last` of the result is the offset before the position, so that markers,
-        gaps and aborted records advance a reader, too; `first` is that of the first record, or the position before if there
-        was none. Both are None if the position has not moved.
+        One record may exceed the bytes. `last` is the offset before the new position, so that markers, gaps and aborted
+        records advance a reader as well. `first` is the offset of the first record, or the old position if there was none.
+        Both are None if the position has not moved.
 
-        Records before a batch that cannot be read are gathered, and only a poll that starts at that batch raises:
-        Unsupported, or ClusterStateError (KAFKA_ERROR) if it is corrupt, which librdkafka's consumer does not always
-        survive. Gathered records can still be taken.
+        Only a poll that starts at an unreadable batch raises: Unsupported, or ClusterStateError (KAFKA_ERROR) for a corrupt
+        batch, which could crash librdkafka's consumer. Gathered records can still be taken.
         """
         found = Decoded(first=-1, position=self.position)
         failure = None if self._fed is None else self._decode(self._fed, found, (most_records, most_bytes, until))
@@ -133,15 +134,19 @@ class RecordDecoder:
             raise failure
         if found.exhausted:
             self._forget()
-        return _poll_of(found, before)
+        poll = Poll(found.records, found.bytes, ordered=not found.unordered)
+        if found.records or found.position > before:
+            poll.first = found.first if found.records else before
+            poll.last = found.position - 1
+        return poll
 
     @property
     def is_exhausted(self) -> bool:
-        """True if no whole batch is left in what was fed, and no record of the last one."""
+        """True if the fed response has no complete batch left."""
         return self._fed is None
 
     def take(self) -> pa.RecordBatch:
-        """Return the batch gathered so far, of at least one record, and begin another; raises as `build_batch`."""
+        """Return the batch of at least one record gathered so far, and begin another. Raises as `build_batch`."""
         array, flaws = CArray(), Flaws()
         if not self._native.decoder_take(self._handle, array.address, byref(flaws)):
             raise MemoryError(f"no memory for a batch of {self._partition}")
@@ -150,7 +155,7 @@ class RecordDecoder:
         return batch
 
     def _require_readable(self, flaws: Flaws) -> None:
-        """Raise for the first column, in the schema's order, with a value that Spark cannot represent."""
+        """Raise for the first column of the schema that has a value that Spark cannot represent."""
         for field in self._schema:
             if field.name == "timestamp" and flaws.timestamp_too_large >= 0:
                 raise malformed_timestamp(self._partition, flaws.timestamp_too_large, flaws.timestamp_ms)
@@ -159,21 +164,22 @@ class RecordDecoder:
                 raise malformed_utf8(field.name, self._partition, offset)
 
     def _decode(self, fed: pa.Buffer, found: Decoded, limits: tuple[int, int, int]) -> Exception | None:
-        """Decode as far as the limits allow; the error for the batch at which it stopped, if that cannot be read."""
-        while (status := self._call(fed, found, limits)) == _COMPRESSED:
-            self._decompressed = None  # an error must not leave the records of the batch before
+        """Decode up to the limits. Returns the error of the next batch if it cannot be read."""
+        while True:
+            records = self._decompressed
+            address, size = (None, 0) if records is None else (records.address, records.size)
+            status = int(
+                self._native.decoder_decode(self._handle, fed.address, fed.size, address, size, *limits, byref(found))
+            )
+            if status != _COMPRESSED:
+                return self._failure(status, found)
+            self._decompressed = None  # an error must not leave the records of an earlier batch
             try:
                 self._decompressed = decompress(found.codec, fed.slice(found.begin, found.end - found.begin), found.magic)
             except CorruptRecords as error:
                 return self._corrupt(found.batch, f"its records cannot be decompressed: {error}")
             except Unsupported as error:
                 return error
-        return self._failure(status, found)
-
-    def _call(self, fed: pa.Buffer, found: Decoded, limits: tuple[int, int, int]) -> int:
-        more = self._decompressed
-        address, size = (None, 0) if more is None else (more.address, more.size)
-        return int(self._native.decoder_decode(self._handle, fed.address, fed.size, address, size, *limits, byref(found)))
 
     def _failure(self, status: int, found: Decoded) -> Exception | None:
         if status == _NO_MEMORY:
@@ -183,7 +189,7 @@ class RecordDecoder:
         return self._corrupt(found.batch, _CORRUPT[status]) if status in _CORRUPT else None
 
     def _corrupt(self, base_offset: int, flaw: str) -> ZKafkaError:
-        """librdkafka's own error for a record batch whose bytes are damaged, with the place and the flaw."""
+        """librdkafka's error for a damaged record batch, with its offset and the damage."""
         text = f"record batch at offset {base_offset}: {flaw}"
         return from_kafka(KafkaError(KafkaError._BAD_MSG, text), f"reading {self._partition}")
 
@@ -195,17 +201,3 @@ class RecordDecoder:
         if self._open is None:
             raise RuntimeError("RecordDecoder is used outside of its with block")
         return self._open
-
-
-def _columns_of(transactions: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
-    """Producers and first offsets of transactions, as C arrays."""
-    numbers = c_int64 * len(transactions)
-    return numbers(*(t[0] for t in transactions)), numbers(*(t[1] for t in transactions))
-
-
-def _poll_of(found: Decoded, before: int) -> Poll:
-    poll = Poll(found.records, found.bytes, ordered=not found.unordered)
-    if found.records or found.position > before:
-        poll.first = found.first if found.records else before
-        poll.last = found.position - 1
-    return poll

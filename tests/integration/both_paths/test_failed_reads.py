@@ -15,6 +15,7 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.options.values import Transport
 from pyspark_zkafka.read.split_reader import ReadPolicy
 from pyspark_zkafka.records.select import open_consumer
+from pyspark_zkafka.retries import Deadline
 from tests.support.both_paths import HASTY, connection, same
 from tests.support.both_paths_reads import VALUE, Range, Read
 
@@ -78,7 +79,7 @@ class TestFailedReads:
             how = connection("127.0.0.1:1", transport, {})
             split = Split(TopicPartition("t", 0), 0, 1, 0, 0, (0,), ("127.0.0.1:1",))
             with open_consumer(how, consumer_properties(how, "127.0.0.1:1", "g"), split, VALUE) as consumer:
-                return consumer.watermarks(0.3)
+                return consumer.watermarks(Deadline.after(0.3))
 
         found = same(ends, lambda found: (found.kind, found.condition, found.message.partition(": _")[0]))
         assert found.condition == "BROKERS_UNAVAILABLE"

@@ -11,6 +11,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import Poll, Unsupported
+from pyspark_zkafka.retries import Deadline
 from tests.support.cases import each
 
 TP = TopicPartition("t", 0)
@@ -32,7 +33,7 @@ class Numbers:
         self.sought.append(offset)
         self._position = offset
 
-    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+    def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
         if self._position >= self._fails_at:
             raise Unsupported("magic")
         found = range(self._position, min(self._position + min(self._each, most_records), until, self._fails_at))
@@ -44,7 +45,7 @@ class Numbers:
         taken, self._gathered = self._gathered, []
         return pa.RecordBatch.from_pydict({"offset": taken, "by": [self._name] * len(taken)}, schema=SCHEMA)
 
-    def watermarks(self, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, deadline: Deadline) -> tuple[int, int]:
         if self._fails_at < 20:
             raise Unsupported("no ListOffsets")
         return 0, 20
@@ -105,7 +106,7 @@ def test_start() -> None:
 class Lost(Numbers):
     """A consumer whose position is outside of the log, and which cannot ask for the log's ends."""
 
-    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+    def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
         return Poll(out_of_range=True)
 
 

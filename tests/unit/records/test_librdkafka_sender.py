@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.records.librdkafka_sender import MessageTransactions, kafka_errors
+from pyspark_zkafka.records.librdkafka_sender import MessageTransactions, _kafka_errors
 from pyspark_zkafka.records.sender import GroupOffset
 
 FENCED = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
@@ -74,7 +74,7 @@ def test_other_system_errors() -> None:
     """A SystemError of another cause is raised as it is."""
 
     def raise_hidden() -> None:
-        with kafka_errors():
+        with _kafka_errors():
             raise SystemError("returned a result with an exception set") from ValueError()
 
     with pytest.raises(SystemError, match="exception set"):

@@ -31,6 +31,7 @@ from pyspark_zkafka.records.select import (
     uses_native,
 )
 from pyspark_zkafka.records.transactions import transactional_properties
+from pyspark_zkafka.retries import Deadline
 from tests.support.eventually import eventually
 from tests.support.fake_partition import FETCH, TP, FakePartition, records
 from tests.support.scripted_broker import Received, ScriptedBroker, answered
@@ -70,7 +71,7 @@ def read(broker: ScriptedBroker, options: Connection, records: int = 10**6) -> N
     properties = consumer_properties(options, server(broker), "g", records)
     with open_consumer(options, properties, split(server(broker)), SCHEMA) as consumer:
         consumer.seek(0)
-        assert consumer.poll(100, 10_000, 10, 5).records == 10
+        assert consumer.poll(100, 10_000, 10, Deadline.after(5)).records == 10
 
 
 class TestPaths:
@@ -171,7 +172,7 @@ class TestReads:
                 if isinstance(consumer, DirectConsumer):
                     consumer.seek(0)
                     with pytest.raises(Unsupported) as refused:
-                        eventually(lambda: consumer.poll(1, 1, 10, 0.2).records)
+                        eventually(lambda: consumer.poll(1, 1, 10, Deadline.after(0.2)).records)
                     with open_fallback(options, properties, split(server(broker)), SCHEMA, refused.value, 7) as other:
                         assert isinstance(other, MessageConsumer)
                 return type(consumer)

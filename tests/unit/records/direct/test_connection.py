@@ -12,10 +12,11 @@ import pytest
 
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import wire
-from pyspark_zkafka.records.direct.connection import Buffer, Connection, Deadline
+from pyspark_zkafka.records.direct.connection import Buffer, Connection
 from pyspark_zkafka.records.direct.messages import FETCH, METADATA, Request
 from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse
+from pyspark_zkafka.retries import Deadline
 from tests.support.scripted_broker import Received, Script, ScriptedBroker, answered, framed
 
 ASK = Request(METADATA, 4, b"question")
@@ -31,7 +32,8 @@ def connect() -> Iterator[Callable[..., tuple[Connection, ScriptedBroker]]]:
             given = {name.replace("_", "."): value for name, value in kafka.items()}
             connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **given}), None)
             opened.callback(connection.close)
-            connection.open(Deadline.after(10))
+            connection.begin_opening(Deadline.after(10))
+            assert connection.continue_opening(Deadline.after(10))
             return connection, broker
 
         yield make
@@ -183,7 +185,7 @@ def test_opened_step_by_step() -> None:
         connection = Connection(broker.address, settings_of({"bootstrap.servers": "b", **login}), None)
         connection.begin_opening(soon())
         calls = 1
-        while not connection.open_further(soon(0.05)):
+        while not connection.continue_opening(soon(0.05)):
             assert connection.is_opening
             assert not connection.is_open
             calls += 1
@@ -201,6 +203,6 @@ def test_opening_has_an_end() -> None:
         begin = time.monotonic()
         connection.begin_opening(soon(0.3))
         with pytest.raises(ConnectionLost, match="no response in time"):
-            list(iter(lambda: connection.open_further(soon(0.05)), True))
+            list(iter(lambda: connection.continue_opening(soon(0.05)), True))
         assert 0.3 <= time.monotonic() - begin < 1
         assert not connection.is_opening

@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.retries import Deadline
 from tests.support.fake_partition import FETCH, LIST_OFFSETS, METADATA, TP, FakePartition, records
 from tests.support.scripted_broker import ScriptedBroker
 
@@ -34,17 +35,17 @@ def consumer(partition: FakePartition) -> Iterator[DirectConsumer]:
 def test_end_of_a_range_in_a_batch() -> None:
     """Records behind the end of a range stay for a later poll with another end."""
     with consumer(FakePartition(records(0, 10), records(10, 20))) as opened:
-        assert opened.poll(100, 1000, 5, 5).last == 4
-        assert opened.poll(100, 1000, 5, 5).first is None
-        assert opened.poll(100, 1000, 20, 5).last == 9
-        assert opened.poll(100, 1000, 20, 5).last == 19
+        assert opened.poll(100, 1000, 5, Deadline.after(5)).last == 4
+        assert opened.poll(100, 1000, 5, Deadline.after(5)).first is None
+        assert opened.poll(100, 1000, 20, Deadline.after(5)).last == 9
+        assert opened.poll(100, 1000, 20, Deadline.after(5)).last == 19
         assert opened.take()["offset"].to_pylist() == list(range(20))
 
 
 def test_as_many_records_as_wanted() -> None:
     """A poll returns at most the records that were asked for, and the next one the rest of them."""
     with consumer(FakePartition(records(0, 10))) as opened:
-        assert [opened.poll(4, 1000, 10, 5).records for _ in range(3)] == [4, 4, 2]
+        assert [opened.poll(4, 1000, 10, Deadline.after(5)).records for _ in range(3)] == [4, 4, 2]
         assert opened.take()["offset"].to_pylist() == list(range(10))
 
 
@@ -52,9 +53,9 @@ def test_seek_drops_what_was_fetched() -> None:
     """After a seek, records that were fetched but not gathered are dropped, and the offset is fetched again."""
     partition = FakePartition(records(0, 10), records(0, 10))
     with consumer(partition) as opened:
-        assert opened.poll(2, 1000, 10, 5).last == 1
+        assert opened.poll(2, 1000, 10, Deadline.after(5)).last == 1
         opened.seek(5)
-        found = opened.poll(100, 1000, 10, 5)
+        found = opened.poll(100, 1000, 10, Deadline.after(5))
         assert (found.first, found.last) == (5, 9)
 
 
@@ -63,7 +64,7 @@ def test_ends_of_the_log() -> None:
     partition = FakePartition(b"")
     partition.ends = [(3, 20)]
     with consumer(partition) as opened:
-        assert opened.watermarks(5) == (3, 20)
+        assert opened.watermarks(Deadline.after(5)) == (3, 20)
     assert partition.asked == [LIST_OFFSETS, LIST_OFFSETS]
 
 
@@ -72,7 +73,7 @@ def test_ends_of_the_log_after_a_lost_connection() -> None:
     partition = FakePartition(b"")
     partition.ends = [None, (3, 20)]
     with consumer(partition) as opened:
-        assert opened.watermarks(10) == (3, 20)
+        assert opened.watermarks(Deadline.after(10)) == (3, 20)
     assert partition.asked == [LIST_OFFSETS, METADATA, LIST_OFFSETS, LIST_OFFSETS]
 
 
@@ -82,7 +83,7 @@ def test_ends_of_the_log_in_time() -> None:
     partition.ends = [None]
     doing = "asking the leader of t-0 for the ends of its log"
     with consumer(partition) as opened, pytest.raises(BrokersUnavailable, match=f"{doing}: _TRANSPORT"):
-        opened.watermarks(0.05)
+        opened.watermarks(Deadline.after(0.05))
     assert FETCH not in partition.asked
 
 
@@ -93,7 +94,7 @@ def test_ends_of_the_log_that_are_refused(error: int, is_retriable: bool) -> Non
     partition.ends = [error, (3, 20)]
     with consumer(partition) as opened:
         with pytest.raises(ClusterStateError, match="asking the leader of t-0 for the ends of its log") as caught:
-            opened.watermarks(5)
+            opened.watermarks(Deadline.after(5))
         assert caught.value.retriable is is_retriable
-        assert opened.watermarks(5) == (3, 20)
+        assert opened.watermarks(Deadline.after(5)) == (3, 20)
     assert partition.asked[:2] == [LIST_OFFSETS, METADATA]

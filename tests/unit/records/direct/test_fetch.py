@@ -9,10 +9,10 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.fetch import (
-    Fetched,
-    Part,
-    Position,
-    Wanted,
+    FetchPartition,
+    FetchPosition,
+    FetchSettings,
+    PartitionData,
     fetch_request,
     newest_version,
     read_fetch,
@@ -22,7 +22,7 @@ from tests.support.cases import each
 
 TP = TopicPartition("orders", 3)
 TOPIC_ID, OTHER_ID = bytes(range(16)), bytes(range(16, 32))
-WANTED = Wanted(max_wait_ms=10, min_bytes=1, max_bytes=1000, partition_max_bytes=500, read_committed=True, rack="r")
+WANTED = FetchSettings(max_wait_ms=10, min_bytes=1, max_bytes=1000, partition_max_bytes=500, read_committed=True, rack="r")
 
 
 def batch(base: int, count: int, epoch: int = 7, magic: int = 2, body: bytes = b"") -> bytes:
@@ -38,12 +38,12 @@ class TestRequest:
         """Versions 2 and 3 are of Kafka 0.10: without isolation, and without the most bytes of all in version 2."""
         part = "00000001 0006 6f7264657273 00000001 00000003 000000000000002a 000001f4"
         for version, most in ((2, ""), (3, "000003e8")):
-            request = fetch_request(version, [Part(TP, None, Position(42, 5, 4))], WANTED)
+            request = fetch_request(version, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
             assert request.body == bytes.fromhex(f"ffffffff 0000000a 00000001 {most} {part}")
 
     def test_version_4(self) -> None:
         """Version 4, of Kafka 0.11, is the first with transactions."""
-        request = fetch_request(4, [Part(TP, None, Position(42, 5, 4))], WANTED)
+        request = fetch_request(4, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
         assert request.body.hex(" ", -4) == bytes.fromhex(
             "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, least and most bytes, isolation
             "00000001 0006 6f7264657273 00000001"
@@ -52,7 +52,7 @@ class TestRequest:
 
     def test_last_version_by_name(self) -> None:
         """Version 12 has epochs, a rack and tagged fields."""
-        request = fetch_request(12, [Part(TP, None, Position(42, 5, 4))], WANTED)
+        request = fetch_request(12, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
         assert (
             request.body.hex()
             == bytes.fromhex(
@@ -65,7 +65,7 @@ class TestRequest:
 
     def test_last_version(self) -> None:
         """Version 17 has the topic's id, and no replica."""
-        request = fetch_request(17, [Part(TP, TOPIC_ID, Position(42))], WANTED)
+        request = fetch_request(17, [FetchPartition(TP, TOPIC_ID, FetchPosition(42))], WANTED)
         assert (
             request.body.hex()
             == bytes.fromhex(
@@ -78,7 +78,7 @@ class TestRequest:
 
     def test_header(self) -> None:
         """The header has tagged fields where the request has."""
-        part = Part(TP, None, Position(0))
+        part = FetchPartition(TP, None, FetchPosition(0))
         assert fetch_request(4, [part], WANTED).encoded(9, "me")[4:16].hex() == "000100040000000900026d65"
         assert fetch_request(12, [part], WANTED).encoded(9, "me")[4:17].hex() == "0001000c0000000900026d6500"
 
@@ -87,9 +87,9 @@ class TestRequest:
         """The partitions of a topic are together, those of the first topic first."""
         other = TopicPartition("invoices", 0)
         parts = [
-            Part(TP, TOPIC_ID, Position(42)),
-            Part(other, OTHER_ID, Position(7)),
-            Part(TP._replace(partition=1), TOPIC_ID, Position(8)),
+            FetchPartition(TP, TOPIC_ID, FetchPosition(42)),
+            FetchPartition(other, OTHER_ID, FetchPosition(7)),
+            FetchPartition(TP._replace(partition=1), TOPIC_ID, FetchPosition(8)),
         ]
         found = Reader(fetch_request(version, parts, WANTED).body)
         found.span({4: 17, 12: 25, 17: 21}[version])
@@ -116,7 +116,10 @@ class TestRequest:
 
     def test_newest_version(self) -> None:
         """Topics are asked for by name where one of them has no id."""
-        with_id, by_name = Part(TP, TOPIC_ID, Position(0)), Part(TopicPartition("t", 0), None, Position(0))
+        with_id, by_name = (
+            FetchPartition(TP, TOPIC_ID, FetchPosition(0)),
+            FetchPartition(TopicPartition("t", 0), None, FetchPosition(0)),
+        )
         assert newest_version([with_id]) == 17
         assert newest_version([with_id, by_name]) == 12
 
@@ -153,9 +156,9 @@ def response(
     return begin + wire.compact_array(name + wire.compact_array(*each) + wire.NO_TAGS) + wire.NO_TAGS
 
 
-def parts(*numbers: int) -> list[Part]:
+def parts(*numbers: int) -> list[FetchPartition]:
     """Parts of a request for the topic's partitions."""
-    return [Part(TopicPartition(TP.topic, number), TOPIC_ID, Position(0)) for number in numbers]
+    return [FetchPartition(TopicPartition(TP.topic, number), TOPIC_ID, FetchPosition(0)) for number in numbers]
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -163,7 +166,7 @@ def test_response_of_an_old_broker(version: int) -> None:
     """A broker without transactions has the end of the log alone."""
     row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
     data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
-    (found,) = read_fetch(Reader(data), version, [Part(TP, None, Position(0))])
+    (found,) = read_fetch(Reader(data), version, [FetchPartition(TP, None, FetchPosition(0))])
     assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (7, 0, 90, 90)
     assert (bytes(found.records), found.aborted) == (b"messages", ())
 
@@ -200,7 +203,7 @@ class TestResponse:
         rest = wire.unsigned_varint(1) + wire.NO_TAGS if version >= 12 else wire.int32(0)
         rest = wire.int16(0) + wire.int32(0) + rest if version >= 7 else rest
         found = read_fetch(Reader(wire.int32(500) + rest), version, parts(3, 4))
-        assert found == [Fetched(500, 0, by_id=version >= 13)] * 2
+        assert found == [PartitionData(500, 0, by_id=version >= 13)] * 2
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
             read_fetch(Reader(wire.int32(0) + rest), version, parts(3, 4))
 

@@ -15,9 +15,9 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Deadline
 from pyspark_zkafka.records.direct.fetcher import Fetcher
 from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.retries import Deadline
 from tests.support.fake_partition import EPOCH_END, FETCH, METADATA, TP, FakePartition, feed, records
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
 

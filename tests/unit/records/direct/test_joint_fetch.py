@@ -12,8 +12,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Deadline
 from pyspark_zkafka.records.direct.fetcher import Fetcher, JointFetches
+from pyspark_zkafka.retries import Deadline
 from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.fake_partition import feed, records

@@ -14,8 +14,8 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
-from pyspark_zkafka.records.direct.connection import Deadline
 from pyspark_zkafka.records.direct.wire import ConnectionLost
+from pyspark_zkafka.retries import Deadline
 from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import ScriptedBroker
 

@@ -13,9 +13,10 @@ import pytest
 from cryptography import x509
 
 from pyspark_zkafka.records.consumer import Unsupported
-from pyspark_zkafka.records.direct.connection import Address, Deadline, Link
+from pyspark_zkafka.records.direct.connection import Address, Link
 from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.records.direct.wire import ConnectionLost
+from pyspark_zkafka.retries import Deadline
 from tests.support.certificates import Authority
 
 LOOPBACK = "127.0.0.1"

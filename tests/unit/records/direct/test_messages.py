@@ -7,7 +7,7 @@ import pytest
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import messages, wire
-from pyspark_zkafka.records.direct.messages import FETCH, Leader, ListedOffset, Metadata
+from pyspark_zkafka.records.direct.messages import FETCH, ListedOffset, Metadata, PartitionMetadata
 from pyspark_zkafka.records.direct.wire import MalformedResponse, Reader
 
 TP = TopicPartition("orders", 3)
@@ -113,7 +113,7 @@ class TestMetadata:
         """The addresses of brokers, and the leaders, with their epochs where there are any."""
         epoch = 7 if version >= 7 else -1
         assert messages.read_metadata(Reader(metadata(version)), version, "orders") == Metadata(
-            {1: ("b1", 9092), 2: ("b2", 9092)}, 0, {3: Leader(0, 2, epoch), 4: Leader(5, -1, epoch)}
+            {1: ("b1", 9092), 2: ("b2", 9092)}, 0, {3: PartitionMetadata(0, 2, epoch), 4: PartitionMetadata(5, -1, epoch)}
         )
 
     def test_request(self) -> None:
@@ -201,6 +201,6 @@ def test_epoch_end_response() -> None:
     """The error, the epoch and its end, of this partition."""
     row = wire.int16(74) + wire.int32(3) + wire.int32(4) + wire.int64(99)
     data = wire.int32(0) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
-    assert messages.read_epoch_end(Reader(data), TP) == messages.EpochEnd(74, 4, 99)
+    assert messages.read_epoch_end(Reader(data), TP) == messages.EpochEndOffset(74, 4, 99)
     with pytest.raises(MalformedResponse, match="lacks the partition"):
         messages.read_epoch_end(Reader(data), TopicPartition("orders", 4))
