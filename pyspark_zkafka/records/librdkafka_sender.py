@@ -1,4 +1,4 @@
-"""Sender of rows in pure Python, through confluent-kafka."""
+"""Sender and transactions over confluent-kafka, in pure Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SLICE_BYTES = 4 * 1024 * 1024
 
 
 class MessageSender(Sender):
-    """The `Sender` in pure Python: rows as objects of Python, handed to confluent-kafka a few thousand at a time."""
+    """The `Sender` that passes rows to confluent-kafka as Python objects, a few thousand at a time."""
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
         self._properties = {**properties, "delivery.report.only.error": True}
@@ -44,7 +44,7 @@ class MessageSender(Sender):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._open = None  # queued records were dropped; the destructor ends the threads
+        self._open = None  # queued records were dropped, and the destructor ends the threads
 
     def begin(self) -> None:
         self._handed_over.clear()
@@ -84,7 +84,7 @@ class MessageSender(Sender):
 
     @property
     def is_moving(self) -> bool:
-        # Positions of records are unknown here: True while some partition must have a full batch.
+        # The partitions of queued records are unknown: True while some partition must have a full batch.
         return self.queued * self._mean_bytes > len(self._handed_over) * self._limits.batch_bytes
 
     @property
@@ -110,9 +110,9 @@ class MessageSender(Sender):
 
     @contextmanager
     def _noting_fatal_errors(self) -> Iterator[None]:
-        """Report a fatal error as any other of the client, and as a failure.
+        """Note a fatal error as an error of the client, and as a failure.
 
-        Reports of the records that it fails may be lost: confluent-kafka calls nothing any more once an error is raised.
+        confluent-kafka makes no more calls after an error was raised, so that delivery reports may be lost.
         """
         try:
             with _kafka_errors():
@@ -129,17 +129,17 @@ class MessageSender(Sender):
         return self._open
 
     def _observe(self, length: int) -> int:
-        """The upper bound of records without a report, given the present length of librdkafka's queue.
+        """An upper bound of the records without a report, given the length of librdkafka's queue.
 
-        Counting a report of each record would be simpler, but take a fifth of the time of a write. Errors and log lines
-        lengthen the queue, too, until they are polled. But only producing adds records, so the shortest queue since then
-        is the bound; it is exact once the queue was empty, as it is at the end of a flush.
+        The queue also has errors and log lines until they are polled. Only `_send` adds records, so that the shortest
+        length since then is the bound. It is exact once the queue was empty, as at the end of a flush. A report for every
+        record would take a fifth of the time of a write.
         """
         self._awaited = min(self._awaited, length)
         return self._awaited
 
     def _peek(self) -> _Slice | None:
-        """The slice to send next; None when all are sent."""
+        """The next slice to send. None if all are sent."""
         if self._next is None and (piece := next(self._slices, None)) is not None:
             self._next = piece
             self._mean_bytes = max(piece.size_bytes / piece.count, self._mean_bytes * 0.9)
@@ -153,7 +153,7 @@ class MessageSender(Sender):
     def _send(self, piece: _Slice) -> None:
         rows, produce = piece.rows, self._producer.produce
         values, is_refused = iter(rows.values), 1
-        # By position, and from a map: produce_batch looks its rows' columns up by name, which takes longer for each.
+        # A map with positional arguments is faster than produce_batch, which looks columns up by name.
         columns = (repeat(piece.topic), values, rows.keys, repeat(piece.partition), repeat(self._on_failure))
         try:
             if rows.others is None:
@@ -182,7 +182,7 @@ class MessageSender(Sender):
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Rows of one partition, and their approximate size together."""
+    """Rows of one partition, and their approximate total size."""
 
     topic: str
     partition: int
@@ -196,7 +196,7 @@ class _Slice:
 
 
 def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[_Slice]:
-    """The rows, partition by partition, in the order of the frame."""
+    """The rows, partition by partition, in their order."""
     by_partition = rows.take(np.argsort(partitions, kind="stable"))
     sizes, begin = by_partition.sizes(), 0
     for partition, count in zip(*(a.tolist() for a in np.unique(partitions, return_counts=True)), strict=True):
@@ -207,9 +207,9 @@ def _slices(rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[
 
 @contextmanager
 def _kafka_errors() -> Iterator[None]:
-    """Raise a fatal error of the client as KafkaException, always.
+    """Raise a fatal error of the client always as KafkaException.
 
-    confluent-kafka raises it out of any call that handles events, and some of these make it the cause of a SystemError.
+    Any call that handles events may raise it, and some make it the cause of a SystemError.
     """
     try:
         yield
@@ -220,7 +220,7 @@ def _kafka_errors() -> Iterator[None]:
 
 
 class MessageTransactions(Transactions):
-    """The `Transactions` of confluent-kafka's producer."""
+    """The `Transactions` over confluent-kafka's producer."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -249,6 +249,6 @@ class MessageTransactions(Transactions):
 
 @lru_cache(maxsize=64)
 def _group_metadata(group: str) -> Any:
-    """A group's metadata as of a producer that is no member, which only a consumer makes; this one connects to nothing."""
+    """The metadata of a group for a producer, which only a consumer can make. This consumer connects to no broker."""
     with closing(Consumer({"group.id": group}, logger=librdkafka_logger())) as consumer:
         return consumer.consumer_group_metadata()

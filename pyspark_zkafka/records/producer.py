@@ -1,4 +1,4 @@
-"""A producer that counts its records: each one sent is acknowledged, failed or still in flight."""
+"""A producer that counts its records as acknowledged, failed or in flight."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, Connection
 from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
+from pyspark_zkafka.retries import Deadline
 
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
     "enable.idempotence": True,
     "acks": "all",
-    # Each default has the name that options are translated to, so that a user's setting replaces it in any spelling.
+    # Defaults have the names that options are translated to, so that a user's setting replaces them in any spelling.
     "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-    # Large batches reduce the work per record. A task's last batches are sent at once (`flush`).
+    # Large batches reduce the work per record. `flush` sends the last batches at once.
     "linger.ms": 1_000,
     "batch.size": 1_000_000,
     "batch.num.messages": 100_000,
-    # As Java's producer, which creates a missing topic where the brokers allow it.
+    # Like Java's producer, create a missing topic if the brokers allow it.
     "allow.auto.create.topics": True,
-    # A broker that is starting knows no topic, and librdkafka fails all records of one that a broker does not know, unless
-    # the client has known it for less than this. More than 2,147,483 ms overflow, and mean 0.
+    # librdkafka fails all records of a topic that a broker does not know, unless the client has known the topic for less
+    # than this. A broker that is starting knows no topic. More than 2,147,483 ms overflow to 0.
     "topic.metadata.propagation.max.ms": 2_100_000,
 }
 _UNLIMITED = {"queue.buffering.max.messages": 0, "queue.buffering.max.kbytes": 2_000_000_000}
@@ -48,7 +49,7 @@ _MISSING_PAUSE_S = 0.5
 
 
 def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
-    """librdkafka's properties for writing: tuned defaults, then the user's."""
+    """librdkafka's properties for writing: our defaults, and the user's settings over them."""
     properties = {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
     if (timeout_ms := float(properties["delivery.timeout.ms"])) and "linger.ms" not in connection.kafka:
         properties["linger.ms"] = min(_DEFAULTS["linger.ms"], int(timeout_ms / 2))
@@ -56,10 +57,10 @@ def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[
 
 
 class CountingProducer:
-    """Sends records and accounts for each of them. Not pickle-safe: create it where it is used, after any fork.
+    """Sends records and accounts for each. Not pickle-safe: create it in the process that uses it, after any fork.
 
-    Its own ``with`` block opens and closes it; within that, one `counting` block after another sends. `properties` are
-    those of `producer_properties`; their queue limits become the sender's.
+    Its ``with`` block opens and closes it. Within it, use one `counting` block after the other to send. `properties` come
+    from `producer_properties`; their queue limits become the limits of the sender.
     """
 
     _remedy = "correct the cause and write again: the acknowledged rows will be duplicated"
@@ -73,7 +74,7 @@ class CountingProducer:
     ) -> None:
         self._properties = dict(properties)
         limits = QueueLimits()
-        # 0 is no limit, as in librdkafka.
+        # 0 means no limit, as in librdkafka.
         records = int(self._properties.pop("queue.buffering.max.messages", limits.records)) or sys.maxsize
         kilobytes = self._properties.pop("queue.buffering.max.kbytes", limits.size_bytes // 1024)
         batch_bytes = self._properties.get("batch.size", limits.batch_bytes)
@@ -105,8 +106,7 @@ class CountingProducer:
     def counting(self) -> Iterator[None]:
         """Count the records sent within a ``with`` block, from zero.
 
-        Leaving it normally waits for every record; leaving it by an error drops queued records, and the producer must not
-        be used again.
+        The normal end waits for every record. An error drops queued records; then do not use the producer again.
         """
         self._sender.begin()
         self._begin_request()
@@ -124,14 +124,13 @@ class CountingProducer:
         return self._sender.counts.acknowledged
 
     def delivered(self, topic: str) -> dict[int, int]:
-        """Acknowledged records of a topic by partition; call after a flush."""
+        """Acknowledged records of a topic by partition. Call it after a flush."""
         return self._sender.delivered(topic)
 
     def send(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Send rows, each to its partition in ``[0, partition_count)``; blocks while the queue is full.
+        """Send rows, each to its partition in ``[0, partition_count)``. Blocks while the queue is full.
 
-        Rows of one partition are sent in order. Raises DeliveryFailed if one of these, or a record sent before, cannot be
-        delivered.
+        Sends the rows of each partition in order. Raises DeliveryFailed if any record since `counting` cannot be delivered.
         """
         is_first = not self._known_partitions
         needed = int(partitions.max(initial=-1)) + 1
@@ -147,11 +146,11 @@ class CountingProducer:
                 is_first = False
             self._raise_failure()
             if not done:
-                # The queue is full of batches that are not: send them, as Java's producer does when out of buffer memory.
+                # The queue is full of incomplete batches: send them, as Java's producer does without buffer memory.
                 self._flush_partial_batches(_STALLED_S)
 
     def flush(self) -> None:
-        """Wait until every record sent is acknowledged, or one has failed (DeliveryFailed), after delivery.timeout.ms."""
+        """Wait until every record is acknowledged. Raises DeliveryFailed, after delivery.timeout.ms at the latest."""
         self._progress = _NO_PROGRESS
         while self._sender.queued > 0:
             if not self._flush_partial_batches(self._flush_stalled_s):
@@ -160,10 +159,10 @@ class CountingProducer:
         self._raise_failure()
 
     def _flush_partial_batches(self, stalled_s: float) -> bool:
-        """Send batches that are not full, unless reports are expected without that; True if it did.
+        """Send batches that are not full, unless reports are expected anyway. True if it did.
 
-        While records of its partition are in flight, librdkafka's idempotent producer checks in a busy loop whether a
-        flushed batch may be sent: so none is flushed as long as it would have to wait.
+        librdkafka's idempotent producer waits in a busy loop to send a flushed batch while records of the partition are in
+        flight. This method therefore does not flush until it has waited for them.
         """
         now, acknowledged = self._clock(), self.acknowledged
         if acknowledged != self._progress[0]:
@@ -175,13 +174,13 @@ class CountingProducer:
         return True
 
     def partitions_of(self, topic: str) -> tuple[int, tuple[int, ...]]:
-        """The number of a topic's partitions, and those that have a leader, requested from the brokers.
+        """Request the number of a topic's partitions, and the partitions with a leader.
 
-        The request may create a missing topic (auto.create.topics.enable); blocks for up to 10 s until all have leaders.
-        Raises UnknownTopic if the topic does not exist by then, and NoLeader if none of its partitions has a leader.
+        May create a missing topic (auto.create.topics.enable). Blocks for up to 10 s until all partitions have leaders.
+        Then raises UnknownTopic if the topic does not exist, and NoLeader if no partition has a leader.
         """
         self._begin_request()
-        deadline = self._clock() + _CREATION_S
+        deadline = Deadline.after(_CREATION_S, self._clock)
         while True:
             try:
                 error, leaders = self._sender.leaders(topic, _METADATA_TIMEOUT_S)
@@ -190,7 +189,7 @@ class CountingProducer:
                 raise self._reports.error(failure, f"asking for the partitions of {topic}") from failure
             self._reports.answered()
             led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
-            late = self._clock() > deadline
+            late = deadline.has_passed
             if led and (late or len(led) == len(leaders)):
                 return len(leaders), led
             if late and leaders:
@@ -217,23 +216,23 @@ class CountingProducer:
         return self._open
 
     def _await_partitions(self, topic: str, needed: int) -> int:
-        """The number of partitions that brokers report, once it suffices, or after delivery.timeout.ms; 0: unknown.
+        """Wait until brokers report enough partitions, up to delivery.timeout.ms. Returns their number, 0 if unknown.
 
-        They may learn of new ones later than ZooKeeper does, and do not report one that never had a leader. librdkafka
-        fails a record for such a partition at once, where Java's producer waits.
+        Brokers may learn of new partitions later than ZooKeeper, and do not report a partition that never had a leader.
+        librdkafka fails a record for such a partition at once, where Java's producer waits.
         """
-        deadline = self._clock() + (float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf)
+        deadline = Deadline.after(float(self._properties["delivery.timeout.ms"]) / 1000 or math.inf, self._clock)
         known = 0
         with suppress(KafkaException):  # the cause is reported when the records are not delivered
-            while 0 < (known := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and self._clock() < deadline:
+            while 0 < (known := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and not deadline.has_passed:
                 self._sender.poll(0.2)
         return known
 
     def _hasten(self, topic: str) -> None:
-        """Send the first records at once: an idempotent producer of librdkafka may wait 500 ms for its producer id.
+        """Send the first records at once: librdkafka's idempotent producer may wait 500 ms for its producer id.
 
-        It selects a broker to request the id from when metadata arrive, and otherwise after those 500 ms. The previous
-        answer may have replaced the bootstrap servers by the cluster's brokers, none of them connected; now one is.
+        It selects a broker to request the id from when metadata arrives, and otherwise after 500 ms. The first metadata may
+        have replaced the bootstrap servers by the cluster's brokers before any was connected; now one is.
         """
         with suppress(KafkaException):  # the cause is reported when the records are not delivered
             self._sender.leaders(topic, INTRODUCTION_S)
@@ -244,7 +243,7 @@ class CountingProducer:
             raise self._undelivered(failure)
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
-        """The error for a failure, with the counts, after dropping what is queued."""
+        """Drop queued records, and return the error for a failure, with the counts."""
         missing = failure.overdue_topic if self._is_missing(failure.overdue_topic) else None
         why = failure.cause if missing is None else f"{failure.cause}, and the brokers have no topic {missing}"
         self._drop_queued()
@@ -260,7 +259,7 @@ class CountingProducer:
         )
 
     def _is_missing(self, topic: str | None) -> bool:
-        """True if the brokers do not know a topic, when asked several times: one that is starting knows none."""
+        """True if the brokers do not know a topic. Asks several times, as a broker that is starting knows none."""
         if topic is None:
             return False
         with suppress(KafkaException):
@@ -281,7 +280,7 @@ class CountingProducer:
         return None if refusal is None else Failure("the brokers refuse", refusal.message)
 
     def _drop_queued(self) -> None:
-        """Drop records not sent yet, and wait briefly for the reports of those in flight."""
+        """Drop records that are not sent, and wait briefly for reports of the records in flight."""
         sender = self._sender
         if sender.queued > 0:
             sender.purge(in_flight=False)

@@ -1,4 +1,4 @@
-"""Interface of the two senders, which hand records to librdkafka and count their delivery reports."""
+"""Interface of the senders, which pass records to librdkafka and count their delivery reports."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WRITE = "an ACL must allow Write on the topic"
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """Limits of the records queued for the brokers at a time.
+    """Limits on the records that are queued for the brokers.
 
-    They are enforced here: librdkafka's own queue must never be full, since a record that it refuses could be overtaken by
-    the next. A partition's batch is full at `batch_bytes`, and then sent without a flush.
+    The sender enforces them, so that librdkafka's queue is never full: the next record could overtake a refused one. A
+    batch of `batch_bytes` is full, and is sent without a flush.
     """
 
     records: int = 200_000
@@ -29,7 +29,7 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of the records since the last `begin`; `acknowledged` is exact where none is queued."""
+    """Records since the last `begin`. `acknowledged` is exact when none is queued."""
 
     handed_over: int
     acknowledged: int
@@ -37,7 +37,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first record that could not be delivered: ``topic-partition``, the cause, and the topic if its time was over."""
+    """The first undelivered record: its partition, the cause, and its topic if the delivery timed out."""
 
     partition: str
     cause: str
@@ -45,7 +45,7 @@ class Failure:
 
     @classmethod
     def of(cls, topic: str, partition: int, code: int) -> Failure:
-        """The failure by librdkafka's code alone, regardless of the call that reported it."""
+        """The failure with a code of librdkafka, whichever call reported it."""
         error = KafkaError(code)
         right = f"; {_WRITE}" if code == KafkaError.TOPIC_AUTHORIZATION_FAILED else ""
         overdue_topic = topic if code == KafkaError._MSG_TIMED_OUT else None
@@ -54,9 +54,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """An offset to commit for a group: not negative, as librdkafka would ignore it, and metadata without a zero byte.
+    """An offset to commit for a group. It must not be negative, which librdkafka ignores.
 
-    A zero byte is stored behind the metadata, which counts for the brokers' limit of their length.
+    The metadata must not have a zero byte. One is stored after it, and counts towards the brokers' limit on its size.
     """
 
     group: str
@@ -67,83 +67,83 @@ class GroupOffset:
 
 
 class Transactions(Protocol):
-    """The transactions of a sender's client, which needs a ``transactional.id``.
+    """Transactions of a sender whose properties have a ``transactional.id``.
 
-    Each call raises KafkaException if it fails, with librdkafka's error: fatal; or retriable, so that the same call may be
-    made again and continues; or one after which the transaction must be aborted (``txn_requires_abort``). While a call
-    waits, no signal is handled.
+    Each call raises KafkaException with librdkafka's error: fatal, retriable (make the same call again to continue), or one
+    after which the transaction must be aborted (``txn_requires_abort``). Signals are not handled while a call waits.
     """
 
     def init(self, timeout_s: float) -> None:
-        """Register the id, and fence earlier producers of it; once. Waits until their transactions are complete."""
+        """Register the id once, fence its earlier producers, and wait until their transactions are complete."""
 
     def begin(self) -> None:
-        """Begin a transaction; without a request."""
+        """Begin a transaction, without a request."""
 
     def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
-        """Add the offset of a group to the transaction. After a time-out the transaction must be aborted."""
+        """Add the offset of a group to the transaction. Abort the transaction after a time-out."""
 
     def commit(self, timeout_s: float) -> None:
-        """Commit the transaction; flush the sender before."""
+        """Commit the transaction. Flush the sender first."""
 
     def abort(self, timeout_s: float) -> None:
-        """Abort the transaction; drops queued records."""
+        """Abort the transaction, and drop queued records."""
 
 
 class Sender(Protocol):
-    """Hands records to librdkafka, and counts their delivery reports. Not thread-safe, not pickle-safe.
+    """Passes records to librdkafka, and counts their delivery reports. Not thread-safe, not pickle-safe.
 
-    There are two: `MessageSender`, and the compiled path's `pyspark_zkafka.records.native.producer.ArrowSender`. Each is
-    open for the time of its ``with`` block; its `note` is called with errors of the client as a whole.
+    Implemented by `pyspark_zkafka.records.librdkafka_sender.MessageSender`, and by
+    `pyspark_zkafka.records.native.producer.ArrowSender`. Each is open for its ``with`` block, and calls `note` with errors
+    of the whole client.
     """
 
     def __enter__(self) -> Sender: ...
     def __exit__(self, *exc: object) -> None: ...
 
     def begin(self) -> None:
-        """Reset the counts; only while nothing is queued."""
+        """Reset the counts, while nothing is queued."""
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
-        """Add rows, each with its partition in ``[0, partition_count)``; nothing is sent yet."""
+        """Add rows, each with its partition in ``[0, partition_count)``, without sending them."""
 
     def advance(self, timeout_s: float) -> bool:
-        """Send added rows as far as the limits allow, those of a partition in order; True once all are sent.
+        """Send added rows up to the limits, in order for each partition. True once all are sent.
 
-        Waits for room up to `timeout_s`; stops at a failure.
+        Waits for room up to `timeout_s`, and stops at a failure.
         """
 
     def poll(self, timeout_s: float) -> None:
-        """Handle delivery reports and errors; wait for one."""
+        """Wait for a delivery report or an error, and handle all that have arrived."""
 
     def flush(self, timeout_s: float) -> None:
-        """Send records not queued behind others in flight, regardless of linger.ms; wait for all reports."""
+        """Send at once, regardless of linger.ms, unless records of the partition are in flight; wait for all reports."""
 
     def purge(self, *, in_flight: bool) -> None:
-        """Drop queued records, and those in flight if `in_flight`."""
+        """Drop queued records, and with `in_flight` the records in flight."""
 
     @property
     def queued(self) -> int:
-        """Upper bound of the records without a report; 0 once there are none."""
+        """An upper bound of the records without a report. 0 once there are none."""
 
     @property
     def is_moving(self) -> bool:
-        """True if records are in flight that need no flush: in full batches, or sent by the last flush."""
+        """True if some records are sent without a flush: in full batches, or by the last flush."""
 
     @property
     def counts(self) -> Counts:
-        """The counts of records since `begin`."""
+        """Counts since `begin`."""
 
     @property
     def failure(self) -> Failure | None:
         """The first failure."""
 
     def delivered(self, topic: str) -> dict[int, int]:
-        """Acknowledged records by partition, without empty partitions; call after a flush."""
+        """Acknowledged records by partition, without empty partitions. Call it after a flush."""
 
     def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
-        """The brokers' error for a topic, and the leader of each of its partitions, -1 for none.
+        """Request the brokers' error for a topic, and the leader of each partition, -1 for none.
 
-        Raises KafkaException if no broker can be reached.
+        Raises KafkaException if no broker answers.
         """
 
     @property

@@ -1,4 +1,4 @@
-"""A producer of transactions, each of which commits its rows together with the offset of a group."""
+"""A producer of transactions that commit rows together with the offset of a group."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pyspark_zkafka.model.ledger import Entry
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, Connection
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions
+from pyspark_zkafka.retries import Deadline
 
-# librdkafka's 100 ms is the pause before it asks again whether an earlier transaction is complete: it takes some ms.
+# librdkafka asks after this pause whether an earlier transaction is complete, which takes some ms; its default is 100.
 _RETRY_BACKOFF_MS = 10
-# While the group's coordinator is not known, librdkafka may ask for it again only when a connection opens or closes; so
-# connections that are idle for so long are closed.
+# librdkafka may look up an unknown coordinator only when a connection opens or closes. So close idle connections.
 _MAX_IDLE_MS = 10_000
-# The time for which a call of librdkafka may keep signals from being handled.
+# How long a call of librdkafka may delay signals.
 _SLICE_S = 1.0
 _PAUSE_S = 0.05
 _CLOSING_S = 5.0
@@ -33,10 +33,7 @@ _OVERTIME_S = 5.0
 
 
 def transactional_properties(connection: Connection, bootstrap_servers: str, transactional_id: str) -> dict[str, Any]:
-    """librdkafka's properties for writing in transactions: those of `producer_properties`, with defaults of their own.
-
-    delivery.timeout.ms is at most transaction.timeout.ms, as librdkafka requires it.
-    """
+    """`producer_properties` for transactions, with delivery.timeout.ms at most transaction.timeout.ms."""
     properties = producer_properties(connection, bootstrap_servers)
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     delivery_ms = min(int(properties["delivery.timeout.ms"]) or timeout_ms, timeout_ms)
@@ -53,31 +50,30 @@ def transactional_properties(connection: Connection, bootstrap_servers: str, tra
 
 
 class TransactionalProducer:
-    """Writes in transactions, as the only producer of its transactional id. Not pickle-safe, not thread-safe.
+    """Writes in transactions, as the only producer with its transactional id. Not pickle-safe, not thread-safe.
 
-    Its ``with`` block opens it, fences earlier producers of the id, and waits until their transactions are complete;
-    leaving it aborts a transaction that is open. Brokers that do not answer, and coordinators that are being elected, are
-    waited for, up to delivery.timeout.ms for each step.
+    Its ``with`` block fences earlier producers with the id, and waits until their transactions are complete. Its end aborts
+    an open transaction. Each step waits up to delivery.timeout.ms for brokers and coordinators.
 
-    After an error it must not be used again: librdkafka may keep records of the failed transaction, and an id that the
-    brokers have forgotten (INVALID_PRODUCER_ID_MAPPING) is registered by a new producer. TransactionFailed is FENCED if
-    another producer of the id has begun, or the brokers have ended the transaction after transaction.timeout.ms, and
-    TRANSACTION_FAILED otherwise.
+    Do not use it after an error: librdkafka may keep records of the failed transaction, and only a new producer registers
+    an id again that the brokers have forgotten (INVALID_PRODUCER_ID_MAPPING). TransactionFailed is FENCED if another
+    producer with the id has begun, or the brokers have ended the transaction after transaction.timeout.ms; otherwise it is
+    TRANSACTION_FAILED.
 
     Parameters
     ----------
     properties : mapping
-        As of `transactional_properties`.
+        From `transactional_properties`.
     topic : str, optional
-        A topic that is written to, whose metadata are requested first. Until a broker is connected, librdkafka asks for the
+        A topic to write to. Its metadata is requested first: without a connected broker, librdkafka looks up the
         coordinator of transactions only every 500 ms.
 
     Attributes
     ----------
     is_kept : bool
-        True if an earlier user has left it for another.
+        True if it was used before.
     last : Entry or None
-        What its users remember of it: the entry that it committed last.
+        The entry that it committed last, which its users set.
     """
 
     def __init__(
@@ -121,25 +117,22 @@ class TransactionalProducer:
 
     @property
     def producer(self) -> CountingProducer:
-        """The producer to send a transaction's rows by, between `begin` and `commit`, in a `counting` block."""
+        """The producer that sends the rows of a transaction, in a `counting` block between `begin` and `commit`."""
         return self._rows
 
     @property
     def is_open(self) -> bool:
-        """True if a transaction was begun, and neither committed nor aborted."""
+        """True between `begin` and the end of `commit` or `abort`."""
         return self._began_at is not None
 
     @property
     def left_s(self) -> float:
-        """The time until the brokers may abort the open transaction; negative if it has passed."""
+        """Seconds until the brokers may abort the open transaction; negative after that."""
         began_at = self._clock() if self._began_at is None else self._began_at
         return began_at + self.transaction_timeout_ms / 1000 - self._clock()
 
     def begin(self) -> None:
-        """Begin a transaction, without a request to the brokers.
-
-        Raises TransactionFailed if the producer was found to be fenced already.
-        """
+        """Begin a transaction, without a request. Raises TransactionFailed if the producer is known to be fenced."""
         try:
             self._rows.transactions.begin()
         except KafkaException as error:
@@ -147,14 +140,14 @@ class TransactionalProducer:
         self._began_at = self._clock()
 
     def commit(self, group: str, topic: str, partition: int, offset: int, metadata: str) -> None:
-        """Commit the rows sent since `begin`, and the offset of a group with its metadata: all, or nothing.
+        """Commit the rows sent since `begin` and the offset of a group with its metadata, or nothing.
 
-        Waits until each row is acknowledged. Raises DeliveryFailed if one is not, and TransactionFailed; unless that is
-        FENCED, or the brokers have refused, the transaction may have been committed all the same.
+        Waits until each row is acknowledged. Raises DeliveryFailed and TransactionFailed. After a TransactionFailed that is
+        not FENCED or a refusal, the transaction may be committed nevertheless.
         """
         self._rows.flush()
         transactions, entry = self._rows.transactions, GroupOffset(group, topic, partition, offset, metadata)
-        # A time-out of this step fails the transaction: it cannot be taken in slices.
+        # A time-out of this step fails the transaction. Do not divide its time.
         self._complete(
             f"committing the offset of {topic}-{partition} of group {group}",
             lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s),
@@ -164,7 +157,7 @@ class TransactionalProducer:
         self._began_at = None
 
     def abort(self) -> None:
-        """Abort the transaction: its rows and its offset never become visible to readers of committed records."""
+        """Abort the transaction. Committed readers never see its rows and its offset."""
         self._abort(self._patience_s)
 
     def _abort(self, patience_s: float) -> None:
@@ -174,28 +167,28 @@ class TransactionalProducer:
     def _complete(
         self, doing: str, call: Callable[[float], None], patience_s: float | None = None, slice_s: float = _SLICE_S
     ) -> None:
-        """Make a call of `Transactions` again after retriable errors, up to `patience_s` (delivery.timeout.ms).
+        """Repeat a call of `Transactions` after retriable errors, up to `patience_s` (delivery.timeout.ms).
 
-        A time-out is such an error: librdkafka goes on by itself, and the same call waits for it again.
+        A time-out is retriable: librdkafka continues by itself, and the same call waits for it again.
         """
-        deadline = self._clock() + (self._patience_s if patience_s is None else patience_s)
+        deadline = Deadline.after(self._patience_s if patience_s is None else patience_s, self._clock)
         self._rows.begin_request()
         while True:
-            left_s = max(deadline - self._clock(), _PAUSE_S)
             try:
-                return call(min(slice_s, left_s))
+                return call(min(slice_s, max(deadline.left_s, _PAUSE_S)))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
-                if not error.retriable() or self._clock() >= deadline:
+                if not error.retriable() or deadline.has_passed:
                     raise self._failed(error, doing) from failed
                 refusal = self._rows.poll(doing)
                 if refusal is not None:
                     raise refusal from failed
 
     def _bounded(self, call: Callable[[], None], timeout_s: float) -> None:
-        """Make a call that may never return: librdkafka 1.4 to 2.16 check its time-out only when they get an answer.
+        """Make a call that may never return: librdkafka 1.4 to 2.16 check its time-out only when an answer arrives.
 
-        Raises KafkaException, _TIMED_OUT, if it has not returned some seconds later; the client cannot be closed any more.
+        Raises KafkaException (_TIMED_OUT) if it has not returned some seconds after the time-out. Then the client cannot be
+        closed.
 
         References
         ----------
@@ -218,7 +211,7 @@ class TransactionalProducer:
 
 
 class _Call(threading.Thread):
-    """A call of `Transactions` on a thread of its own, which does not keep the process alive."""
+    """A call of `Transactions` on a daemon thread."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         super().__init__(name="zkafka-transaction", daemon=True)
@@ -235,10 +228,10 @@ class _Call(threading.Thread):
 
 
 class _TransactionRows(CountingProducer):
-    """The rows of transactions, and access to the client's transactions."""
+    """The producer of the rows, with access to the transactions of its client."""
 
     _remedy = "correct the cause and write again: readers of committed records do not see any row of the transaction"
-    # librdkafka sends no record before its partition is registered in the transaction: the first flush sends none.
+    # librdkafka sends no record before its partition is registered in the transaction, so that the first flush sends none.
     _flush_stalled_s = 0.01
 
     def __init__(
@@ -257,16 +250,16 @@ class _TransactionRows(CountingProducer):
         return self._sender.transactions
 
     def connect(self, topic: str) -> None:
-        """Connect to a broker, by requests for a topic's metadata; an error is reported by the next request.
+        """Connect to a broker by requesting the metadata of a topic. The next request reports an error.
 
-        The answer to the first one replaces the bootstrap servers by the cluster's brokers, none of them connected.
+        The first answer replaces the bootstrap servers by the cluster's brokers, of which the second request connects one.
         """
         with suppress(KafkaException):
             for _ in range(2):
                 self._sender.leaders(topic, INTRODUCTION_S)
 
     def begin_request(self) -> None:
-        """Handle the reports of before, which do not belong to the next request."""
+        """Handle earlier reports, which do not belong to the next request."""
         self._begin_request()
 
     def note_answer(self) -> None:
@@ -274,12 +267,12 @@ class _TransactionRows(CountingProducer):
         self._reports.answered()
 
     def poll(self, doing: str) -> ZKafkaError | None:
-        """Handle reports, waiting a moment for one; returns the brokers' refusal of what is being done, if there is one."""
+        """Wait a moment for reports and handle them. Returns the brokers' refusal, if there is one."""
         self._sender.poll(_PAUSE_S)
         return self._reports.refusal(doing, REFUSED_FOR_S)
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
-        """The error that failed the whole transaction, and with it the record; the record's own if its topic is missing."""
+        """The error that failed the transaction. If the topic is missing, the error of the record."""
         undelivered = super()._undelivered(failure)
         if undelivered.parameters.get("missing_topic") is not None:
             return undelivered
@@ -287,7 +280,7 @@ class _TransactionRows(CountingProducer):
         return undelivered if cause is None else self._failed(cause, f"writing to {failure.partition}")
 
     def _failure_of_transaction(self) -> KafkaError | None:
-        """The error of the open transaction, which librdkafka returns for a call that is not allowed in any case."""
+        """The error of the open transaction, which librdkafka returns for a call that is never allowed here."""
         try:
             self.transactions.begin()
         except KafkaException as error:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
-from ctypes import byref, c_uint32
+from collections.abc import Callable
+from ctypes import CDLL, CFUNCTYPE, c_char_p, c_size_t, c_uint32
 
 import pytest
 
-from pyspark_zkafka.records.native.library import require
 from tests.support import record_batches
+from tests.support.compiler import SOURCES, compile_c
+
+Checksum = Callable[[bytes], int]
+FUNCTION = CFUNCTYPE(c_uint32, c_char_p, c_size_t)
 
 # RFC 3720, appendix B.4, and the check value of the catalogue of CRCs.
 PUBLISHED = {
@@ -20,32 +24,40 @@ PUBLISHED = {
 }
 
 
-def crc32c(data: bytes, *, by_table: bool) -> int:
-    found = c_uint32()
-    if not require().crc32c(by_table, data, len(data), byref(found)):
-        pytest.skip("this processor has no instructions for CRC-32C")
-    return found.value
+@pytest.fixture(params=["table", "instructions"], scope="module")
+def crc32c(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checksum:
+    """One of the two functions of ``crc32c.c``."""
+    library = CDLL(
+        str(compile_c(tmp_path_factory.mktemp("crc32c") / "crc32c.so", "-shared", "-fPIC", SOURCES / "crc32c.c"))
+    )
+    if request.param == "table":
+        function = FUNCTION(("crc32c_by_table", library))
+    else:
+        library.crc32c_by_instructions.restype = FUNCTION
+        function = library.crc32c_by_instructions()
+        if not function:
+            pytest.skip("this processor has no instructions for CRC-32C")
+    return lambda data: function(data, len(data))
 
 
-@pytest.mark.parametrize("by_table", [True, False], ids=["table", "instructions"])
 class TestChecksums:
     """Both ways of summing."""
 
     @pytest.mark.parametrize("data", PUBLISHED, ids=repr)
-    def test_published_values(self, by_table: bool, data: bytes) -> None:
+    def test_published_values(self, crc32c: Checksum, data: bytes) -> None:
         """The values that the standard gives."""
-        assert crc32c(data, by_table=by_table) == PUBLISHED[data] == record_batches.crc32c(data)
+        assert crc32c(data) == PUBLISHED[data] == record_batches.crc32c(data)
 
-    def test_all_short_lengths(self, by_table: bool) -> None:
+    def test_all_short_lengths(self, crc32c: Checksum) -> None:
         """Every length up to some steps of eight bytes, at every alignment."""
         text = random.Random(1).randbytes(80)
         for begin in range(8):
             for size in range(72):
                 part = text[begin : begin + size]
-                assert crc32c(part, by_table=by_table) == record_batches.crc32c(part)
+                assert crc32c(part) == record_batches.crc32c(part)
 
-    def test_lengths_about_lanes(self, by_table: bool) -> None:
+    def test_lengths_about_lanes(self, crc32c: Checksum) -> None:
         """Lengths about those at which several lanes are summed side by side."""
         text = random.Random(2).randbytes(5000)
         for size in (511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 4607, 4608, 4609, 5000):
-            assert crc32c(text[:size], by_table=by_table) == record_batches.crc32c(text[:size])
+            assert crc32c(text[:size]) == record_batches.crc32c(text[:size])

@@ -228,23 +228,18 @@ class Fetcher:
 
     def _send(self, connection: Connection) -> None:
         version = self._fetch_version(connection)
-        settings = self._settings._replace(partition_max_bytes=self._size(), max_wait_ms=self._max_wait_ms())
+        # Few bytes after a failure, in case large responses break connections.
+        sizes, left = self._client.fetch_sizes, max(self._until - self._offset, 0)
+        size = sizes.first if self._failures else sizes.next(self._partition.topic, left)
+        # The broker's wait doubles with each empty response, as before an open transaction.
+        wait_ms = self._settings.max_wait_ms
+        longer_ms = max(min(wait_ms << min(self._empty, 10), _LONGEST_WAIT_MS), wait_ms)
+        settings = self._settings._replace(partition_max_bytes=size, max_wait_ms=longer_ms)
         if self._broker.avoids_replicas:
             settings = settings._replace(rack="")
         connection.send(fetch_request(version, [self._fetch_partition()], settings))
         self._in_flight, self._version = connection, version
         self._waited_s = 0.0
-
-    def _size(self) -> int:
-        """The most bytes to fetch. Few after a failure, in case large responses break connections."""
-        sizes = self._client.fetch_sizes
-        left = max(self._until - self._offset, 0)
-        return sizes.first if self._failures else sizes.next(self._partition.topic, left)
-
-    def _max_wait_ms(self) -> int:
-        """How long the broker waits for records. Doubles with each empty response, as before an open transaction."""
-        wait_ms = self._settings.max_wait_ms
-        return max(min(wait_ms << min(self._empty, 10), _LONGEST_WAIT_MS), wait_ms)
 
     def _fetch_partition(self) -> FetchPartition:
         position = FetchPosition(self._offset, self._broker.epoch, self._last_epoch)

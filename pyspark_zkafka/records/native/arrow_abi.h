@@ -1,4 +1,4 @@
-/* The structs of the Arrow C data interface, as its specification fixes them. */
+/* The Arrow C data interface, as in its specification. */
 #ifndef ZKAFKA_ARROW_ABI_H
 #define ZKAFKA_ARROW_ABI_H
 
@@ -19,14 +19,14 @@ struct ArrowArray {
     void *private_data;
 };
 
-/* True if row `i` is not null; rows are counted from the start of the slice. */
+/* True if row `i` of the slice is not null. */
 static inline bool arrow_is_valid(const struct ArrowArray *array, int64_t i) {
     const uint8_t *bits = array->buffers[0];
     int64_t at = i + array->offset;
     return bits == 0 || (bits[at >> 3] >> (at & 7) & 1);
 }
 
-/* Row `i` of a binary array, with 64-bit offsets if it is large; null if it is null, or there is no array. */
+/* Row `i` of a binary array, with 64-bit offsets if it is large. Null for a null row, or without an array. */
 static inline const void *arrow_bytes(const struct ArrowArray *array, bool is_large, int64_t i, size_t *size) {
     *size = 0;
     if (!array->release || !arrow_is_valid(array, i)) return 0;
@@ -39,7 +39,7 @@ static inline const void *arrow_bytes(const struct ArrowArray *array, bool is_la
         begin = offsets[at], end = offsets[at + 1];
     }
     *size = (size_t)(end - begin);
-    /* An empty value is not null, even if Arrow has no buffer for it. */
+    /* An empty value is not null, even without a buffer. */
     return array->buffers[2] ? (const char *)array->buffers[2] + begin : "";
 }
 

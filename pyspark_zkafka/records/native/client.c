@@ -15,14 +15,14 @@ static void *find(void *library, const char *name, char *why, size_t why_bytes) 
 }
 
 ZKAFKA_EXPORT bool zkafka_bind(const char *path, char *why, size_t why_bytes) {
-    /* Never closed: its functions stay in use. If the library is loaded already, dlopen returns that one. */
+    /* Never closed, as its functions stay in use. dlopen returns the library that is already loaded. */
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         snprintf(why, why_bytes, "%s", dlerror());
         return false;
     }
     struct rk_functions found;
-    /* A cast of an object pointer to a function pointer, as POSIX allows it for dlsym. */
+    /* POSIX allows to cast an object pointer to a function pointer for dlsym. */
 #define RK_FIND(result, name, arguments)                                                                               \
     if (!(*(void **)&found.name = find(library, "rd_kafka_" #name, why, why_bytes))) return false;
     RK_FUNCTIONS(RK_FIND)

@@ -1,11 +1,11 @@
-/* A client of librdkafka: its functions, a client's settings, and its reports. */
+/* librdkafka: its functions, and a client with its settings and reports. */
 #ifndef ZKAFKA_CLIENT_H
 #define ZKAFKA_CLIENT_H
 
 #include "rdkafka_abi.h"
 #include "zkafka.h"
 
-/* The reports that Python has not read yet, oldest first. When it is full, log lines are dropped first, then errors. */
+/* Reports that Python has not read, oldest first. A full queue drops log lines first, then errors. */
 enum { REPORTS_ROOM = 256, REPORTS_FOR_ERRORS = 64 };
 
 struct client {
@@ -15,7 +15,7 @@ struct client {
     int report_count;
 };
 
-/* Creates a producer's handle. False, with the reason, if librdkafka refuses. */
+/* Creates the handle of a producer. False, with the reason, if librdkafka refuses. */
 bool client_open(struct client *, const char *const *settings, rk_on_delivery *on_delivery, int *code, char *why, size_t why_bytes);
 void client_note(struct client *, int kind, int code, bool fatal, const char *text);
 bool client_next_report(struct client *, struct zkafka_report *);

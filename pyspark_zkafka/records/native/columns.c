@@ -34,7 +34,7 @@ static bool fixed_append_int64(struct fixed *column, int64_t row, int64_t value)
     return fixed_append(column, row, &value, sizeof value);
 }
 
-/* Room for one more row: its bit, and the offset of its end. */
+/* Makes room for one more row: its validity bit, and its end offset. */
 static bool strings_make_room(struct strings *column, int64_t row) {
     if (column->offsets && row + 1 < column->room_rows) return true;
     int64_t rows = column->room_rows < FIRST_ROWS ? FIRST_ROWS : column->room_rows;
@@ -83,7 +83,7 @@ static bool strings_append(struct strings *column, int64_t row, const void *data
 
 /* --- Values that Spark cannot represent ---------------------------------------------------------------------------- */
 
-/* Length of the well-formed sequence of two to four bytes at the start of the text; 0 if there is none. */
+/* Length of the valid sequence of two to four bytes at the start of the text; 0 if there is none. */
 static size_t utf8_sequence(const uint8_t *text, size_t size) {
     uint8_t lead = text[0];
     size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
@@ -144,7 +144,7 @@ bool columns_append_header(struct columns *columns, int64_t offset, const void *
     return true;
 }
 
-/* Ends a row's list of headers; one of none is null. */
+/* Ends the list of headers of a row. An empty list is null. */
 static bool append_list(struct columns *columns) {
     struct strings *lists = &columns->header_lists;
     if (!strings_make_room(lists, columns->rows) || columns->header_rows > INT32_MAX) return false;
@@ -188,7 +188,7 @@ static void release(struct ArrowArray *array) {
     array->release = NULL;
 }
 
-/* An array without buffers and children, but with room for them; a null buffer has no bytes. */
+/* Starts an array with room for buffers and children. A null buffer is empty. */
 static bool array_begin(struct ArrowArray *array, int64_t length, int64_t buffers, int64_t children) {
     *array = (struct ArrowArray){.length = length, .release = release};
     array->buffers = calloc((size_t)(buffers ? buffers : 1), sizeof *array->buffers);

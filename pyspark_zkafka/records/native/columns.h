@@ -1,16 +1,16 @@
-/* Arrow columns of a batch, appended to record by record. */
+/* The Arrow columns of a batch, to which records are appended. */
 #ifndef ZKAFKA_COLUMNS_H
 #define ZKAFKA_COLUMNS_H
 
 #include "zkafka.h"
 
-/* Values of fixed size, side by side. */
+/* Values of fixed size. */
 struct fixed {
     char *data;
     int64_t room_bytes;
 };
 
-/* Byte strings, concatenated; string `i` is `data[offsets[i]..offsets[i + 1]]`. */
+/* Concatenated byte strings: string `i` is `data[offsets[i]..offsets[i + 1]]`. */
 struct strings {
     int32_t *offsets;
     uint8_t *data;
@@ -28,17 +28,17 @@ struct columns {
     int64_t rows;
     struct strings key, value, header_key, header_value;
     struct fixed offset, timestamp, timestamp_type;
-    struct strings header_lists; /* only its validity and offsets are used: the start of each row's headers */
+    struct strings header_lists; /* offsets of each row's headers, and validity; no data */
     int64_t header_rows;
     struct zkafka_flaws flaws;
     int32_t partition;
     char *topic;
 };
 
-/* What a header takes in Arrow besides its key and value: two offsets. Limits of bytes count it. */
+/* The size of a header in Arrow without its key and value: two offsets. Counts towards limits of bytes. */
 #define HEADER_OVERHEAD_BYTES 8
 
-/* A record but for its headers. A null pointer is a null, of any size; `timestamp_type` is Java's: -1 none, 0 create, 1 append. */
+/* A record without its headers. A null pointer is null. `timestamp_type` is Java's: -1 none, 0 create, 1 append. */
 struct record {
     int64_t offset;
     int64_t timestamp_ms;
@@ -49,11 +49,11 @@ struct record {
 
 void columns_begin(struct columns *);
 void columns_clear(struct columns *);
-/* Sets the columns to build, of which `texts` are checked for UTF-8; false: there are no such columns. */
+/* Sets the columns to build. `texts` are checked for UTF-8. False: no such columns. */
 bool columns_project(struct columns *, const int32_t *kinds, const int32_t *texts, int32_t count);
 /* Appends a header of the next record. False: out of memory. */
 bool columns_append_header(struct columns *, int64_t offset, const void *key, size_t key_bytes, const void *value, size_t value_bytes);
-/* Appends a record, after its headers, if these are asked for. False: out of memory. */
+/* Appends a record. Append its headers first, if that column is requested. False: out of memory. */
 bool columns_append(struct columns *, const struct record *);
 /* Moves the columns into a struct array. False: out of memory. */
 bool columns_take(struct columns *, struct ArrowArray *out);

@@ -1,22 +1,20 @@
 #include "crc32c.h"
 
-#include "zkafka.h"
-
 #include <string.h>
 
 /* The polynomial 0x1edc6f41, its bits reversed. */
 static const uint32_t POLYNOMIAL = 0x82f63b78;
 
-/* Lanes of this size are summed side by side: an instruction takes three cycles, but one may begin in each cycle. */
+/* Three lanes of this size are summed side by side: an instruction takes three cycles, but one can start in every cycle. */
 enum { LANE_BYTES = 512 };
 
-/* `sliced[n][byte]`: the checksum of a byte, n zeros behind it. `shifted[n][byte]`: that of byte n of a checksum, with a lane
- * of zeros behind it. */
+/* `sliced[n][byte]` is the checksum of a byte and n zeros after it. `shifted[n][byte]` is the checksum of byte n of a checksum
+ * and a lane of zeros after it. */
 static uint32_t sliced[8][256], shifted[4][256];
 
 static uint32_t behind_zero(uint32_t crc) { return crc >> 8 ^ sliced[0][crc & 0xff]; }
 
-/* When the library is loaded, and so before any thread uses it; some ten microseconds. */
+/* Runs when the library is loaded, before any thread uses it. Takes some ten microseconds. */
 __attribute__((constructor)) static void make_tables(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
@@ -31,7 +29,7 @@ __attribute__((constructor)) static void make_tables(void) {
         for (int i = 0; i < LANE_BYTES; i++) bits[bit] = behind_zero(bits[bit]);
     }
     for (int n = 0; n < 4; n++)
-        for (int byte = 1; byte < 256; byte++) /* the sum of its lowest bit and of the others */
+        for (int byte = 1; byte < 256; byte++) /* its lowest bit, and the other bits */
             shifted[n][byte] = shifted[n][byte & (byte - 1)] ^ bits[8 * n + __builtin_ctz((unsigned)byte)];
 }
 
@@ -111,9 +109,3 @@ crc32c_function *crc32c_by_instructions(void) { return has_instructions() ? fast
 #else
 crc32c_function *crc32c_by_instructions(void) { return NULL; }
 #endif
-
-ZKAFKA_EXPORT bool zkafka_crc32c(int32_t by_table, const uint8_t *data, size_t size, uint32_t *crc) {
-    crc32c_function *sum = by_table ? crc32c_by_table : crc32c_by_instructions();
-    if (sum) *crc = sum(data, size);
-    return sum != NULL;
-}

@@ -9,7 +9,7 @@ typedef uint32_t crc32c_function(const uint8_t *data, size_t size);
 
 /* By tables, on any processor. */
 crc32c_function crc32c_by_table;
-/* By the processor's instructions; null where it has none. */
+/* By instructions of the processor; null if it has none. */
 crc32c_function *crc32c_by_instructions(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The hashes that clients of Kafka route by, over the rows of a binary column. */
+/* The hashes of keys that Kafka's clients route by. */
 #include "zkafka.h"
 
 #include <string.h>

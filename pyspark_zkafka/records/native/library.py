@@ -15,7 +15,6 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
-    c_uint32,
     c_uint64,
     c_void_p,
     create_string_buffer,
@@ -56,7 +55,7 @@ class Flaws(Structure):
     )
 
 
-class Fed(Structure):
+class CFed(Structure):
     """`zkafka_fed`: the whole record batches of a response."""
 
     _fields_ = (
@@ -77,7 +76,7 @@ class Decoded(Structure):
     )
 
 
-class Counts(Structure):
+class CCounts(Structure):
     """`zkafka_counts`: records sent, by outcome."""
 
     _fields_ = tuple(
@@ -85,7 +84,7 @@ class Counts(Structure):
     )
 
 
-class Failure(Structure):
+class CFailure(Structure):
     """`zkafka_failure`: the first record that could not be delivered."""
 
     _fields_ = (("code", c_int32), ("partition", c_int32), ("topic", c_char * 256))
@@ -112,14 +111,13 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "decoder_seek": (None, (c_void_p, c_int64)),
     "decoder_feed": (
         c_bool,
-        (c_void_p, c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64), c_int64, POINTER(Fed)),
+        (c_void_p, c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64), c_int64, POINTER(CFed)),
     ),
     "decoder_decode": (
         c_int32,
         (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(Decoded)),
     ),
     "decoder_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
-    "crc32c": (c_bool, (c_int32, c_char_p, c_size_t, POINTER(c_uint32))),
     "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, c_int64, *_WHY)),
     "producer_close": (None, (c_void_p,)),
     "producer_begin": (None, (c_void_p,)),
@@ -132,8 +130,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "producer_flush": (None, (c_void_p, c_int)),
     "producer_queued": (c_int, (c_void_p,)),
     "producer_purge": (None, (c_void_p, c_int32)),
-    "producer_counts": (None, (c_void_p, POINTER(Counts))),
-    "producer_failure": (None, (c_void_p, POINTER(Failure))),
+    "producer_counts": (None, (c_void_p, POINTER(CCounts))),
+    "producer_failure": (None, (c_void_p, POINTER(CFailure))),
     "producer_acknowledged": (c_int32, (c_void_p, c_char_p, POINTER(c_int64), c_int32)),
     "producer_leaders": (c_int32, (c_void_p, c_char_p, c_int, POINTER(c_int32), c_int32, POINTER(c_int))),
     "producer_report": (c_bool, (c_void_p, POINTER(Report))),

@@ -2,13 +2,13 @@
 
 #include "zkafka.h"
 
-/* Places in a message. `SIZE` counts the bytes behind itself, `CRC` is of the bytes behind itself. */
+/* Places in a message. `SIZE` counts the bytes after itself, and `CRC` is the checksum of the bytes after itself. */
 enum { OFFSET = 0, SIZE = 8, SIZE_END = 12, CRC = 12, MAGIC = 16, ATTRIBUTES = 17, TIMESTAMP = 18 };
 enum { CODEC_MASK = 0x7, IS_LOG_APPEND_TIME = 0x8, LAST_CODEC = 3 };
 
 static uint32_t table[256];
 
-/* When the library is loaded, and so before any thread uses it. */
+/* Runs when the library is loaded, before any thread uses it. */
 __attribute__((constructor)) static void make_table(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
@@ -30,7 +30,7 @@ static uint32_t unsigned_32(const uint8_t *data) {
 static int32_t int_32(const uint8_t *data) { return (int32_t)unsigned_32(data); }
 static int64_t int_64(const uint8_t *data) { return (int64_t)((uint64_t)unsigned_32(data) << 32 | unsigned_32(data + 4)); }
 
-/* The size of the message at the start of the bytes, with its offset and size; 0 if it is not whole. */
+/* The size of the first message, with its offset and size; 0 if it is not complete. */
 static int64_t whole_size(const uint8_t *data, int64_t size) {
     if (size < MESSAGE_LEAST_BYTES) return 0;
     int64_t found = (int64_t)int_32(data + SIZE) + SIZE_END;
@@ -38,7 +38,7 @@ static int64_t whole_size(const uint8_t *data, int64_t size) {
     return found < least || found > size ? 0 : found;
 }
 
-/* Bytes behind their length, which is negative for null. */
+/* Reads bytes after their length, which is negative for null. */
 static bool read_data(const uint8_t **at, const uint8_t *end, const void **data, size_t *size) {
     if (end - *at < 4) return false;
     int32_t length = int_32(*at);

@@ -1,11 +1,11 @@
-/* Sends the rows of Arrow arrays to given partitions, and counts their delivery reports. */
+/* Sends rows of Arrow arrays to given partitions, and counts their delivery reports. */
 #include "client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Records passed to librdkafka at a time; delivery reports are handled between two such calls. */
+/* Records passed to librdkafka in one call. Delivery reports are handled between two calls. */
 enum { SLICE_RECORDS = 1000 };
 
 /* A binary column of the rows to send. */
@@ -16,8 +16,8 @@ struct cells {
 
 struct partition {
     int64_t acknowledged;
-    int64_t queued, queued_bytes; /* records produced, and not reported yet */
-    bool moving;                  /* some of these need no flush, or are in flight already */
+    int64_t queued, queued_bytes; /* records without a report */
+    bool moving;                  /* some of them are sent without a flush, or are in flight */
 };
 
 struct topic {
@@ -28,23 +28,23 @@ struct topic {
     struct topic *next;
 };
 
-/* Rows that were added together. Their arrays are kept until each row is reported: librdkafka does not copy the values. */
+/* Rows that were added together. Their arrays are kept until each row is reported, as librdkafka does not copy values. */
 struct lot {
     struct topic *topic;
     struct cells value, key;
     struct ArrowArray timestamps, headers;
     int32_t *partitions; /* by row */
-    int32_t *order;      /* the rows in the order of sending: by partition */
+    int32_t *order;      /* the rows in the order of sending, by partition */
     int64_t rows, sent;
     int64_t awaited;      /* reports still expected */
-    int64_t header_bytes; /* mean size of a row's headers: a report does not identify its row */
+    int64_t header_bytes; /* mean size of the headers of a row, as a report does not identify its row */
     struct lot *next;
 };
 
 struct zkafka_producer {
     struct client client;
     struct topic *topics;
-    struct lot *first, *last; /* lots not sent or not reported completely, oldest first */
+    struct lot *first, *last; /* lots that are not completely sent and reported, oldest first */
     struct zkafka_counts counts;
     struct zkafka_failure failure;
     int64_t most_records, most_bytes, batch_bytes;
@@ -85,7 +85,7 @@ static int64_t bytes_between(const struct ArrowArray *array, int64_t begin, int6
     return offsets[end + array->offset] - offsets[begin + array->offset];
 }
 
-/* Mean size in bytes of the rows' headers, rounded up. */
+/* Mean size of the headers of a row in bytes, rounded up. */
 static int64_t mean_header_bytes(const struct ArrowArray *lists) {
     if (!lists->release || lists->length == 0) return 0;
     const int32_t *offsets = lists->buffers[1];
@@ -125,8 +125,8 @@ static int64_t size_of(const struct lot *lot, const struct rk_message *message) 
     return (int64_t)(message->payload_bytes + message->key_bytes) + lot->header_bytes;
 }
 
-/* Adds (1) or removes (-1) a record of `bytes` bytes. A full batch is sent without a flush; records behind it wait until it
- * is reported. */
+/* Adds (1) or removes (-1) a record of `bytes` bytes. A full batch is sent without a flush, and later records wait for its
+ * report. */
 static void count_queued(zkafka_producer *producer, struct partition *partition, int64_t bytes, int sign) {
     int64_t size = sign * bytes;
     partition->queued += sign;
@@ -212,7 +212,7 @@ ZKAFKA_EXPORT void zkafka_producer_begin(zkafka_producer *producer) {
 ZKAFKA_EXPORT void zkafka_producer_close(zkafka_producer *producer) {
     destroy_handles(producer);
     rk.destroy(producer->client.handle);
-    /* Only after rk.destroy are the values no longer read. */
+    /* librdkafka reads the values until rk.destroy has returned. */
     while (producer->first) {
         struct lot *next = producer->first->next;
         lot_free(producer->first);
@@ -228,7 +228,7 @@ static struct topic *find_topic(const zkafka_producer *producer, const char *nam
     return topic;
 }
 
-/* Null also for a name that librdkafka refuses: one of more than 512 bytes. */
+/* Null also for a name that librdkafka refuses, as it has more than 512 bytes. */
 static struct topic *topic_of(zkafka_producer *producer, const char *name, int32_t partition_count) {
     struct topic *topic = find_topic(producer, name);
     if (topic) return topic;
@@ -247,7 +247,7 @@ static struct topic *topic_of(zkafka_producer *producer, const char *name, int32
     return topic;
 }
 
-/* Sorts the rows by partition, stably: a counting sort. False when out of memory, or for a partition out of range. */
+/* Sorts the rows by partition, with a stable counting sort. False: out of memory, or a partition out of range. */
 static bool put_in_order(struct lot *lot) {
     int32_t partitions = lot->topic->partition_count;
     int64_t *begins = calloc((size_t)partitions + 1, sizeof *begins);
@@ -338,7 +338,7 @@ static bool has_room(const zkafka_producer *producer) {
     return queued_records(producer) < producer->most_records && producer->counts.queued_bytes < producer->most_bytes;
 }
 
-/* Sends the next rows of a lot: one slice, or as many as there is room for. */
+/* Sends the next slice of a lot, or as many rows as there is room for. */
 static void send_slice(zkafka_producer *producer, struct lot *lot) {
     struct rk_message messages[SLICE_RECORDS];
     int count = 0;
@@ -357,7 +357,7 @@ static void send_slice(zkafka_producer *producer, struct lot *lot) {
             send_with_headers(producer, lot, &messages[0], row);
     }
     if (count == 0) return;
-    /* Counted before their reports are handled, which only this thread does. */
+    /* Only this thread handles reports, so that the records are counted first. */
     rk.produce_batch(lot->topic->handle, 0, RK_MSG_BY_PARTITION, messages, count);
     for (int i = 0; i < count; i++) count_sent(producer, lot, &messages[i]);
 }
@@ -394,7 +394,7 @@ ZKAFKA_EXPORT void zkafka_producer_flush(zkafka_producer *producer, int timeout_
 }
 
 ZKAFKA_EXPORT int zkafka_producer_queued(zkafka_producer *producer) {
-    /* The queue's length includes errors and log lines; and it is 0 even if a report is missing. */
+    /* The length of the queue includes errors and log lines, and is 0 even if a report is missing. */
     int64_t awaited = queued_records(producer), length = rk.outq_len(producer->client.handle);
     return (int)(awaited < length ? awaited : length);
 }

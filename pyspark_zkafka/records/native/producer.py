@@ -1,4 +1,4 @@
-"""Sender of the rows of Arrow arrays, without a Python object per record."""
+"""Sender and transactions in C, which read rows from Arrow arrays."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from pyspark_zkafka.brokers.clients import librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.native.library import (
     CArray,
+    CCounts,
+    CFailure,
     Report,
     TransactionError,
     headers_argument,
@@ -23,22 +25,20 @@ from pyspark_zkafka.records.native.library import (
     settings_array,
     topic_argument,
 )
-from pyspark_zkafka.records.native.library import Counts as CCounts
-from pyspark_zkafka.records.native.library import Failure as CFailure
 from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset, QueueLimits, Sender, Transactions
 
 _MOST_PARTITIONS = 100_000
 _LOG = 1
 _WHY_BYTES = 512
-# Syslog's levels, which librdkafka's log uses.
+# By the levels of syslog, which librdkafka logs with.
 _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
 
 
 class ArrowSender(Sender):
-    """The `Sender` that hands librdkafka the rows of Arrow arrays; values are kept until reported, not copied."""
+    """The `Sender` that passes rows of Arrow arrays to librdkafka, and keeps the arrays until all rows are reported."""
 
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
-        # Reports of all records are needed: they are counted by partition.
+        # Reports of all records are counted by partition.
         self._properties = {**properties, "delivery.report.only.error": False}
         self._limits = limits
         self._note = note
@@ -154,7 +154,7 @@ class ArrowSender(Sender):
 
 
 class ArrowTransactions(Transactions):
-    """The `Transactions` of a producer in C, given the functions of `library` and the producer's handle."""
+    """The `Transactions` of a producer in C, given the functions of `library` and the handle of the producer."""
 
     def __init__(self, native: Any, handle: int) -> None:
         self._native = native
@@ -199,7 +199,7 @@ class ArrowTransactions(Transactions):
 
 
 def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *arguments: int) -> int:
-    """Create a client by `new`, with librdkafka's properties and further arguments; returns its handle.
+    """Create a client with librdkafka's properties and further arguments, and return its handle.
 
     Raises KafkaException if librdkafka refuses the properties.
     """
@@ -212,7 +212,7 @@ def open_client(new: Callable[..., int | None], properties: Mapping[str, Any], *
 
 
 def take_reports(next_report: Callable[..., bool], handle: int, note: Callable[[KafkaError], None]) -> None:
-    """Pass the errors of a client to `note`, and log the lines of its log."""
+    """Pass the errors of a client to `note`, and its log lines to the logger."""
     report = Report()
     while next_report(handle, byref(report)):
         text = report.text.decode(errors="replace")

@@ -1,7 +1,7 @@
-/* The part of librdkafka's public ABI in use, declared here, looked up at run time.
+/* The part of librdkafka's public ABI in use, which is looked up at run time.
  *
- * The library is the one that confluent-kafka has loaded: nothing is linked, no header of librdkafka is needed to build.
- * Types and signatures are those of librdkafka 1.6 to 2.x, whose public ABI has been stable since 1.0.
+ * The library is the one that confluent-kafka has loaded. The build links nothing, and needs no header of librdkafka. Types and
+ * signatures are those of librdkafka 1.6 to 2.x. The public ABI is stable since 1.0.
  */
 #ifndef ZKAFKA_RDKAFKA_ABI_H
 #define ZKAFKA_RDKAFKA_ABI_H
@@ -20,14 +20,14 @@ typedef struct rk_error rk_error;
 
 enum { RK_PRODUCER = 0 };
 
-/* Error codes handled here; all others are passed to Python unchanged. */
+/* Error codes that C handles. All others pass to Python unchanged. */
 enum { RK_ERR_FAIL = -196, RK_ERR_INVALID_ARG = -186, RK_ERR_FATAL = -150 };
 
-/* Flags of the produce calls, of purge and of destroy. */
+/* Flags of produce calls and of purge. */
 enum { RK_MSG_BY_PARTITION = 0x8 };
 enum { RK_PURGE_QUEUE = 0x1, RK_PURGE_IN_FLIGHT = 0x2 };
 
-/* Tags of the arguments of producev. */
+/* Tags of arguments of producev. */
 enum { RK_V_END, RK_V_TOPIC, RK_V_RKT, RK_V_PARTITION, RK_V_VALUE, RK_V_KEY, RK_V_OPAQUE, RK_V_FLAGS, RK_V_TIMESTAMP, RK_V_HEADER, RK_V_HEADERS };
 
 /* rd_kafka_message_t */
@@ -43,7 +43,7 @@ struct rk_message {
     void *opaque;
 };
 
-/* rd_kafka_topic_partition_t; librdkafka frees the metadata with the list. */
+/* rd_kafka_topic_partition_t. librdkafka frees the metadata with the list. */
 struct rk_topic_partition {
     char *topic;
     int32_t partition;

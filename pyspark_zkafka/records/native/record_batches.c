@@ -1,8 +1,7 @@
-/* Decodes record batches, and messages of formats 0 and 1, from the bytes of a fetch response into Arrow columns.
+/* Decodes record batches, and messages of formats 0 and 1, from a fetch response into Arrow columns.
  *
- * The layout, and what is valid, are those of Kafka's DefaultRecordBatch and DefaultRecord (3.9.1), and for messages those of
- * LegacyRecord; what is skipped is as in its CompletedFetch. Every length is checked against the bytes that are there before it
- * is used. A message, or a compressed set of messages, is a batch.
+ * Layout and validity follow Kafka's DefaultRecordBatch, DefaultRecord and LegacyRecord (3.9.1), and skipped batches its
+ * CompletedFetch. Every length is checked before it is used. A message, or a compressed set of messages, counts as a batch.
  */
 #include "aborted_transactions.h"
 #include "columns.h"
@@ -12,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Places in a batch's header. `BATCH_LENGTH` counts the bytes behind itself. */
+/* Places in the header of a batch. `BATCH_LENGTH` counts the bytes after itself. */
 enum {
     BASE_OFFSET = 0,
     BATCH_LENGTH = 8,
@@ -34,19 +33,19 @@ enum {
 enum { CODEC_MASK = 0x7, IS_LOG_APPEND_TIME = 0x8, IS_TRANSACTIONAL = 0x10, IS_CONTROL = 0x20 };
 enum { CURRENT_MAGIC = 2, LAST_CODEC = 4, LEAST_RECORD_BYTES = 7 };
 
-/* A batch whose records are being read: from the fed bytes, or, if `is_compressed`, from bytes of their own. */
+/* The batch that is being read: from the fed bytes, or, if `is_compressed`, from its decompressed bytes. */
 struct batch {
     bool is_open, is_compressed;
-    bool is_started;    /* the bytes of its records are known */
+    bool is_started;    /* the place of its records is known */
     int8_t magic;
     int32_t codec, count;
-    int32_t left;       /* records not read yet; not known of messages */
-    int64_t at, end;    /* the bytes of these, relative to their buffer */
+    int32_t left;       /* records not read yet; unknown for messages */
+    int64_t at, end;    /* the place of these records in their buffer */
     int64_t compressed_begin, compressed_end;
-    int64_t base, last; /* offsets; of messages, what is to be added to theirs, and the last */
-    int64_t wanted;     /* records below this offset are skipped: they were not asked for */
+    int64_t base, last; /* first and last offset; for messages, `base` is added to their offsets */
+    int64_t wanted;     /* records before this offset are skipped */
     int64_t base_ms, append_ms;
-    int32_t timestamp_type; /* not of messages, if it is 0 */
+    int32_t timestamp_type; /* ignored for messages if it is 0 */
 };
 
 struct zkafka_decoder {
@@ -78,7 +77,7 @@ static int64_t int_64(const uint8_t *data) { return (int64_t)((uint64_t)unsigned
 
 static int64_t size_of(struct bytes bytes) { return bytes.end - bytes.at; }
 
-/* A zigzag number of at most so many bits, seven in each byte. As in Java, further bits of the last byte are dropped. */
+/* Reads a zigzag number of at most `bits` bits, seven to a byte. Drops further bits of the last byte, as Java does. */
 static inline bool read_zigzag(struct bytes *from, int bits, uint64_t *value) {
     uint64_t found = 0;
     for (int shift = 0; shift < bits && from->at < from->end; shift += 7) {
@@ -107,7 +106,7 @@ static inline bool read_varlong(struct bytes *from, int64_t *value) {
     return done;
 }
 
-/* Bytes behind their length; null if that is negative. */
+/* Reads bytes after their length; null if the length is negative. */
 static inline bool read_data(struct bytes *from, const void **data, size_t *size) {
     int32_t length;
     if (!read_varint(from, &length) || length > size_of(*from)) return false;
@@ -119,12 +118,12 @@ static inline bool read_data(struct bytes *from, const void **data, size_t *size
 
 /* --- Records ------------------------------------------------------------------------------------------------------- */
 
-/* `headers` is left with the record's headers, not looked at yet. */
+/* Reads a record. `headers` gets the bytes of its headers, which are not checked yet. */
 static bool read_record(const struct batch *batch, struct bytes *from, struct record *record, struct bytes *headers) {
     int32_t size, offset_delta;
     int64_t time_delta;
     if (!read_varint(from, &size) || size < 1 || size > size_of(*from)) return false;
-    struct bytes body = {from->at + 1, from->at + size}; /* behind the attributes, which have no meaning yet */
+    struct bytes body = {from->at + 1, from->at + size}; /* after the attributes, which are unused */
     from->at = body.end;
     if (!read_varlong(&body, &time_delta) || !read_varint(&body, &offset_delta)) return false;
     if (!read_data(&body, &record->key, &record->key_bytes) || !read_data(&body, &record->value, &record->value_bytes)) return false;
@@ -140,7 +139,7 @@ static bool read_header(struct bytes *from, const void **key, size_t *key_bytes,
     return read_data(from, key, key_bytes) && *key && read_data(from, value, value_bytes);
 }
 
-/* The bytes that headers take in Arrow; false unless all headers are there, and nothing else. */
+/* Adds the size of the headers in Arrow to `bytes`. False unless the bytes are exactly the headers. */
 static bool check_headers(struct bytes from, int64_t *bytes) {
     const void *key, *value;
     size_t key_bytes, value_bytes;
@@ -153,7 +152,7 @@ static bool check_headers(struct bytes from, int64_t *bytes) {
     return from.at == from.end;
 }
 
-/* Appends headers that check_headers has found to be there. False: out of memory. */
+/* Appends headers that check_headers has accepted. False: out of memory. */
 static bool append_headers(struct columns *columns, int64_t offset, struct bytes from) {
     const void *key, *value;
     size_t key_bytes, value_bytes;
@@ -166,7 +165,7 @@ static bool append_headers(struct columns *columns, int64_t offset, struct bytes
     return true;
 }
 
-/* Inlined into the loop over records, which it is called from for each. */
+/* Inlined, as it is called for each record. */
 __attribute__((always_inline)) static inline int32_t append(zkafka_decoder *decoder, const struct record *record, struct bytes headers,
                                                             struct zkafka_decoded *out) {
     struct columns *columns = &decoder->columns;
@@ -190,7 +189,7 @@ static void move_to(zkafka_decoder *decoder, int64_t position) {
     if (position > decoder->position) decoder->position = position;
 }
 
-/* Reads the open batch; DECODE_ON once it is behind. */
+/* Reads the open batch. DECODE_ON: it is finished. */
 static int32_t read_records(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const struct limits *limits,
                             struct zkafka_decoded *out) {
     struct batch *batch = &decoder->batch;
@@ -223,7 +222,7 @@ static int32_t read_records(zkafka_decoder *decoder, const uint8_t *data, int64_
 
 /* --- Messages ------------------------------------------------------------------------------------------------------ */
 
-/* Reads the messages of the open batch, as read_records. */
+/* Reads the messages of the open batch, like read_records. */
 static int32_t read_messages(zkafka_decoder *decoder, const uint8_t *data, int64_t size, const struct limits *limits,
                              struct zkafka_decoded *out) {
     static const uint8_t no_headers[] = {0};
@@ -297,7 +296,7 @@ static int32_t begin_message(zkafka_decoder *decoder, struct bytes from, const s
     return DECODE_ON;
 }
 
-/* Finds out the offsets of decompressed messages: those of format 1 count from the first, and the last one's is the set's. */
+/* Finds the offsets of decompressed messages. In format 1, they count from the first, and the set has the offset of the last. */
 static int32_t place_messages(struct batch *batch, struct bytes decompressed) {
     int64_t last = messages_last_offset(decompressed.at, size_of(decompressed));
     if (last < 0 || last > batch->last) return DECODE_MALFORMED;
@@ -307,12 +306,12 @@ static int32_t place_messages(struct batch *batch, struct bytes decompressed) {
 
 /* --- Batches ------------------------------------------------------------------------------------------------------- */
 
-/* The size of the smallest batch of the format of the one at the start of the bytes. */
+/* The smallest size of a batch in the format of the first batch. */
 static int64_t least_bytes(struct bytes from) {
     return from.at[MAGIC] == 0 ? MESSAGE_LEAST_BYTES : from.at[MAGIC] == 1 ? MESSAGE_1_LEAST_BYTES : HEADER_END;
 }
 
-/* True if a whole batch is there, or one that never will be, since its length is wrong. */
+/* True if the first batch is complete, or its length is impossible. */
 static bool is_whole(struct bytes from) {
     if (size_of(from) < MAGIC_END) return false;
     int32_t length = int_32(from.at + BATCH_LENGTH);
@@ -321,7 +320,7 @@ static bool is_whole(struct bytes from) {
 
 static bool is_of_old_format(struct bytes from) { return from.at[MAGIC] == 0 || from.at[MAGIC] == 1; }
 
-/* The readable batches at the start of a response, by their headers alone. */
+/* Measures the readable batches at the start of a response by their headers. */
 static struct zkafka_fed measure(struct bytes from) {
     struct zkafka_fed fed = {.first_offset = -1, .next_offset = -1, .last_epoch = -1, .exhausted = !is_whole(from)};
     while (is_whole(from)) {
@@ -331,7 +330,7 @@ static struct zkafka_fed measure(struct bytes from) {
         fed.malformed = size < least_bytes(from);
         if (fed.malformed) break;
         if (fed.size == 0) fed.first_offset = base;
-        /* A sum that wraps: nothing of the header has been checked yet. */
+        /* Unsigned, as the header is not checked yet, and the sum may overflow. */
         fed.next_offset = (int64_t)((uint64_t)base + (uint64_t)(is_message ? 0 : (int64_t)int_32(from.at + LAST_OFFSET_DELTA)) + 1);
         fed.last_epoch = is_message ? -1 : int_32(from.at + LEADER_EPOCH);
         fed.size += size;
@@ -348,7 +347,7 @@ static bool is_abort_marker(const struct batch *batch, struct bytes records) {
     return record.key && record.key_bytes >= 4 && int_16((const uint8_t *)record.key + 2) == 0;
 }
 
-/* Applies aborted transactions to a batch; true if it is to be skipped as aborted. */
+/* Applies aborted transactions to a batch. True if the batch is aborted. */
 static bool apply_transactions(struct aborted_transactions *aborted, const uint8_t *header, const struct batch *batch, struct bytes records) {
     int64_t producer = int_64(header + PRODUCER_ID);
     int16_t attributes = int_16(header + ATTRIBUTES);
@@ -421,7 +420,7 @@ static int32_t begin_batch(zkafka_decoder *decoder, struct bytes fed, const stru
     return DECODE_ON;
 }
 
-/* The open batch, for the caller to decompress. */
+/* Asks the caller to decompress the open batch. */
 static int32_t request_decompression(const struct batch *batch, struct zkafka_decoded *out) {
     out->codec = batch->codec;
     out->begin = batch->compressed_begin;
@@ -429,7 +428,7 @@ static int32_t request_decompression(const struct batch *batch, struct zkafka_de
     return DECODE_COMPRESSED;
 }
 
-/* One step: the next batch is begun, or the open one read as far as the limits allow. */
+/* Opens the next batch, or reads the open batch up to the limits. */
 static int32_t step(zkafka_decoder *decoder, struct bytes fed, struct bytes *decompressed, const struct limits *limits,
                     struct zkafka_decoded *out) {
     struct batch *batch = &decoder->batch;

@@ -15,8 +15,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, malformed_timestamp, malformed_utf8
 from pyspark_zkafka.records.consumer import Poll, Unsupported
 from pyspark_zkafka.records.native.decompression import CorruptRecords, decompress
-from pyspark_zkafka.records.native.library import CArray, Decoded, Flaws, require, topic_argument
-from pyspark_zkafka.records.native.library import Fed as CFed
+from pyspark_zkafka.records.native.library import CArray, CFed, Decoded, Flaws, require, topic_argument
 
 # From zkafka.h.
 _COMPRESSED, _OTHER_FORMAT, _UNKNOWN_CODEC, _STRANGE_OFFSET, _WRONG_CHECKSUM, _MALFORMED, _NO_MEMORY = range(2, 9)

@@ -8,7 +8,7 @@ static const uint32_t NULL_FIELD = 0xffffffff;
 
 static uint64_t rotate(uint64_t word, int bits) { return word << bits | word >> (64 - bits); }
 
-/* Compilers make one load of this, and one store of the next two; not so of loops. */
+/* Compilers turn this into one load, and the next two functions into one store each, which they do not for loops. */
 static uint64_t word_at(const uint8_t *at) {
     return (uint64_t)at[0] | (uint64_t)at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24 | (uint64_t)at[4] << 32 |
            (uint64_t)at[5] << 40 | (uint64_t)at[6] << 48 | (uint64_t)at[7] << 56;
@@ -38,7 +38,7 @@ static uint64_t finish(uint64_t word) {
 static uint64_t mix_first(uint64_t word) { return rotate(word * 0x87c37b91114253d5u, 31) * 0x4cf5ad432745937fu; }
 static uint64_t mix_second(uint64_t word) { return rotate(word * 0x4cf5ad432745937fu, 33) * 0x87c37b91114253d5u; }
 
-/* MurmurHash3_x64_128, seed 0; each half is added to its sum. */
+/* Adds the halves of MurmurHash3_x64_128 (seed 0) to their sums. */
 static void add_hash(const uint8_t *data, size_t size, uint64_t *sums) {
     uint64_t first = 0, second = 0;
     size_t left = size;

@@ -23,7 +23,7 @@ ZKAFKA_EXPORT bool zkafka_transaction_begin(zkafka_producer *producer, struct zk
     return is_done(rk.begin_transaction(producer_handle(producer)), error);
 }
 
-/* Null when out of memory. */
+/* Null: out of memory. */
 static rk_partition_list *list_of(const char *topic, int32_t partition, int64_t offset, const char *metadata) {
     rk_partition_list *list = rk.topic_partition_list_new(1);
     struct rk_topic_partition *only = rk.topic_partition_list_add(list, topic, partition);
@@ -33,7 +33,7 @@ static rk_partition_list *list_of(const char *topic, int32_t partition, int64_t 
         rk.topic_partition_list_destroy(list);
         return NULL;
     }
-    /* With its zero byte, as confluent-kafka commits it, and needs it to read it again. */
+    /* With a zero byte, as confluent-kafka commits metadata, and needs it for reading. */
     only->metadata_bytes = strlen(metadata) + 1;
     return list;
 }

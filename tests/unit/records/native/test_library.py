@@ -248,7 +248,7 @@ def test_settings() -> None:
 def test_structs_are_as_large_as_in_c(tmp_path: Path) -> None:
     """The structs that Python reads have the sizes that the C compiler gives them."""
     names = {"report": library.Report, "decoded": library.Decoded, "flaws": library.Flaws}
-    names |= {"counts": library.Counts, "failure": library.Failure, "error": library.TransactionError}
+    names |= {"counts": library.CCounts, "failure": library.CFailure, "error": library.TransactionError}
     sizes = "".join(f'printf("%zu ", sizeof(struct zkafka_{name}));' for name in names)
     source = f'#include "zkafka.h"\n#include <stdio.h>\nint main(void) {{ {sizes} return ZKAFKA_INTERFACE; }}'
     (tmp_path / "sizes.c").write_text(source)

@@ -14,8 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.native.library import CArray, require
-from pyspark_zkafka.records.native.library import Counts as CCounts
+from pyspark_zkafka.records.native.library import CArray, CCounts, require
 from pyspark_zkafka.records.native.producer import ArrowSender, ArrowTransactions, open_client, take_reports
 from pyspark_zkafka.records.sender import Counts, GroupOffset, QueueLimits
 
