@@ -33,7 +33,7 @@ def test_defaults() -> None:
     assert found.servers == (("b1", 1), ("b2", 2))
     assert found.tls is None
     assert found.login is None
-    assert found.wanted == (10, 1, 64 * 1024**2, 2 * 1024**2, False, "")
+    assert found.fetch == (10, 1, 64 * 1024**2, 2 * 1024**2, False, "")
     assert found.reconnect_backoff.first_s == 0.02
 
 
@@ -48,7 +48,7 @@ def test_given() -> None:
         socket_timeout_ms="1500",
         broker_address_family="v4",
     )
-    assert found.wanted == (10, 5, 64 * 1024**2, 4096, True, "a")
+    assert found.fetch == (10, 5, 64 * 1024**2, 4096, True, "a")
     assert (found.client_id, found.socket.request_timeout_s, found.socket.family.name) == ("me", 1.5, "AF_INET")
 
 
