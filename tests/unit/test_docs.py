@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from pyspark_zkafka.model.znodes import admin, brokers, groups, topics
 from pyspark_zkafka.options.client_property_table import PROPERTIES
-from pyspark_zkafka.options.table import TABLE
+from pyspark_zkafka.options.table import BY_NAME, TABLE
 from tests.support.cases import each
 from tests.support.commands import problem
 from tests.support.documentation import (
@@ -30,7 +32,9 @@ from tests.support.documentation import (
 )
 
 DOCS = ROOT / "docs"
-PAGES = pages()
+DESIGN = ROOT / "DESIGN.md"
+PACKAGE = ROOT / "pyspark_zkafka"
+PAGES = [*pages(), DESIGN]
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 SPARK_OPTIONS = {
@@ -174,3 +178,70 @@ def misread_lines(text: str) -> list[str]:
 def test_lists_are_read_alike(page: Path) -> None:
     """A list follows a blank line, its further paragraphs are indented by four, and a blank line ends them."""
     assert misread_lines(page.read_text()) == []
+
+
+@cache
+def definitions() -> dict[str, set[str]]:
+    """The names that each module defines, by its path in the package without its ending; members as ``Class.member``."""
+    return {
+        path.relative_to(PACKAGE).with_suffix("").as_posix(): set(_defined(ast.parse(path.read_text(encoding="utf-8"))))
+        for path in PACKAGE.rglob("*.py")
+    }
+
+
+def _defined(tree: ast.Module | ast.ClassDef) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}.{member}" for member in _defined(node))
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def unknown_name(name: str) -> str | None:
+    """What is wrong with a name in DESIGN.md, ``module.function``, ``folder/module.Class.method`` or ``Class.method``.
+
+    >>> unknown_name("batch_planner.plan_batch"), unknown_name("SplitReader.batches"), unknown_name("auto.offset.reset")
+    (None, None, None)
+    >>> unknown_name("offsets.resolve")
+    'offsets.resolve: 3 modules of that name'
+    >>> unknown_name("batch_planner.plan")
+    'batch_planner.plan: not defined'
+    """
+    module, _, member = name.partition(".")
+    if name.lower() in BY_NAME:
+        return None
+    if module[0].isupper():
+        is_defined = any(name in names for names in definitions().values())
+        return None if is_defined else f"{name}: not defined"
+    found = [path for path in definitions() if path == module] or [
+        path for path in definitions() if path.endswith(f"/{module}")
+    ]
+    if len(found) != 1:
+        return f"{name}: {len(found)} modules of that name"
+    return None if member in definitions()[found[0]] else f"{name}: not defined"
+
+
+def unknown_path(path: str) -> str | None:
+    """What is wrong with a path in DESIGN.md: of a file in the package, which its end must identify, or below the root.
+
+    >>> unknown_path("read/batch_planner.py"), unknown_path("batch_planner.py"), unknown_path("tests/unit/test_docs.py")
+    (None, None, None)
+    >>> unknown_path("offsets.py")
+    'offsets.py: 3 files of that name'
+    """
+    if (ROOT / path).exists() or (PACKAGE / path).exists():
+        return None
+    count = sum(file.as_posix().endswith(f"/{path}") for file in PACKAGE.rglob(Path(path).name))
+    return None if count == 1 else f"{path}: {count} files of that name"
+
+
+def test_names_in_the_design() -> None:
+    """Every path and every name of a function, class or method in DESIGN.md exists, and means one thing."""
+    words = set(codes(DESIGN.read_text(encoding="utf-8")))
+    if not (PACKAGE / "tools").exists():
+        words = {word for word in words if not word.startswith("tools/")}
+    paths = {word for word in words if re.fullmatch(r"[\w/]+\.(py|c|h)|[\w/]+/", word)}
+    names = {word for word in words - paths if re.fullmatch(r"(\w+/)*\w+(\.\w+)+", word)}
+    assert list(filter(None, [*map(unknown_path, sorted(paths)), *map(unknown_name, sorted(names))])) == []
