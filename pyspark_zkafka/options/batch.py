@@ -1,7 +1,7 @@
-"""Options of connections, batch reads and writes, parsed into frozen values.
+"""Parse options of connections, batch reads and writes into frozen values.
 
-Names follow their origin: options of Spark's Kafka source keep Spark's names, options of the old consumer keep Kafka's
-dotted names. Names are case-insensitive. All problems come in one error, before any task runs.
+Options of Spark's Kafka source keep Spark's names, and options of the old consumer keep Kafka's dotted names. All problems
+are in one error, before any task runs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REFUSED_ENDS: dict[object, str] = {
 
 
 def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
-    """Parse the options of a connection, for tools that need nothing else."""
+    """Parse the options of a connection, for tools that need no others."""
     given = OptionParser(raw, scope)
     connection = _connection(given, "producer" if scope == "write" else "consumer")
     given.finish()
@@ -71,7 +71,7 @@ def _connection(given: OptionParser, role: Role) -> Connection:
 
 
 def lacks_zookeeper(given: OptionParser, connection: Connection) -> bool:
-    """True if zookeeper.connect is not set. A malformed value is a problem of its own, and is not reported twice."""
+    """True if zookeeper.connect is not set. A malformed value is another problem, which is already reported."""
     return connection.zookeeper is None and not given.has("zookeeper.connect")
 
 
@@ -82,7 +82,7 @@ def _zookeeper(given: OptionParser) -> ZooKeeperConfig | None:
     auth, tls, acl = given.value("zookeeper.auth"), _tls(given), given.value("zookeeper.acl")
     given.refuse_if(
         acl != "open" and not given.has("zookeeper.auth") and (tls is None or tls.keystore is None),
-        f"zookeeper.acl={acl} is for clients that log in; set zookeeper.auth, or zookeeper.ssl.keystore.location",
+        f"zookeeper.acl={acl} requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location",
     )
     return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, auth, tls, acl) if hosts else None
 
@@ -92,7 +92,7 @@ def _tls(given: OptionParser) -> ZooKeeperTls | None:
     for store in (ca, key):
         given.refuse_if(
             store is not None and store.lower().endswith((".jks", ".p12", ".pfx")),
-            f"{store} is not a PEM file; convert it, e.g. keytool to PKCS12, then openssl pkcs12 to PEM",
+            f"{store} is not a PEM file; convert it to PKCS12 with keytool, then to PEM with openssl pkcs12",
         )
     tls = ZooKeeperTls(ca, key, given.value("zookeeper.ssl.keystore.password"), given.value(_HOST_NAME_CHECK))
     if given.value("zookeeper.ssl.client.enable"):
@@ -105,7 +105,7 @@ def _tls(given: OptionParser) -> ZooKeeperTls | None:
 
 
 def parse_read(raw: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of a batch read. Raises INVALID_OPTIONS with every problem in one text."""
+    """Parse the options of a batch read. Raises INVALID_OPTIONS with all problems."""
     given = OptionParser(raw, "read")
     view = given.value("view")
     start, end = offset_spec(given, "starting", EARLIEST), offset_spec(given, "ending", LATEST)
@@ -114,7 +114,12 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
         given.problems.extend([f"{spec.option} is {refused[p]}" for p in positions if p in refused][:1])
     options = read_options(given, start, view, end)
     options = replace(options, ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)))
-    _check_view(given, options)
+    if view is not None:
+        given.refuse_if(
+            VIEWS[view].needs_zookeeper and lacks_zookeeper(given, options.connection),
+            f"view={view} reads ZooKeeper and needs zookeeper.connect",
+        )
+        given.problems.extend(view_problems(view, (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))))
     first, last = start.everywhere, end.everywhere
     given.refuse_if(
         isinstance(first, AtTimestamp) and isinstance(last, AtTimestamp) and first.timestamp_ms > last.timestamp_ms,
@@ -127,7 +132,7 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
 def read_options(
     given: OptionParser, start: OffsetSpec, view: str | None = None, end: OffsetSpec | None = None
 ) -> ReadOptions:
-    """Parse the options that batch reads and streams have in common."""
+    """Parse the options that batch reads and streams share."""
     connection = _connection(given, "consumer")
     stores = _stores(given, connection)
     options = ReadOptions(
@@ -156,7 +161,7 @@ def read_options(
     given.refuse_if(start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id")
     given.refuse_if(
         options.group is not None and "zookeeper" in stores and lacks_zookeeper(given, connection),
-        "group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect, or offsets.storage=kafka",
+        "group.id uses offsets in /consumers/<group>/offsets; set zookeeper.connect, or offsets.storage=kafka",
     )
     minimum, maximum = options.min_records, options.max_records
     given.refuse_if(
@@ -171,7 +176,7 @@ def read_options(
 
 
 def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
-    """The group's name. The old consumer's restrictions apply if members or offsets of the group are in ZooKeeper."""
+    """Read the group's name. The old consumer's restrictions apply if ZooKeeper has members or offsets of the group."""
     group: str | None = given.value("group.id")
     if group is None:
         return None
@@ -186,7 +191,7 @@ def _group(given: OptionParser, stores: tuple[OffsetStore, ...]) -> str | None:
     else:
         given.refuse_if(
             given.has("zookeeper.connect") and not is_znode_name(group),
-            f"group.id is {group!r}, which cannot be the name of a znode, where members in ZooKeeper are looked for; leave "
+            f"group.id is {group!r}, which cannot name a znode, and members in ZooKeeper could not be found; leave "
             "zookeeper.connect out, or choose another name",
         )
     return group
@@ -207,7 +212,7 @@ def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
 def offset_spec(
     given: OptionParser, edge: Literal["starting", "ending"], default: Position | Literal["committed"]
 ) -> OffsetSpec:
-    """A start or an end: by a timestamp for all partitions, else by timestamps, else by offsets."""
+    """Read a start or an end: by a timestamp for all partitions, else by timestamps, else by offsets."""
     spec = OffsetSpec(f"{edge}Offsets", everywhere=default)
     for option in (f"{edge}Offsets", f"{edge}OffsetsByTimestamp", f"{edge}Timestamp"):
         spec = given.value(option, spec)
@@ -215,14 +220,14 @@ def offset_spec(
 
 
 def joins_kafka(given: OptionParser) -> bool:
-    """True if a stream becomes a member of a group that Kafka coordinates, whatever the cluster turns out to be."""
+    """True if a stream joins a group that Kafka coordinates, by its options alone."""
     named = given.text("groupMembership").lower()
     is_auto = named in ("", "auto") and given.has("group.id") and not given.has("zookeeper.connect")
     return given.scope == "stream" and (named == "kafka" or is_auto)
 
 
 def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, ...]:
-    """The stores of the group's offsets, from the old consumer's offsets.storage and dual.commit.enabled."""
+    """Read the stores of the group's offsets from the old consumer's options offsets.storage and dual.commit.enabled."""
     in_kafka = given.value("offsets.storage", joins_kafka(given))
     if joins_kafka(given):
         given.refuse_if(not in_kafka, "a member of a group in Kafka commits there; leave offsets.storage out, or set kafka")
@@ -235,24 +240,13 @@ def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, .
     )
     given.refuse_if(
         dual and lacks_zookeeper(given, connection),
-        "dual.commit.enabled also writes /consumers/<group>/offsets: it needs zookeeper.connect",
+        "dual.commit.enabled also writes /consumers/<group>/offsets and needs zookeeper.connect",
     )
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
 
 
-def _check_view(given: OptionParser, options: ReadOptions) -> None:
-    if options.view is None:
-        return
-    given.refuse_if(
-        VIEWS[options.view].needs_zookeeper and lacks_zookeeper(given, options.connection),
-        f"view={options.view} reads ZooKeeper and needs zookeeper.connect",
-    )
-    names = (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))
-    given.problems.extend(view_problems(options.view, names))
-
-
 def parse_write(raw: Mapping[str, str]) -> WriteOptions:
-    """Parse the options of a write. Raises INVALID_OPTIONS with every problem in one text."""
+    """Parse the options of a write. Raises INVALID_OPTIONS with all problems."""
     given = OptionParser(raw, "write")
     connection = _connection(given, "producer")
     given.value("includeHeaders")
@@ -263,38 +257,34 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
 
 
 def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) -> WriteOptions:
-    """Parse the options of a write; a streaming one also accepts those that Spark itself reads.
+    """Parse the options of a write for Spark. Raises OptionError.
 
-    `overwrite` is Spark's form of the save mode, and of the output mode of a stream: True for overwrite or complete. Raises
-    OptionError for these as well, and for a stream's commitOffsets and batchId.
+    `overwrite` is true for the save mode overwrite and for the output mode complete, which are both refused. A streaming
+    write accepts options that Spark itself reads, and refuses commitOffsets and batchId.
     """
-    if is_stream:
-        _require_stream(raw, overwrite=overwrite)
-        return parse_write({name: value for name, value in raw.items() if name.lower() not in _SPARKS_OWN})
-    if overwrite:
-        raise SAVE_MODE(
-            'A topic is a log and cannot be overwritten; use .mode("append"), and delete the topic\'s records '
-            "first if they are to be replaced",
-        )
-    return parse_write(raw)
-
-
-def _require_stream(raw: Mapping[str, str], *, overwrite: bool) -> None:
+    if not is_stream:
+        if overwrite:
+            raise SAVE_MODE(
+                'A topic is a log and cannot be overwritten; use .mode("append"), and delete the topic\'s records first if '
+                "they are to be replaced",
+            )
+        return parse_write(raw)
     if overwrite:
         raise OUTPUT_MODE(
-            "The output mode complete replaces the whole result with each micro-batch, and records of a topic cannot be "
-            "replaced; use append (with a watermark, if the query aggregates), or write what has "
-            "changed with outputMode('update') and foreachBatch",
+            "The output mode complete replaces the whole result with each micro-batch, but records of a topic cannot be "
+            "replaced; use append (with a watermark, if the query aggregates), or write the changes with "
+            "outputMode('update') and foreachBatch",
         )
     if any(name.lower() == "batchid" for name in raw):
         raise INVALID_OPTIONS(
-            "batchId is an option of batch writes; Spark numbers the micro-batches of a stream itself; leave batchId out",
+            "batchId is an option of batch writes, and Spark numbers the micro-batches of a stream; leave batchId out",
         )
     if any(name.lower() == "commitoffsets" for name in raw):
         raise INVALID_OPTIONS(
-            "commitOffsets is an option of batch writes, and names fixed offsets; a stream commits its offsets on the "
-            "reading side, after each micro-batch; give group.id to readStream, and leave commitOffsets out",
+            "commitOffsets is an option of batch writes, with fixed offsets; a stream commits its offsets on the reading "
+            "side, after each micro-batch: set group.id on readStream, and leave commitOffsets out",
         )
+    return parse_write({name: value for name, value in raw.items() if name.lower() not in _SPARKS_OWN})
 
 
 def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | None:
@@ -305,18 +295,18 @@ def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | 
         return None
     given.refuse_if(
         ledger is None and not given.has("topic"),
-        "deliveryGuarantee=exactly-once keeps a ledger under a topic's partitions: set topic, or ledgerTopic where rows "
-        "have topics of their own",
+        "deliveryGuarantee=exactly-once keeps a ledger under a topic's partitions; set topic, or ledgerTopic if the rows "
+        "name their topics",
     )
     given.refuse_if(
         connection.kafka.get("enable.idempotence") == "false",
-        "deliveryGuarantee=exactly-once needs kafka.enable.idempotence=true (and so kafka.acks=all, kafka.retries of 1 "
-        "or more)",
+        "deliveryGuarantee=exactly-once needs kafka.enable.idempotence=true (and therefore kafka.acks=all and "
+        "kafka.retries of 1 or more)",
     )
-    given.refuse_if(given.has("batchId") and not given.has("writerName"), "batchId numbers a named write: set writerName")
+    given.refuse_if(given.has("batchId") and not given.has("writerName"), "batchId numbers a named write; set writerName")
     given.refuse_if(
         given.has("batchId") and given.has("commitOffsets"),
-        "batchId and commitOffsets exclude each other: a job that commits offsets is recognised by these",
+        "batchId and commitOffsets exclude each other: the offsets identify a job that commits them; set only one",
     )
     return ExactlyOnce(prefix, ledger, writer, batch)
 
@@ -329,6 +319,6 @@ def _commit(given: OptionParser, connection: Connection) -> CommitPlan | None:
     given.refuse_if(group is None, "commitOffsets needs group.id")
     given.refuse_if(
         "zookeeper" in stores and lacks_zookeeper(given, connection),
-        "commitOffsets writes /consumers/<group>/offsets: it needs zookeeper.connect",
+        "commitOffsets writes /consumers/<group>/offsets and needs zookeeper.connect",
     )
     return CommitPlan(group or "", given.value("commitOffsets") or {}, stores, owner)

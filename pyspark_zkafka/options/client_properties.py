@@ -1,7 +1,7 @@
-"""Translation of the options `kafka.*` to librdkafka's properties.
+"""Translate the options `kafka.*` to librdkafka's properties.
 
-A property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka accepts
-it. None is dropped: each property that a user sets has its effect, or is an error.
+Each property is translated to its equivalent, refused with the reason, or passed on under its own name if librdkafka
+accepts it. No property is dropped.
 
 References
 ----------
@@ -14,9 +14,9 @@ import math
 import re
 from collections.abc import Mapping
 
-from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, ClientProperty
+from pyspark_zkafka.options.client_property_table import PASSWORD_MECHANISMS, PROPERTIES, REFUSED, ClientProperty
 from pyspark_zkafka.options.librdkafka import UNKNOWN, Role, Verdict, judge, judge_together
-from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, concerns_connection
+from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS
 
 _SECRET = re.compile(
     r".*(password|passphrase|secret|jaas|private\.key).*"
@@ -24,10 +24,9 @@ _SECRET = re.compile(
     r"|ssl\.keystore\.(key|certificate\.chain)|ssl\.truststore\.certificates",
     re.DOTALL,
 )
-"""Names of properties that Java declares as passwords, that librdkafka redacts, that are PEM texts, or sound secret."""
+"""Names of properties that are passwords in Java, redacted by librdkafka, PEM texts, or sound secret."""
 
 _DEFAULT_MECHANISM = "GSSAPI"
-_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _IDEMPOTENT_IN_FLIGHT = 5
 _FETCH_BYTES, _RESPONSE_BYTES, _RESPONSE_OVERHEAD_BYTES = 52_428_800, 100_000_000, 512  # librdkafka's
 _OTHER: dict[Role, Role] = {"consumer": "producer", "producer": "consumer"}
@@ -35,16 +34,14 @@ _OPERATION: dict[Role, str] = {"consumer": "read", "producer": "write"}
 
 
 def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str], list[str]]:
-    """librdkafka's properties for a user's, in their order, and a text for each problem.
+    """Return librdkafka's properties, in the order of the user's, and a text for each problem.
 
-    The names in `properties` lack the prefix ``kafka.``, are Java's or librdkafka's, and case-insensitive. A property of
-    the other client is a problem, since it would have no effect.
-
-    Each problem names its property as the user wrote it, behind ``kafka.``, and never repeats a secret value. If there is
-    one, the properties must not be used.
+    The names in `properties` are Java's or librdkafka's, without the prefix ``kafka.``, and case-insensitive. A property of
+    the other client is a problem, because it would have no effect. Each problem names its property as the user wrote it,
+    and never repeats a secret value. If there is a problem, the properties must not be used.
 
     As in Java's producer, ``acks=1``, ``retries=0`` or more than five requests in flight imply
-    ``enable.idempotence=false``. If the user enables idempotence, they are a problem.
+    ``enable.idempotence=false``. They are a problem if the user enables idempotence.
 
     Examples
     --------
@@ -56,7 +53,10 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
     translated: dict[str, str] = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
-    lowered = _lowered(properties, role)
+    # The values in lower case by name, and also by the name that an alias stands for.
+    given = {name.strip().lower(): value.strip().lower() for name, value in properties.items()}
+    rows = [row for name in given for row in _TABLES[role].get(name, []) if not row.when]
+    lowered = {target: given[row.name] for row in rows for target in row.target_names()} | given
     for name, value in properties.items():
         try:
             found = _translate_one(name.strip().lower(), value, role, lowered)
@@ -67,30 +67,25 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
             if translated.setdefault(target, text) != text:
                 problems.append(f"kafka.{name} contradicts kafka.{origins[target]}: both set librdkafka's {target}")
             origins.setdefault(target, name)
-    if role == "producer" and "enable.idempotence" not in translated and _rules_out_idempotence(translated):
-        translated["enable.idempotence"] = "false"
-    # With a property missing or misread, the rules would only report consequences of that.
+    if role == "producer" and "enable.idempotence" not in translated:
+        # As in ProducerConfig.postProcessAndValidateIdempotenceConfigs.
+        in_flight = int(translated.get("max.in.flight.requests.per.connection", "1"))
+        acks, retries = translated.get("acks", "all"), translated.get("retries")
+        if acks != "all" or retries == "0" or in_flight > _IDEMPOTENT_IN_FLIGHT:
+            translated["enable.idempotence"] = "false"
+    # A missing or misread property would cause further problems in the later checks.
     return translated, problems or _login_problems(translated) or _problems_together(translated, role)
 
 
 def is_secret(name: str) -> bool:
-    """True if a property's value must not be shown; with or without the prefix ``kafka.``, in any case, also if unknown.
+    """True if a property's value must not be shown.
+
+    The name is case-insensitive, may have the prefix ``kafka.``, and need not be known.
 
     >>> is_secret("kafka.SASL.jaas.config"), is_secret("my.password"), is_secret("sasl.mechanism")
     (True, True, False)
     """
     return _SECRET.fullmatch(name.strip().lower().removeprefix("kafka.")) is not None
-
-
-def is_of_connection(name: str) -> bool:
-    """True if a user's property, without the prefix ``kafka.``, in any case, concerns the connection.
-
-    >>> is_of_connection("Send.Buffer.Bytes"), is_of_connection("ssl.truststore.type"), is_of_connection("max.in.flight")
-    (True, True, False)
-    """
-    plain = name.strip().lower()
-    targets = {target for row in PROPERTIES if row.name == plain for target in row.target_names()}
-    return any(map(concerns_connection, targets | {plain}))
 
 
 def _by_name(client: str) -> dict[str, list[ClientProperty]]:
@@ -104,16 +99,9 @@ def _by_name(client: str) -> dict[str, list[ClientProperty]]:
 _TABLES: dict[Role, dict[str, list[ClientProperty]]] = {"consumer": _by_name("C"), "producer": _by_name("P")}
 
 
-def _lowered(properties: Mapping[str, str], role: Role) -> dict[str, str]:
-    """The values in lower case by name, and also by the name that an alias stands for."""
-    lowered = {name.strip().lower(): value.strip().lower() for name, value in properties.items()}
-    rows = [row for name in lowered for row in _TABLES[role].get(name, []) if not row.when]
-    return {target: lowered[row.name] for row in rows for target in row.target_names()} | lowered
-
-
 def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str]) -> Mapping[str, str]:
     if "\0" in value:
-        raise ValueError("contains a zero byte, at which librdkafka would end it; remove it")
+        raise ValueError("contains a zero byte, where librdkafka would end the value; remove it")
     rows = _TABLES[role].get(name)
     if rows is None:
         return _pass_on(name, value, role)
@@ -132,7 +120,7 @@ def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str]
 
 
 def _pass_on(name: str, value: str, role: Role) -> Mapping[str, str]:
-    """A property that is in neither table, if librdkafka accepts it."""
+    """Pass on a property that is in neither table, if librdkafka accepts it."""
     # Blanks may be part of a secret, but not of a file's name.
     text = value if is_secret(name) and not name.endswith((".location", ".file")) else value.strip()
     verdict = UNKNOWN if name in REFUSED or name in _TABLES[_OTHER[role]] else judge(name, text)
@@ -153,7 +141,7 @@ def _check_value(name: str, value: str, text: str, verdict: Verdict) -> None:
 
 
 def _is_misread(text: str, value: str) -> bool:
-    """True if librdkafka reads a text as another number: it ignores what follows the digits, and reads octal numbers."""
+    """True if librdkafka reads a text as another number: it ignores text after the digits, and reads octal numbers."""
     if not (re.match(r"\s*[+-]?[0-9]", text) and re.fullmatch(r"-?[0-9]{1,10}", value)):
         return False
     try:
@@ -177,7 +165,7 @@ def _refusal(name: str, role: Role, names: tuple[str, ...]) -> str:
         return f"is refused: {REFUSED[name]}"
     if name in _TABLES[other]:
         return (
-            f"is a {other}'s property, without effect on a {_OPERATION[role]}; remove it, or set it where you "
+            f"is a {other} property, without effect on a {_OPERATION[role]}; remove it, or set it where you "
             f"{_OPERATION[other]}"
         )
     near = difflib.get_close_matches(name, [*_TABLES[role], *REFUSED, *names], n=1, cutoff=0.75)
@@ -185,16 +173,10 @@ def _refusal(name: str, role: Role, names: tuple[str, ...]) -> str:
     return f"is unknown to Kafka's Java clients and to librdkafka{hint}"
 
 
-def _rules_out_idempotence(translated: Mapping[str, str]) -> bool:
-    """True if a producer cannot be idempotent, as in ``ProducerConfig.postProcessAndValidateIdempotenceConfigs``."""
-    in_flight = int(translated.get("max.in.flight.requests.per.connection", "1"))
-    return translated.get("acks", "all") != "all" or translated.get("retries") == "0" or in_flight > _IDEMPOTENT_IN_FLIGHT
-
-
 def _login_problems(translated: Mapping[str, str]) -> list[str]:
-    """What librdkafka would refuse only when it logs in, or not at all."""
+    """List problems that librdkafka would report only at login, or not at all."""
     mechanism = translated.get("sasl.mechanism", _DEFAULT_MECHANISM)
-    if mechanism in _PASSWORD_MECHANISMS and not {"sasl.username", "sasl.password"} <= translated.keys():
+    if mechanism in PASSWORD_MECHANISMS and not {"sasl.username", "sasl.password"} <= translated.keys():
         return [f"kafka.sasl.mechanism={mechanism} needs kafka.sasl.jaas.config, or kafka.sasl.username and password"]
     has_token = translated.get("sasl.oauthbearer.method") == "oidc"
     if mechanism == "OAUTHBEARER" and not (has_token or translated.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"):
@@ -206,7 +188,7 @@ def _login_problems(translated: Mapping[str, str]) -> list[str]:
 
 
 def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
-    """librdkafka's objection to the properties together with our defaults, which follow what the user sets."""
+    """Return librdkafka's objection to the properties together with our defaults, which depend on the user's values."""
     if role == "consumer":
         fetch = int(translated.get("fetch.max.bytes", max(_FETCH_BYTES, int(translated.get("message.max.bytes", "0")))))
         room = max(_RESPONSE_BYTES, fetch + _RESPONSE_OVERHEAD_BYTES)

@@ -1,10 +1,10 @@
 """Client properties that are translated, checked or refused here; librdkafka judges all others.
 
-Of the rows with the same name and client, the first one whose `when` is met applies. There is a row for
+Among rows with the same name and client, the first one with a true `when` applies. The table has a row for
 
-- a name or a value that Java's clients spell differently, and an alias, so that a property is set once;
-- a value that the package computes with, or whose meaning in Java or in this package differs from librdkafka's;
-- a property of only one client: the other one would ignore it.
+- a name or value that Java's clients spell differently, and for an alias, so that a property is set only once;
+- a value that the package computes with, or that means something else in Java or in this package than in librdkafka;
+- a property of only one client, because the other client would ignore it.
 
 References
 ----------
@@ -22,7 +22,7 @@ from typing import TypeAlias
 Reader: TypeAlias = Callable[[str], "str | Mapping[str, str]"]
 """Returns the value of the row's librdkafka property, or several properties by name.
 
-It raises ValueError with what it expects, never with what it got: the value may be a secret.
+Raises ValueError with the expected form, but without the value, which may be a secret.
 """
 
 
@@ -32,8 +32,8 @@ class ClientProperty:
 
     `name` is the user's, without ``kafka.``. `clients` has C for consumers and P for producers. `read` converts the value
     to librdkafka's. `targets` are librdkafka's names, separated by blanks: ``=`` is the same name, and an empty text marks
-    a property that only determines the meaning of others. `when` is another property and the values, one of which it
-    must have (None: not set). `otherwise` is the advice if it has none of them.
+    a property that only determines the meaning of others. `when` is another property and its permitted values (None: not
+    set); `otherwise` is the advice if it has another value.
     """
 
     name: str
@@ -44,11 +44,11 @@ class ClientProperty:
     otherwise: str = ""
 
     def target_names(self) -> list[str]:
-        """librdkafka's names of the property; none if it only determines the meaning of others."""
+        """List librdkafka's names of the property; none if it only determines the meaning of others."""
         return self.targets.replace("=", self.name).split()
 
     def applies(self, lowered: Mapping[str, str]) -> bool:
-        """True if the other property has one of the values; `lowered` has all values, in lower case."""
+        """True if `when` is met; `lowered` has the values of all properties, in lower case."""
         if not self.when:
             return True
         return lowered.get(str(self.when[0])) in [None if value is None else value.lower() for value in self.when[1:]]
@@ -61,7 +61,7 @@ class ClientProperty:
 
     @property
     def is_judged(self) -> bool:
-        """True if librdkafka judges the value that `read` returns: it knows the ranges of numbers, and most words."""
+        """True if librdkafka can judge the value that `read` returns."""
         return self.read in (_whole, _negative_as_zero, _kibibytes, _decimal, _any)
 
 
@@ -85,19 +85,19 @@ def _between(low: int, high: int) -> Callable[[str], str]:
 
 
 def _negative_as_zero(text: str) -> str:
-    """An integer; Java's -1, for the system's default or no limit, is 0 in librdkafka."""
+    """Convert Java's -1, for the system's default or no limit, to librdkafka's 0."""
     return "0" if _integer(text) == -1 else _whole(text)
 
 
 def _kibibytes(text: str) -> str:
-    """Bytes, as kibibytes rounded down, but at least 1."""
+    """Convert bytes to kibibytes, rounded down, but at least 1."""
     if _integer(text) < 0:
         raise ValueError("a whole number of bytes, 0 or more")
     return str(max(1, _integer(text) // 1024))
 
 
 def _choice(*values: str, **others: str) -> Reader:
-    """One of `values` in any case, as written here; `others` are further spellings of them."""
+    """Accept each of `values` in any case; `others` are further spellings."""
     known = {value.lower(): value for value in values} | others
 
     def read(text: str) -> str:
@@ -109,7 +109,7 @@ def _choice(*values: str, **others: str) -> Reader:
 
 
 def _secret(value: str) -> str:
-    """A value that blanks may be part of."""
+    """Keep blanks, which may be part of the value."""
     if not value:
         raise ValueError("a text that is not empty")
     return value
@@ -120,7 +120,7 @@ def _text(value: str) -> str:
 
 
 def _any(value: str) -> str:
-    """A value that only librdkafka reads."""
+    """Leave the value to librdkafka's judgement."""
     return _text(value)
 
 
@@ -157,8 +157,8 @@ _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "
 def jaas_credentials(text: str) -> dict[str, str]:
     """Read ``sasl.username`` and ``sasl.password`` from Java's `sasl.jaas.config` of a PLAIN or SCRAM login.
 
-    Raises ValueError with what is expected, without any value, if the text is malformed, or names a login module that has
-    no equivalent in librdkafka.
+    Raises ValueError, without any value from the text, if the text is malformed or names a login module that has no
+    equivalent in librdkafka.
 
     >>> jaas_credentials('org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a;b";')
     {'sasl.username': 'me', 'sasl.password': 'a;b'}
@@ -166,7 +166,9 @@ def jaas_credentials(text: str) -> dict[str, str]:
     module, options = parse_jaas(text)
     # A shaded client's module, such as Databricks' kafkashaded.org.apache.kafka..., is the same module.
     if not module.endswith(_PASSWORD_MODULES):
-        raise ValueError(_instead_of(module))
+        replacement = _REPLACEMENTS.get(module.rpartition(".")[2])
+        expected = f"{replacement} instead" if replacement else "PlainLoginModule or ScramLoginModule"
+        raise ValueError(f"{expected}, since librdkafka does not run Java's login modules")
     unknown = sorted(set(options) - {"username", "password"})
     if unknown:
         raise ValueError(f"only username and password: librdkafka has no {', '.join(unknown)}")
@@ -175,15 +177,8 @@ def jaas_credentials(text: str) -> dict[str, str]:
     return {"sasl.username": options["username"], "sasl.password": options["password"]}
 
 
-def _instead_of(module: str) -> str:
-    replacement = _REPLACEMENTS.get(module.rpartition(".")[2])
-    if replacement is None:
-        return "PlainLoginModule or ScramLoginModule, since librdkafka does not run Java's login modules"
-    return f"{replacement} instead, since librdkafka does not run Java's login modules"
-
-
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
-    """The login module's class and its options. Raises ValueError with what is expected, without any value.
+    """Return the login module's class and its options. Raises ValueError, without any value from the text.
 
     References
     ----------
@@ -194,44 +189,46 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
     tokens = list(_tokens(text))
     kinds = "".join(kind for kind, _ in tokens)
     if not re.fullmatch(r"w[wq]([wq]=[wq])*;", kinds) or tokens[1][1].lower() not in _FLAGS:
-        raise ValueError(f"one login module, its flag and its options, closed by a semicolon: {_FORM}")
+        raise ValueError(f"one login module, its flag and its options, followed by a semicolon: {_FORM}")
     values = [value for _, value in tokens[2:-1]]
     return tokens[0][1], dict(zip(values[0::3], values[2::3], strict=True))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Each token's kind (w: word, q: quoted, = and ; themselves, ?: anything else) and its value."""
+    """Yield each token's kind and value; the kind is w (word), q (quoted), =, ; or ? (anything else)."""
+
+    def unescape(found: re.Match[str]) -> str:
+        escape = found[1]
+        return chr(int(escape, 8)) if escape[0] in "01234567" else _CONTROLS.get(escape, escape)
+
     for found in re.finditer(_TOKEN, text, re.VERBOSE | re.DOTALL | re.ASCII):
         if found["quoted"] is not None:
-            yield "q", _ESCAPE.sub(lambda m: _unescape(m[1]), found["quoted"])
+            yield "q", _ESCAPE.sub(unescape, found["quoted"])
         elif found["word"] is not None:
             yield "w", found["word"]
         elif found["sign"] or found["other"]:
             yield found["sign"] or "?", ""
 
 
-def _unescape(escape: str) -> str:
-    return chr(int(escape, 8)) if escape[0] in "01234567" else _CONTROLS.get(escape, escape)
-
-
 # The tables
 
 
 def _rows(clients: str, read: Reader, *names: str, alias: str = "") -> tuple[ClientProperty, ...]:
-    """A row for each name; `alias` is another name of the first one."""
+    """Make a row for each name; `alias` is another name of the first one."""
     aliases = [ClientProperty(alias, clients, read, names[0])] if alias else []
     return (*(ClientProperty(name, clients, read) for name in names), *aliases)
 
 
 _decimal = _matching(r"\d{1,9}(\.\d{1,9})?", "a number of milliseconds")
-# Java's property of this name is the path of kinit alone.
+# In Java, this property is only the path of kinit.
 _kinit_command = _matching(
     r"\S+\s.+", "a whole command line, e.g. kinit -t %{sasl.kerberos.keytab} -k %{sasl.kerberos.principal}"
 )
 _flag = _choice("true", "false")
-_mechanism = _choice("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_mechanism = _choice("GSSAPI", *PASSWORD_MECHANISMS, "OAUTHBEARER")
 
-_PASSWORD_LOGIN = ("sasl.mechanism", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_PASSWORD_LOGIN = ("sasl.mechanism", *PASSWORD_MECHANISMS)
 _OIDC = ("sasl.oauthbearer.method", "oidc")
 _PEM_TRUST = ("ssl.truststore.type", "PEM")
 _PEM_STORE = ("ssl.keystore.type", "PEM")
@@ -253,7 +250,7 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("CP", _whole, "socket.timeout.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms"),
     *_rows("CP", _whole, "message.max.bytes", "receive.message.max.bytes"),
     *_rows("CP", _whole, "max.in.flight.requests.per.connection", alias="max.in.flight"),
-    # Java's metadata.max.age.ms is how often to refresh; librdkafka's is how long an entry lives, and follows it.
+    # Java's metadata.max.age.ms is the refresh interval; librdkafka's is the life of an entry.
     ClientProperty("metadata.max.age.ms", "CP", _between(1, 3_600_000), "topic.metadata.refresh.interval.ms"),
     # Reading
     *_rows("C", _whole, "max.partition.fetch.bytes", alias="fetch.message.max.bytes"),
@@ -266,7 +263,7 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("P", _choice("all", "0", "1", **{"-1": "all"}), "acks", alias="request.required.acks"),
     *_rows("P", _flag, "enable.idempotence"),
     *_rows("P", _whole, "retries", alias="message.send.max.retries"),
-    # From 1 ms: librdkafka's 0 means no limit, and a task would never fail.
+    # At least 1 ms: librdkafka's 0 means no limit, and a task would never fail.
     *_rows("P", _between(1, 2**31 - 1), "delivery.timeout.ms", alias="message.timeout.ms"),
     *_rows("P", _decimal, "linger.ms", alias="queue.buffering.max.ms"),
     ClientProperty("buffer.memory", "P", _kibibytes, "queue.buffering.max.kbytes"),
@@ -275,7 +272,7 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("P", _any, "sticky.partitioning.linger.ms", "batch.num.messages", "compression.level"),
     *_rows("P", _any, "compression.type", alias="compression.codec"),
     ClientProperty("max.request.size", "P", _whole, "message.max.bytes"),
-    # librdkafka's range is that of all codecs: it would use level 9 for gzip's 12, and its default for zstd's -1.
+    # librdkafka has one range for all codecs: it would use 9 for gzip's 12, and its default for zstd's -1.
     ClientProperty("compression.gzip.level", "P", _between(-1, 9), "compression.level", ("compression.type", "gzip")),
     ClientProperty("compression.lz4.level", "P", _between(1, 12), "compression.level", ("compression.type", "lz4")),
     ClientProperty("compression.zstd.level", "P", _between(1, 12), "compression.level", ("compression.type", "zstd")),
@@ -336,7 +333,7 @@ _REFUSALS = (
     ),
     (f"belongs to share groups, which are not used; {_REMOVE}", "share.acknowledgement.mode"),
     # Reading
-    ("Java-only: the limit of blocking calls; use kafkaConsumer.pollTimeoutMs", "default.api.timeout.ms"),
+    ("Java-only: the time limit of blocking calls; use kafkaConsumer.pollTimeoutMs", "default.api.timeout.ms"),
     (f"Java-only: rows are read in Arrow batches, not in polls; {_REMOVE}", "max.poll.records"),
     ("Java-only: use a subscribePattern that matches only the intended topics", "exclude.internal.topics"),
     (
@@ -353,7 +350,7 @@ _REFUSALS = (
     ),
     # Writing
     (
-        "each task of a write has its own; use deliveryGuarantee=exactly-once, and transactionalIdPrefix",
+        "each task of a write has its own id; use deliveryGuarantee=exactly-once and transactionalIdPrefix",
         "transactional.id",
     ),
     ("use the option partitioner without the prefix kafka.", "partitioner"),
@@ -363,7 +360,7 @@ _REFUSALS = (
         f"Java-only: rows without a key are distributed evenly to partitions with a leader; {_REMOVE}",
         "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms",
     ),
-    ("Java-only: the limit of a blocking send(); use delivery.timeout.ms, which includes that wait", "max.block.ms"),
+    ("Java-only: the time limit of send(); use delivery.timeout.ms, which includes that wait", "max.block.ms"),
     (f"lifo would write rows out of order, and is deprecated; {_REMOVE}", "queuing.strategy"),
     # TLS, SASL and librdkafka's process
     (f"PEM files of certificates have no password; {_REMOVE}, and see ssl.truststore.type", "ssl.truststore.password"),

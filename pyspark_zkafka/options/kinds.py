@@ -1,4 +1,4 @@
-"""Kinds of option values, each with its written form and its reader."""
+"""Kinds of option values: their written forms and readers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
@@ -22,8 +22,8 @@ from pyspark_zkafka.model.znodes.codec import is_znode_path
 class Kind:
     """A kind of option values: their written form, for docs/options.md, and their reader.
 
-    The reader takes an option's name and a text without blanks around it. It raises ValueError with what is expected, or
-    OptionError with the whole problem.
+    The reader takes an option's name and a stripped text. It raises ValueError with the expected form, or OptionError with
+    the whole problem.
     """
 
     form: str
@@ -31,7 +31,7 @@ class Kind:
 
 
 def integer(at_least: int, unit: str = "") -> Kind:
-    """A whole number of at most 18 digits, with its lower bound and its unit."""
+    """A whole number of at most 18 digits, with a lower bound and a unit."""
 
     def read(_: str, value: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", value) or int(value) < at_least:
@@ -43,7 +43,7 @@ def integer(at_least: int, unit: str = "") -> Kind:
 
 
 def choice(*words: str, form: str = "", **values: Any) -> Kind:
-    """A choice of words, in any case of letters: each of `words` is its own value, `values` have others."""
+    """A case-insensitive choice of words. Each of `words` is its own value; `values` maps further words to values."""
     known = dict(zip(words, words, strict=True)) | values
     form = form or " or ".join(known)
 
@@ -90,10 +90,10 @@ _DURATION_FORM = (
 
 
 def parse_duration_ms(text: str) -> int:
-    """A duration in milliseconds, rounded down; raises ValueError with what is expected.
+    """Return a duration in milliseconds, rounded down; raises ValueError with the expected form.
 
-    Accepts the suffixes of Spark's configuration, the words of its interval strings, and several of them in a row, in any
-    case of letters.
+    Accepts the suffixes of Spark's configuration, the words of its interval strings, and several of them in a row, all
+    case-insensitive.
 
     >>> parse_duration_ms("15m"), parse_duration_ms("1 hour 30 minutes"), parse_duration_ms("250")
     (900000, 5400000, 250)
@@ -114,12 +114,12 @@ def parse_duration_ms(text: str) -> int:
 
 _SERVER = re.compile(r"(?P<host>[^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?")
 _NO_KERBEROS = (
-    "; Kerberos to ZooKeeper is not supported: use one of these, or certificates (zookeeper.ssl.keystore.location)"
+    "; Kerberos to ZooKeeper is not supported, use one of these or certificates (zookeeper.ssl.keystore.location)"
 )
 
 
 def _read_ensemble(_: str, text: str) -> tuple[str, str]:
-    """The hosts with their ports, and the chroot."""
+    """Return the hosts with their ports, and the chroot."""
     hosts, slash, path = text.partition("/")
     chroot = (slash + path).rstrip("/")
     servers = [_SERVER.fullmatch(server.strip()) for server in hosts.split(",")]
@@ -131,7 +131,7 @@ def _read_ensemble(_: str, text: str) -> tuple[str, str]:
 
 
 def _read_auth(_: str, text: str) -> tuple[str, str]:
-    """The scheme and the credential."""
+    """Return the scheme and the credential."""
     if not re.fullmatch(r"(?i:digest):[^:]+:.+|(?i:sasl:digest-md5):[^:]+:.+", text):
         kerberos = re.match(r"(?i:sasl:gssapi\b|kerberos\b)", text) is not None
         raise ValueError("digest:user:password or sasl:DIGEST-MD5:user:password" + _NO_KERBEROS * kerberos)
@@ -170,7 +170,7 @@ def _read_regex(text: str) -> str:
     try:
         topic_filter(text)
     except FilterError as error:
-        raise ValueError(f"a regular expression of Java's that is matched in a bounded time ({error})") from None
+        raise ValueError(f"a Java regular expression that matches in bounded time ({error})") from None
     return text
 
 
@@ -186,7 +186,7 @@ def _read_assignment(option: str, text: str) -> Assign:
 
 
 def _json_object(option: str, text: str, form: str) -> dict[str, object]:
-    """A JSON object that is not empty, with topics as its keys."""
+    """Read a JSON object that has topics as keys and is not empty."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -214,7 +214,7 @@ _WORDS: dict[str, Position | Literal["committed"]] = {**_BY_TOPIC, "committed": 
 
 
 def _offsets(form: str) -> Kind:
-    """Offsets by partition, or words for all partitions or those of a topic.
+    """Offsets by partition, or words for all partitions or the partitions of a topic.
 
     References
     ----------
@@ -263,23 +263,20 @@ def _read_timestamps(option: str, text: str) -> OffsetSpec:
 
 
 def _by_partition(option: str, topic: str, given: object, form: str) -> dict[TopicPartition, int]:
-    """The numbers of a topic's partitions, from ``{"0": 23}``."""
+    """Read the numbers of a topic's partitions, from ``{"0": 23}``."""
+
+    def is_entry(partition: str, number: object) -> bool:
+        is_partition = re.fullmatch("[0-9]{1,10}", partition) is not None and int(partition) in _INT32
+        return is_partition and type(number) is int and number in _INT64
+
     entries = given.items() if isinstance(given, dict) else ()
-    if not entries or not all(_is_partition(partition) and _is_long(number) for partition, number in entries):
+    if not entries or not all(is_entry(partition, number) for partition, number in entries):
         try:
             shown = json.dumps({topic: given})
         except RecursionError:
             shown = f"{topic}: JSON that is nested too deeply"
         raise _malformed(option, shown, form)
     return {TopicPartition(topic, int(partition)): number for partition, number in entries}
-
-
-def _is_partition(text: str) -> bool:
-    return re.fullmatch("[0-9]{1,10}", text) is not None and int(text) in _INT32
-
-
-def _is_long(value: object) -> TypeGuard[int]:
-    return type(value) is int and value in _INT64
 
 
 BOOLEAN = choice(true=True, false=False)

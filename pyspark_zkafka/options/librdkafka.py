@@ -1,7 +1,7 @@
 """The installed librdkafka's judgement of client properties, through ctypes.
 
-The library is the one that confluent-kafka's own module is linked to. The first check loads it. Nothing of confluent-kafka
-is imported, and nothing connects.
+The first check loads the library that confluent-kafka's module is linked to. It does not import confluent-kafka, and opens
+no connection.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _UNKNOWN_NAME, _OK = -2, 0  # rd_kafka_conf_res_t
 _NO_CONSUMER_CLOSE = 0x8
 _TEXT_BYTES = 512
 _SIZE = ctypes.POINTER(ctypes.c_size_t)
-# Any other name could reach the library as one that is refused here: in C, a string ends at a zero byte.
+# No other characters: in C, a string ends at a zero byte, and the library would see another name than the checks here.
 _NAME = re.compile(r"[a-z0-9._]+")
 _KERBEROS = ("sasl.mechanism", "GSSAPI")
 _NO_KERBEROS = (
     "it was built without Kerberos, as it is in confluent-kafka's wheels; use SCRAM, PLAIN, OAUTHBEARER or client "
     "certificates, or build confluent-kafka with a librdkafka that has libsasl2 (docs/security.md, Kerberos)"
 )
-# What makes a client connect, read files, log in or log.
+# Properties that make a client connect, read files, log in or log.
 _EFFECTS = ("bootstrap.servers", "debug", "https.", "log_level", "security.protocol", "test.")
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (ctypes.c_void_p, ()),
@@ -50,8 +50,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 class Verdict:
     """librdkafka's verdict on a property.
 
-    `known` is true if librdkafka has the property. `problem` is its reason to refuse the value, `value` an accepted value
-    as it reads it. If it does not have the property, `names` are the properties that it has.
+    `known` is true if librdkafka has the property. `problem` is its reason to refuse the value; `value` is an accepted
+    value as librdkafka reads it. For an unknown property, `names` has the known ones.
     """
 
     known: bool
@@ -64,7 +64,7 @@ UNKNOWN, NO_OBJECTION = Verdict(known=False), Verdict(known=True)
 
 
 def judge(name: str, value: str) -> Verdict:
-    """The verdict on a property. It is `NO_OBJECTION` if the library cannot be loaded: the first client will refuse it."""
+    """Return the verdict on a property; `NO_OBJECTION` if the library cannot be loaded."""
     if not _NAME.fullmatch(name) or "\0" in value:
         return UNKNOWN
     library = load()
@@ -85,10 +85,9 @@ def judge(name: str, value: str) -> Verdict:
 
 
 def judge_together(properties: Mapping[str, str], defaults: Mapping[str, str], role: Role) -> str:
-    """The reason to refuse accepted properties together; empty if there is none, or if the library cannot be loaded.
+    """Return the reason to refuse accepted properties together; empty if there is none or the library cannot be loaded.
 
-    Makes a client that knows no brokers, with `defaults` for what is not given, and closes it: within a millisecond, some
-    more the first time.
+    Creates a client without brokers, with `defaults` for properties that are not given, and closes it. Takes about 1 ms.
     """
     judged = {name: value for name, value in properties.items() if not name.startswith(_EFFECTS)}
     library = load() if judged else None
@@ -107,14 +106,14 @@ def judge_together(properties: Mapping[str, str], defaults: Mapping[str, str], r
 
 
 def _value(library: Any, conf: int, name: str) -> str:
-    """The value of a property; empty if it cannot be read."""
+    """Return the value of a property; empty if it cannot be read."""
     text = ctypes.create_string_buffer(_TEXT_BYTES)
     read = library.rd_kafka_conf_get(conf, name.encode(), text, ctypes.byref(ctypes.c_size_t(_TEXT_BYTES)))
     return text.value.decode(errors="replace") if read == _OK else ""
 
 
 def _names(library: Any, conf: int) -> tuple[str, ...]:
-    """Names of the library's properties that have a default value."""
+    """List the library's properties that have a default value."""
     count = ctypes.c_size_t()
     dumped = library.rd_kafka_conf_dump(conf, ctypes.byref(count))
     names = tuple(dumped[i].decode() for i in range(0, count.value, 2))
@@ -124,7 +123,7 @@ def _names(library: Any, conf: int) -> tuple[str, ...]:
 
 @cache
 def load() -> Any | None:
-    """The library; None if its functions cannot be found, for example because it is linked statically."""
+    """Load the library; None if its functions cannot be found, for example because it is linked statically."""
     package = PathFinder.find_spec("confluent_kafka")
     module = package and PathFinder.find_spec("confluent_kafka.cimpl", package.submodule_search_locations)
     if module is None or module.origin is None:

@@ -1,4 +1,4 @@
-"""Looks options up by name, reads them by their rows in the table, and collects the problems."""
+"""Read options by their rows in the table, and collect the problems."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 class OptionParser:
     """Parser of the options of one read, stream or write; `finish` raises all problems at once.
 
-    Names are case-insensitive. A name that the table does not have for the scope is a problem, but a batch read ignores
-    options of streams. Secret options may refer to environment variables and files, see `resolve_references`.
+    Names are case-insensitive. A name that the table does not have for the scope is a problem, except that a batch read
+    ignores options of streams. Secret options may refer to environment variables and files; see `resolve_references`.
     """
 
     def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
@@ -46,7 +46,9 @@ class OptionParser:
             if lower.startswith("kafka.") or (option is not None and self.scope in option.scopes):
                 continue
             if option is None:
-                self.problems.append(f"unknown option {name}{_nearest(lower)}")
+                near = nearest(lower, BY_NAME) or f"kafka.{lower}"
+                hint = f"did you mean {BY_NAME[near].name}?" if near in BY_NAME else "docs/options.md lists all options"
+                self.problems.append(f"unknown option {name}; {hint}")
             elif option.scopes != STREAM or self.scope != "read":
                 self.problems.append(f"{option.name} is an option of a {' or '.join(option.scopes)}, not of a {self.scope}")
 
@@ -55,13 +57,13 @@ class OptionParser:
         return name.lower() in self.raw
 
     def text(self, name: str) -> str:
-        """The given text without blanks around it; empty if there is none."""
+        """Return the given text, stripped; empty if the option was not given."""
         return self.raw.get(name.lower(), (name, ""))[1].strip()
 
     def value(self, name: str, default: Any = _OF_THE_ROW) -> Any:
-        """The value as the option's row reads it, or the default if it was not given or is malformed.
+        """Read the value as the option's row says; return the default if it was not given or is malformed.
 
-        `default` is for rows whose default is derived.
+        Pass `default` for a row with a derived default.
         """
         option = BY_NAME[name.lower()]
         try:
@@ -75,28 +77,23 @@ class OptionParser:
         return option.default_value() if default is _OF_THE_ROW else default
 
     def refuse_if(self, condition: bool, problem: str) -> None:
-        """Add a problem if a condition holds."""
+        """Add a problem if the condition is true."""
         if condition:
             self.problems.append(problem)
 
     def finish(self) -> None:
-        """Raise INVALID_OPTIONS with every problem, if there are any."""
+        """Raise INVALID_OPTIONS with all problems, if there are any."""
         if self.problems:
             listed = "; ".join(f"({i}) {p}" for i, p in enumerate(self.problems, 1))
             text = f"{len(self.problems)} problem(s) with the options: {listed}"
             raise INVALID_OPTIONS(text, problems=tuple(self.problems))
 
 
-def _nearest(name: str) -> str:
-    near = nearest(name, BY_NAME) or f"kafka.{name}"
-    return f"; did you mean {BY_NAME[near].name}?" if near in BY_NAME else "; docs/options.md lists all options"
-
-
 def resolve_references(value: str, environment: Mapping[str, str] = os.environ) -> str:
     """Replace each ``${env:NAME}`` and ``${file:PATH}`` in a value, as Kafka's config providers do.
 
-    A file is used whole, without the line break at its end. Spark shows options in its web interface and in its event log.
-    A reference keeps the secret out of both.
+    A reference keeps a secret out of Spark's web interface and event log, which show options. A file's content is used
+    without the line breaks at its end.
 
     Raises
     ------
@@ -117,7 +114,7 @@ def resolve_references(value: str, environment: Mapping[str, str] = os.environ) 
             raise ValueError(f"refers to the environment variable {name}, which is not set") from None
         except OSError as error:
             raise ValueError(f"refers to the file {name}, which cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError:  # which has the secret
+        except UnicodeDecodeError:  # its text contains the secret
             raise ValueError(f"refers to the file {name}, which is not UTF-8") from None
 
     return _REFERENCE.sub(resolved, value)

@@ -1,4 +1,4 @@
-"""Options of streaming reads, parsed into frozen values."""
+"""Parse options of streaming reads into frozen values."""
 
 from __future__ import annotations
 
@@ -16,27 +16,43 @@ from pyspark_zkafka.model.znodes.groups import MAX_THREADS, consumer_id, normali
 from pyspark_zkafka.options.batch import joins_kafka, lacks_zookeeper, offset_spec, parse_read, read_options
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
-from pyspark_zkafka.options.values import GroupOptions, KafkaGroupOptions, Membership, ReadOptions, StreamOptions
+from pyspark_zkafka.options.values import (
+    MAX_POLL_INTERVAL_MS,
+    GroupOptions,
+    KafkaGroupOptions,
+    Membership,
+    ReadOptions,
+    StreamOptions,
+)
 
 KAFKA_STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
-"""The assignors that both librdkafka and Java have, for groups that Kafka coordinates."""
+"""Assignors of both librdkafka and Java, for groups that Kafka coordinates."""
 
 _STRATEGY = "partition.assignment.strategy"
 _MEMBER_OPTIONS = ("group", "consumer.", "partition.assignment.", "rebalance.", "session.")
 _OF_ZOOKEEPER = ("consumer.id", "consumer.threads", "rebalance.max.retries", "rebalance.backoff.ms")
 _OF_KAFKA = ("group.protocol", "group.instance.id", "session.timeout.ms")
 _BY_BROKERS = {_STRATEGY: "group.consumer.assignors", "session.timeout.ms": "group.consumer.session.timeout.ms"}
-"""Brokers' properties that replace an option, with ``group.protocol=consumer``."""
+"""Properties of brokers that replace an option, with ``group.protocol=consumer``."""
 
-_MAX_POLL_INTERVAL_MS = 300_000  # librdkafka's default, and Java's
-_HOLD_SHARE = 10  # of max.poll.interval.ms, for which other members wait
+_HOLD_SHARE = 10  # holds last a tenth of max.poll.interval.ms, for which other members wait
 
 
 def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
-    """Parse the options of a streaming read. Raises INVALID_OPTIONS with every problem in one text."""
+    """Parse the options of a streaming read. Raises INVALID_OPTIONS with all problems."""
     given = OptionParser(raw, "stream")
     read = read_options(given, offset_spec(given, "starting", "committed" if given.has("group.id") else LATEST))
-    limits, group = _limits(given), _group(given, read)
+    limits = TriggerLimits(
+        max_records=given.value("maxOffsetsPerTrigger"),
+        max_bytes=given.value("maxBytesPerTrigger"),
+        min_records=given.value("minOffsetsPerTrigger"),
+        max_delay_ms=given.value("maxTriggerDelay"),
+    )
+    given.refuse_if(
+        limits.max_records is not None and (limits.min_records or 0) > limits.max_records,
+        "minOffsetsPerTrigger is larger than maxOffsetsPerTrigger; lower it",
+    )
+    group = _group(given, read)
     given.finish()
     subscription = read.subscription
     waits = group is not None and group.join
@@ -52,9 +68,9 @@ def parse_stream(raw: Mapping[str, str]) -> StreamOptions:
 
 
 def parse_either(raw: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of a batch read, or of a stream: Spark's request for a schema does not say which.
+    """Parse the options of a batch read or of a stream, because Spark's request for a schema does not say which.
 
-    If neither parses, the problems are those of the one that the names of the options imply, else the shorter list.
+    If neither parses, raises the problems of the kind of read that the options' names imply, else the shorter list.
     """
     try:
         return parse_read(raw)
@@ -70,23 +86,9 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
             raise min(as_batch, as_stream, key=lambda error: len(error.parameters["problems"])) from None
 
 
-def _limits(given: OptionParser) -> TriggerLimits:
-    limits = TriggerLimits(
-        max_records=given.value("maxOffsetsPerTrigger"),
-        max_bytes=given.value("maxBytesPerTrigger"),
-        min_records=given.value("minOffsetsPerTrigger"),
-        max_delay_ms=given.value("maxTriggerDelay"),
-    )
-    given.refuse_if(
-        limits.max_records is not None and (limits.min_records or 0) > limits.max_records,
-        "minOffsetsPerTrigger is larger than maxOffsetsPerTrigger; lower it",
-    )
-    return limits
-
-
 def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
-    poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS))
+    poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
     membership: Membership = given.value("groupMembership")
     in_kafka, strategy = joins_kafka(given), given.text(_STRATEGY).lower()
     options = GroupOptions(
@@ -113,9 +115,10 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     if in_kafka:
         _check_kafka_member(given, options.kafka)
     else:
-        of_kafka = [name for name in _OF_KAFKA if given.has(name)]
         given.problems.extend(
-            f"{name} concerns groups that Kafka coordinates; set groupMembership=kafka" for name in of_kafka
+            f"{name} concerns groups that Kafka coordinates; set groupMembership=kafka"
+            for name in _OF_KAFKA
+            if given.has(name)
         )
     if options.join:
         given.refuse_if(
@@ -169,7 +172,7 @@ def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: Group
     topics = len(read.subscription.topics) if isinstance(read.subscription, Subscribe) else 1
     given.refuse_if(
         group.threads * topics > MAX_THREADS,
-        f"consumer.threads is {group.threads}; a member has {MAX_THREADS} at most, over all its topics",
+        f"consumer.threads is {group.threads}; a member has at most {MAX_THREADS} over all its topics",
     )
     if isinstance(read.subscription, (SubscribePattern, SubscribeExcept)):
         _check_filter(given, read.subscription)

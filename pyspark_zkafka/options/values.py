@@ -1,4 +1,4 @@
-"""Frozen values that options are parsed into. The table of options has their defaults."""
+"""Frozen values that options are parsed into."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
 
 Transport = Literal["auto", "direct", "librdkafka"]
-"""The code that reads and writes records; `direct` is auto where the compiled library is required."""
-
+"""The code that reads and writes records; `direct` is auto, but requires the compiled library."""
 
 GroupAcl = Literal["open", "readable", "creator"]
-"""Who may use a group's znodes: everybody; others only for reading; or only clients with the creator's credentials."""
+"""The ACL of a group's znodes: all rights for everybody; others may read; only clients with the creator's credentials."""
 
 Membership = Literal["auto", "zookeeper", "kafka", "none"]
-"""Who coordinates the group that a stream joins: auto is ZooKeeper until the cluster has left it, none joins no group."""
-
+"""Who coordinates the group of a stream. `auto` is ZooKeeper until the cluster migrates to KRaft; `none` joins no group."""
 
 DELIVERY_TIMEOUT_MS = 120_000
 """delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
@@ -31,9 +29,12 @@ DELIVERY_TIMEOUT_MS = 120_000
 TRANSACTION_TIMEOUT_MS = 300_000
 """transaction.timeout.ms of an exactly-once write that does not set it. A task must finish within this time.
 
-The brokers then abort a transaction: an abandoned one blocks committed readers for at most this long. Brokers allow
-900,000 by default; librdkafka's own default is 60,000.
+An abandoned transaction blocks committed readers for at most this long. Brokers allow 900,000 by default; librdkafka's
+default is 60,000.
 """
+
+MAX_POLL_INTERVAL_MS = 300_000
+"""max.poll.interval.ms of a member that does not set it: the default of librdkafka and of Java."""
 
 _OF_CONNECTION = (
     *("api.", "bootstrap.servers", "broker.", "client.dns", "client.id", "connections.", "debug", "enable.sasl"),
@@ -43,7 +44,7 @@ _OF_CONNECTION = (
 
 
 def concerns_connection(name: str) -> bool:
-    """True if a property, by librdkafka's name in lower case, concerns the connection that all clients of a query share.
+    """True if a property of librdkafka concerns the connection, which all clients of a query share; `name` is lower case.
 
     >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
     (True, False)
@@ -53,7 +54,7 @@ def concerns_connection(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTls:
-    """TLS settings for an ensemble; `truststore` and `keystore` are PEM files, None for the system's authorities."""
+    """TLS settings for an ensemble, with paths of PEM files. Without `truststore`, the system's authorities are trusted."""
 
     truststore: str | None = None
     keystore: str | None = None
@@ -65,7 +66,7 @@ class ZooKeeperTls:
 class ZooKeeperConfig:
     """Connection settings of an ensemble.
 
-    `hosts` is ``host:port[,host:port...]``. `chroot` is ``""``, or starts with ``/`` and does not end with it. `auth` is
+    `hosts` is ``host:port[,host:port...]``. `chroot` is empty, or starts with a slash and does not end with one. `auth` is
     ``("digest", "user:password")`` or ``("sasl", "DIGEST-MD5:user:password")``. `tls` is None for plain text. `acl` applies
     to new znodes of groups.
     """
@@ -80,15 +81,15 @@ class ZooKeeperConfig:
 
     @property
     def connect(self) -> str:
-        """Hosts and chroot as ``zookeeper.connect`` has them."""
+        """The value of ``zookeeper.connect``."""
         return self.hosts + self.chroot
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Connection settings of a cluster: through ZooKeeper, or through its brokers alone.
+    """Connection settings of a cluster, by ZooKeeper or by its brokers.
 
-    `kafka` has librdkafka's properties, and may contain secrets.
+    `kafka` has librdkafka's properties, which may contain secrets.
     """
 
     zookeeper: ZooKeeperConfig | None
@@ -99,23 +100,23 @@ class Connection:
 
     @property
     def client_rack(self) -> str | None:
-        """The client's rack."""
+        """The client's rack, to read from the nearest replica."""
         rack = self.kafka.get("client.rack")
         return None if rack is None else str(rack)
 
     @property
     def read_committed(self) -> bool:
-        """True if records of open and aborted transactions are left out. By Java's default they are read."""
+        """True if records of open and aborted transactions are skipped. By default they are read, as in Java."""
         return self.kafka.get("isolation.level", "read_uncommitted") == "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of a batch read. A stream shares most of them.
+    """Options of a batch read; a stream shares most of them.
 
-    `stores` has the stores of the group's offsets in the order of writing. The larger of two offsets counts.
+    `stores` has the stores of the group's offsets, in the order of writing; the larger of two offsets counts.
     `missing_topics` is None if the option is not set and a stream waits, unless its trigger has an end. `ignored` has the
-    names of stream options that a batch ignores.
+    given stream options, which a batch ignores.
     """
 
     connection: Connection
@@ -138,40 +139,40 @@ class ReadOptions:
     skip_offline: bool
     client_group: str
     stores: tuple[OffsetStore, ...]
-    missing_topics: Literal["fail", "wait"] | None = "fail"
+    missing_topics: Literal["fail", "wait"] | None
     ignored: tuple[str, ...] = ()
 
     def require_subscription(self) -> Subscription:
-        """The topics to read. Raises OptionError if none are given, which only a view allows."""
+        """Return the topics to read. Raises OptionError if none are given, which only a view allows."""
         if self.subscription is None:
             raise INVALID_OPTION(
-                "No topics are given; give one of subscribe, subscribePattern, subscribeExceptPattern and assign",
+                "No topics are given; set one of subscribe, subscribePattern, subscribeExceptPattern and assign",
             )
         return self.subscription
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaGroupOptions:
-    """Options that only members of groups in Kafka have.
+    """Options of members of groups in Kafka.
 
-    `strategy` and `session_timeout_ms` are for the classic protocol, `instance_id` for static members.
+    `strategy` and `session_timeout_ms` are for the classic protocol, `instance_id` is for static members.
     """
 
     protocol: Literal["classic", "consumer"] = "classic"
     strategy: str = "cooperative-sticky"
     instance_id: str | None = None
     session_timeout_ms: int = 45_000
-    max_poll_interval_ms: int = 300_000
+    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
 
     @property
     def is_incremental(self) -> bool:
-        """True if a rebalance revokes only the partitions that move. A member then learns of its share in steps."""
+        """True if a rebalance revokes only the partitions that move, and assigns a member's partitions in steps."""
         return self.protocol == "consumer" or self.strategy == "cooperative-sticky"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """A stream's place in a consumer group. A `consumer_id` of None stands for a generated one."""
+    """A stream's membership in a consumer group. Without a `consumer_id`, an id is generated."""
 
     name: str
     membership: Membership = "auto"
@@ -191,11 +192,11 @@ class GroupOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Options of a streaming read. `read` has the options that a batch has, too."""
+    """Options of a streaming read; `read` has the options that it shares with a batch."""
 
     read: ReadOptions
     limits: TriggerLimits
-    group: GroupOptions | None = None
+    group: GroupOptions | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +205,8 @@ class CommitPlan:
 
     group: str
     offsets: Mapping[TopicPartition, int]
-    stores: tuple[OffsetStore, ...] = ("zookeeper",)
-    owner: ClaimOwner | None = None
+    stores: tuple[OffsetStore, ...]
+    owner: ClaimOwner | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,9 +214,9 @@ class ExactlyOnce:
     """Options of an exactly-once write: prefix of its transactional ids, topic of its ledger, its name and number."""
 
     prefix: str
-    ledger_topic: str | None = None
-    writer: str | None = None
-    batch: int | None = None
+    ledger_topic: str | None
+    writer: str | None
+    batch: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +226,10 @@ class WriteOptions:
     connection: Connection
     topic: str | None
     partitioner: str
-    commit: CommitPlan | None = None
-    once: ExactlyOnce | None = None
+    commit: CommitPlan | None
+    once: ExactlyOnce | None
 
     @property
     def ledger_topic(self) -> str:
         """The topic under whose partitions an exactly-once write keeps its ledger."""
-        named = None if self.once is None else self.once.ledger_topic
-        return named or self.topic or ""
+        return (self.once and self.once.ledger_topic) or self.topic or ""

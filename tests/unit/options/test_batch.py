@@ -45,6 +45,7 @@ def test_read_defaults() -> None:
         skip_offline=False,
         client_group="zkafka",
         stores=("zookeeper",),
+        missing_topics="fail",
         ignored=(),
     )
 
@@ -128,9 +129,9 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
             "subscribePattern and subscribeExceptPattern contradict each other",
         ),
         ({"subscribe": " , "}, "subscribe names no topic; expected topic[,topic...]"),
-        ({"subscribePattern": "("}, "subscribePattern is '('; expected a regular expression of Java's"),
+        ({"subscribePattern": "("}, "subscribePattern is '('; expected a Java regular expression"),
         ({"subscribePattern": ""}, "subscribePattern is ''; expected a regular expression that is not empty"),
-        ({"subscribeExceptPattern": "["}, "subscribeExceptPattern is '['; expected a regular expression of Java's"),
+        ({"subscribeExceptPattern": "["}, "subscribeExceptPattern is '['; expected a Java regular expression"),
         (
             {"subscribeExceptPattern": ""},
             "subscribeExceptPattern is ''; expected a regular expression that is not empty",
@@ -195,7 +196,10 @@ def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
 @each(
     ("given", "says"),
     [
-        ({"subscribe": "a", "startingOffsets": "committed", "group.id": "g"}, "it needs zookeeper.connect"),
+        (
+            {"subscribe": "a", "startingOffsets": "committed", "group.id": "g"},
+            "set zookeeper.connect, or offsets.storage=kafka",
+        ),
         *(({"view": v}, f"view={v} reads ZooKeeper and needs") for v, view in VIEWS.items() if view.needs_zookeeper),
     ],
 )

@@ -20,7 +20,8 @@ T0 = TopicPartition("t", 0)
 
 def test_write_defaults() -> None:
     """The minimal options of a write take topics from the column, and partition by murmur2."""
-    assert parse_write(ZK) == WriteOptions(Connection(ZooKeeperConfig("zk:2181"), None, Listener(), {}), None, "murmur2")
+    connection = Connection(ZooKeeperConfig("zk:2181"), None, Listener(), {})
+    assert parse_write(ZK) == WriteOptions(connection, topic=None, partitioner="murmur2", commit=None, once=None)
 
 
 @each(
@@ -60,13 +61,13 @@ def test_problems_of_a_write(given: dict[str, str], says: str) -> None:
 def test_committing_to_zookeeper_needs_it() -> None:
     """Offsets of a group are committed to ZooKeeper: brokers alone do not suffice."""
     given = {"kafka.bootstrap.servers": "k:9092", "group.id": "g", "commitOffsets": '{"t": {"0": 1}}'}
-    assert "it needs zookeeper.connect" in only_problem(parse_write, given)
+    assert "and needs zookeeper.connect" in only_problem(parse_write, given)
 
 
 def test_offsets_to_commit() -> None:
     """A write may commit a group's offsets once it has succeeded."""
     options = parse_write({**WRITE, "group.id": "g", "commitOffsets": '{"t": {"0": 0, "1": 7}}'})
-    assert options.commit == CommitPlan("g", {T0: 0, TopicPartition("t", 1): 7})
+    assert options.commit == CommitPlan("g", {T0: 0, TopicPartition("t", 1): 7}, ("zookeeper",), owner=None)
     assert parse_write({**WRITE, "group.id": "g"}).commit is None
 
 
@@ -110,7 +111,7 @@ def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expecte
     [
         ({"writerName": "a"}, r"writerName need\(s\) deliveryGuarantee=exactly-once"),
         ({"batchId": "1"}, r"batchId need\(s\) deliveryGuarantee=exactly-once"),
-        ({"deliveryGuarantee": "exactly-once", "batchId": "1"}, "batchId numbers a named write: set writerName"),
+        ({"deliveryGuarantee": "exactly-once", "batchId": "1"}, "batchId numbers a named write; set writerName"),
         (
             {"deliveryGuarantee": "exactly-once", "batchId": "1", "commitOffsets": "{}", "group.id": "g"},
             "batchId and commitOffsets exclude each other",

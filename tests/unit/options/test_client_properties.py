@@ -157,9 +157,9 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
         (
             "consumer",
             {"linger.ms": "5"},
-            r"a producer's property, without effect on a read; remove it, or set it where you write",
+            r"a producer property, without effect on a read; remove it, or set it where you write",
         ),
-        ("producer", {"fetch.min.bytes": "5"}, r"a consumer's property, without effect on a write"),
+        ("producer", {"fetch.min.bytes": "5"}, r"a consumer property, without effect on a write"),
         (
             "consumer",
             {"fetch.max.wait": "5"},
@@ -189,8 +189,8 @@ def test_problems(role: Role, given: dict[str, str], problem: str) -> None:
 @pytest.mark.parametrize(
     ("jaas", "problem"),
     [
-        (f'{PLAIN} required username="me" password="{KEPT}"', "closed by a semicolon"),
-        (f'{PLAIN} required username="me" password={KEPT}/x;', "closed by a semicolon"),
+        (f'{PLAIN} required username="me" password="{KEPT}"', "followed by a semicolon"),
+        (f'{PLAIN} required username="me" password={KEPT}/x;', "followed by a semicolon"),
         (f'{PLAIN} required username="me";', "both a username and a password"),
         (f'{PLAIN} required username="me" password="";', "both a username and a password"),
         (f'{SCRAM} required username="me" password="{KEPT}" tokenauth="true";', "librdkafka has no tokenauth"),

@@ -120,9 +120,7 @@ def test_acl_of_groups() -> None:
         assert found is not None
         assert found.acl == "creator"
     says = only_problem(parse_connection, {**ZK, "zookeeper.acl": "readable"})
-    assert says == (
-        "zookeeper.acl=readable is for clients that log in; set zookeeper.auth, or zookeeper.ssl.keystore.location"
-    )
+    assert says == ("zookeeper.acl=readable requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location")
 
 
 @each(
@@ -148,7 +146,7 @@ def test_bad_zookeeper_auth_is_not_quoted(text: str) -> None:
 def test_kerberos_to_zookeeper(text: str) -> None:
     """Kerberos to ZooKeeper is refused with what to use instead."""
     says = only_problem(parse_connection, {**ZK, "zookeeper.auth": text})
-    assert "Kerberos to ZooKeeper is not supported: use one of these, or certificates" in says
+    assert "Kerberos to ZooKeeper is not supported, use one of these or certificates" in says
     assert "hunter2" not in says
 
 

@@ -98,7 +98,7 @@ def test_java_patterns(pattern: str, selected: set[str]) -> None:
     [
         (
             r"(a)-\1",
-            "a regular expression of Java's that is matched in a bounded time .a reference to a group, at character 4",
+            "a Java regular expression that matches in bounded time .a reference to a group, at character 4",
         ),
         ("", "that is not empty"),
     ],

@@ -157,7 +157,7 @@ def test_names_that_no_property_can_have(name: str) -> None:
 def test_values_with_a_zero_byte(name: str) -> None:
     """A value that librdkafka would truncate is a problem for every property; a secret is not shown."""
     (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
-    assert problem == f"kafka.{name} contains a zero byte, at which librdkafka would end it; remove it"
+    assert problem == f"kafka.{name} contains a zero byte, where librdkafka would end the value; remove it"
     assert judge(name, "5\0open-sesame") == UNKNOWN
 
 

@@ -268,10 +268,10 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
         ),
         (
             {"subscribePattern": "(a+)\\1", "group.id": "g"},
-            "expected a regular expression of Java's that is matched in a bounded time (a reference to a group, at",
+            "expected a Java regular expression that matches in bounded time (a reference to a group, at",
         ),
         ({"subscribeExceptPattern": "[a]" * 4000, "group.id": "g"}, "12000 characters, of which no more than 10000"),
-        ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a member has 100000 at most"),
+        ({"subscribe": "a,b", "consumer.threads": "50001", "group.id": "g"}, "a member has at most 100000"),
         ({"subscribePattern": "a", "consumer.threads": "100001", "group.id": "g"}, "consumer.threads is 100001;"),
     ],
 )
@@ -291,7 +291,7 @@ def test_a_group_in_zookeeper_needs_zookeeper() -> None:
     """Members register in ZooKeeper, wherever their offsets are; a malformed ensemble is the only problem."""
     given = {**BROKERS, "subscribe": "t", "group.id": "g", "groupMembership": "zookeeper"}
     stored, meet = problems(given)
-    assert stored.startswith("group.id uses offsets in /consumers/<group>/offsets: it needs zookeeper.connect")
+    assert stored.startswith("group.id uses offsets in /consumers/<group>/offsets; set zookeeper.connect")
     assert meet == "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to kafka or none"
     assert problems({**given, "offsets.storage": "kafka"}) == (meet,)
     (malformed,) = problems({**given, "zookeeper.connect": "zk:port"})

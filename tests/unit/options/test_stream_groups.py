@@ -78,7 +78,7 @@ def test_names_of_groups_in_kafka() -> None:
     assert commit is not None
     assert commit.group == "team:billing"
     (restricted,) = problems(parse_stream, {**name, **BROKERS, **ZK, "groupMembership": "kafka"})
-    assert "group.id is 'team:billing/eu', which cannot be the name of a znode" in restricted
+    assert "group.id is 'team:billing/eu', which cannot name a znode" in restricted
     both = {**BROKERS, **ZK, "subscribe": "t", "group.id": "team:billing"}
     assert parse_stream({**both, "groupMembership": "kafka"}).read.group == "team:billing"
     assert parse_read({**both, "offsets.storage": "kafka", "dual.commit.enabled": "false"}).group == "team:billing"
