@@ -1,4 +1,4 @@
-"""A batch job's membership in a consumer group (public): join, read the owned partitions, commit their offsets."""
+"""Membership of a batch job in a consumer group (public): join, read the owned partitions, and commit their offsets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _REFUSED = {
 
 
 class ConsumerGroup:
-    """A member of a consumer group, for the duration of a ``with`` block in the user's own process.
+    """A member of a consumer group for a ``with`` block, in the user's process.
 
         with ConsumerGroup("zk1:2181/kafka", "billing", subscribe=["orders"]) as member:
             batch = member.plan(spark)
@@ -66,22 +66,22 @@ class ConsumerGroup:
                 **batch.commit_options
             ).mode("append").save()
 
-    While a batch is being processed, other members wait for its partitions, for at most `rebalance.hold.ms`. Raise that for
-    jobs in groups without JVM consumers. Not pickle-safe; for one thread at a time.
+    While the member processes a batch, other members wait for its partitions for at most `rebalance.hold.ms`. Raise that
+    option for long jobs in groups without JVM consumers. Not pickle-safe; use it in one thread at a time.
 
     Parameters
     ----------
     zookeeper_connect : str, optional
-        ``host:port[,host:port...][/chroot]``; None for a group that Kafka coordinates, with ``kafka.bootstrap.servers``
-        among the options.
+        ``host:port[,host:port...][/chroot]``. For a group that Kafka coordinates, pass None, and set
+        ``kafka.bootstrap.servers`` in `options`.
     group : str
         ``group.id``.
     subscribe : sequence of str, optional
-        Topics; or give `subscribe_pattern`.
+        Topics, unless `subscribe_pattern` is given.
     subscribe_pattern : str, optional
         A regular expression that the whole name of a topic must match.
     options : mapping, optional
-        Further options of a stream that joins a group, by their names, see docs/options.md; not those that are arguments.
+        Further options of a stream that joins a group, except those that are arguments here; see docs/options.md.
 
     Raises
     ------
@@ -123,7 +123,7 @@ class ConsumerGroup:
         self._session: StreamSession | None = None
 
     def __enter__(self) -> ConsumerGroup:
-        """Join, and wait until the member owns what it is assigned, for at most some seconds.
+        """Join, and wait a few seconds for the member to own its assigned partitions.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class ConsumerGroup:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Leave the group: its other members may have the partitions at once, unless the member is static."""
+        """Leave the group, and release the partitions at once unless the member is static."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -148,12 +148,11 @@ class ConsumerGroup:
         return "" if member is None else member.consumer
 
     def plan(self, spark: SparkSession) -> GroupBatch:
-        """Plan a batch: fixed ranges of the owned partitions, from the committed offsets to the latest, within the limits
-        `maxOffsetsPerTrigger` and `maxBytesPerTrigger`.
+        """Plan a batch: fixed ranges of the owned partitions, from the committed to the latest offsets.
 
-        Also releases and claims partitions, and waits some seconds for those that other members are about to release.
-        Partitions without a leader are left for a later plan, if the group has their offsets. Topics that do not exist are
-        logged as a warning.
+        `maxOffsetsPerTrigger` and `maxBytesPerTrigger` limit the ranges. Planning also releases and claims partitions, and
+        waits a few seconds for partitions that other members are releasing. Partitions that have no leader, but committed
+        offsets, are left for a later plan. Missing topics are logged as a warning.
 
         Raises
         ------
@@ -164,7 +163,7 @@ class ConsumerGroup:
         UnknownTopic
             A topic does not exist, and `missingTopics` is fail.
         ZKafkaError
-            ZooKeeper or the brokers cannot be reached; retriable (NO_SESSION) while the ZooKeeper session is lost.
+            ZooKeeper or the brokers cannot be reached. NO_SESSION, for a lost ZooKeeper session, is retriable.
         """
         from pyspark_zkafka.group.claims import OwnedBy
         from pyspark_zkafka.model.nouns import OffsetRange
@@ -213,7 +212,7 @@ class ConsumerGroup:
 
 
 def _joined(topics: Sequence[str]) -> str:
-    """The option `subscribe`; rejects names that would be read as another one, or as two."""
+    """Return the option `subscribe`; rejects names that the option would read differently."""
     from pyspark_zkafka.model.topic_names import describe_bad_names
 
     problem = describe_bad_names("subscribe", topics)
@@ -223,12 +222,12 @@ def _joined(topics: Sequence[str]) -> str:
 
 
 class GroupBatch:
-    """A member's plan of one batch: the ranges of the partitions that it owned when planning.
+    """A member's plan of one batch: ranges of the partitions that it owned when planning.
 
     Attributes
     ----------
     ranges : tuple of OffsetRange
-        ``[start, until)`` of each partition, in order; empty ones among them, and none for a member that owns nothing.
+        ``[start, until)`` of each partition, in order. Ranges may be empty; a member without partitions has none.
     """
 
     def __init__(
@@ -240,12 +239,12 @@ class GroupBatch:
         self._owner = owner
 
     def load(self, schema: str | None = None) -> DataFrame:
-        """Load the records of the ranges; each call reads the same ones.
+        """Load the records of the ranges; each call reads the same records.
 
         Parameters
         ----------
         schema : str, optional
-            The columns, as ``spark.read.schema`` takes them.
+            The columns, in the form of ``spark.read.schema``.
         """
         from pyspark_zkafka.model.records import schema_ddl
 
@@ -257,20 +256,18 @@ class GroupBatch:
 
     @property
     def commit_options(self) -> dict[str, str]:
-        """Options for a write with zkafka, which commits the batch when every row is acknowledged, and not otherwise.
+        """Options for a write with zkafka that commits the batch only if every row is acknowledged.
 
-        They include the connection options of the group.
-
-        The write fails with PARTITION_LOST when the member no longer owns one of the partitions: the offsets of the others
-        are committed, and the write's rows stay written.
+        They include the connection options of the group. The write fails with PARTITION_LOST if the member no longer owns a
+        partition; the other partitions' offsets are committed, and the rows stay written.
         """
         from pyspark_zkafka.options.table import is_connection_option
 
         session = self._member._session
         if session is not None and session.commits_as_member:
             raise COMMIT_BY_MEMBER(
-                "Kafka accepts commits of a group's members alone, and the tasks of a write are none; leave commit_options "
-                "out, and call batch.commit() when the write has succeeded",
+                "Kafka accepts commits only from a group's members, and the tasks of a write are no members; leave "
+                "commit_options out, and call batch.commit() when the write has succeeded",
             )
         raw = self._member._raw
         connection = {n: text for n, text in raw.items() if is_connection_option(n) or n.lower() in _OF_COMMITS}

@@ -1,4 +1,4 @@
-"""Listener for streaming queries that reports their lag as log lines, callbacks, and metrics for Prometheus."""
+"""A listener that reports the lag of streaming queries to logs, callbacks and Prometheus."""
 
 from __future__ import annotations
 
@@ -33,21 +33,20 @@ _MEASURED = ("key", "value")
 
 
 class LagListener(StreamingQueryListener):
-    """Report the lag of each streaming query that reads ``zkafka``, after each of its micro-batches.
+    """Report the lag of each streaming query that reads ``zkafka``, after each micro-batch.
 
-    Add it once to a session: ``spark.streams.addListener(LagListener())``. Other sources are passed over. Spark calls a
-    listener one event after the other, in a thread of the driver, and some time after the micro-batch.
+    Add the listener once to a session: ``spark.streams.addListener(LagListener())``. Other sources are ignored. Spark calls
+    a listener for one event at a time, in a thread of the driver, shortly after the micro-batch.
 
     Parameters
     ----------
     callback : callable, optional
-        Called with a `QueryLag` for each source. It delays the events of other queries while it runs. Spark logs what it
-        raises, and continues.
+        Called with a `QueryLag` for each source. While it runs, events of other queries wait. Spark logs its exceptions,
+        and continues.
     registry : prometheus_client.CollectorRegistry, optional
-        Where metrics are registered; needs the extra ``metrics``. A listener needs a registry of its own, or the only
-        listener in it.
+        Registry for the metrics; needs the extra ``metrics``. A registry accepts only one listener.
     log : bool
-        Whether each lag becomes a line in the log, of the logger ``pyspark_zkafka.lag_listener`` at level INFO.
+        Log each lag as a line of the logger ``pyspark_zkafka.lag_listener``, at level INFO.
 
     Examples
     --------
@@ -69,10 +68,10 @@ class LagListener(StreamingQueryListener):
 
     @staticmethod
     def observe_bytes(frame: DataFrame) -> DataFrame:
-        """A stream whose micro-batches count their bytes for the listener, which estimates the bytes behind latest from it.
+        """Count the bytes of each micro-batch, so that the listener can estimate the bytes behind latest.
 
-        Apply it to the frame that `load` returned, before anything else: once a query, as Spark wants names of observed
-        metrics to be unique. The bytes are those of the columns `key` and `value`, as far as the frame has them.
+        Apply this to the frame that `load` returned, before anything else and once per query, because names of observed
+        metrics must be unique. Counts the bytes of the columns `key` and `value`, if the frame has them.
         """
         from pyspark.sql import functions as f
 
@@ -83,7 +82,7 @@ class LagListener(StreamingQueryListener):
         """Do nothing."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Report the lag of each source of the query that is of this package."""
+        """Report the lag of each ``zkafka`` source of the query."""
         for lag in self._lags(event.progress):
             if self._logs:
                 _log.info("%s", log_line(lag))
@@ -93,7 +92,7 @@ class LagListener(StreamingQueryListener):
                 self._callback(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: the query has read all there was at its last micro-batch's end, or owns nothing."""
+        """Do nothing: the query has no new records, or owns no partition."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Drop the query's metrics."""
@@ -124,7 +123,7 @@ class LagListener(StreamingQueryListener):
 
 
 def log_line(lag: QueryLag) -> str:
-    """The line of the log for a lag: names as Spark's metrics have them, without unknown values.
+    """Format a lag as a log line, with the names of Spark's metrics and without unknown values.
 
     >>> log_line(QueryLag("orders", "i", "r", 3, "2026-11-21T02:41:05.441Z", 0, records=70, rebalances=1))
     'query orders, batch 3, source 0: records=70 rebalances=1'
@@ -148,11 +147,11 @@ def log_line(lag: QueryLag) -> str:
 _LABELS = ("query", "source")
 _GAUGES: dict[str, tuple[str, Callable[[QueryLag], float | None]]] = {
     "zkafka_query_min_offsets_behind_latest": (
-        "Fewest offsets behind latest of a partition that the query owns.",
+        "Minimum offsets behind latest of the partitions that the query owns.",
         lambda lag: lag.min_offsets_behind_latest,
     ),
     "zkafka_query_max_offsets_behind_latest": (
-        "Most offsets behind latest of a partition that the query owns.",
+        "Maximum offsets behind latest of the partitions that the query owns.",
         lambda lag: lag.max_offsets_behind_latest,
     ),
     "zkafka_query_avg_offsets_behind_latest": (
@@ -194,7 +193,7 @@ _COUNTERS: dict[str, tuple[str, Callable[[QueryLag], float | None]]] = {
 
 
 class LagMetrics:
-    """Collector of the last lag of each running query; unknown values have no sample. Thread-safe."""
+    """Collector of the last lag of each running query, without samples for unknown values. Thread-safe."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._lock = Lock()
@@ -212,7 +211,7 @@ class LagMetrics:
             self._lags = {key: lag for key, lag in self._lags.items() if key[0] != run_id}
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics, for the registry."""
+        """Return the metrics, for the registry."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # the extra `metrics`
 
         with self._lock:

@@ -1,10 +1,9 @@
-"""Pictures of views: lag over time, the assignment map of groups, the balance of leaders.
+"""Pictures of views: lag over time, the assignment map of groups, and the balance of leaders.
 
-Each function draws a `matplotlib.figure.Figure` from the rows of views: a frame of Spark's or pandas', mappings, or Spark's
-`Row` objects. It neither shows nor saves the figure, and leaves pyplot's state alone: a notebook shows a figure that is the
-value of a cell, and `savefig` writes it to a file.
+Each function draws a `matplotlib.figure.Figure` from the rows of views: a Spark or pandas frame, mappings, or Spark's `Row`
+objects. It does not use pyplot. A notebook shows a figure that is the value of a cell; `savefig` writes it to a file.
 
-matplotlib is an extra, ``pip install 'pyspark-zkafka[plot]'``; the first call imports it.
+matplotlib is an extra, ``pip install 'pyspark-zkafka[plot]'``, and imported by the first call.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["assignment_map", "lag_over_time", "leader_balance"]
 
-# The palette of Okabe and Ito, which is told apart with every kind of colour blindness; without its yellow, faint on white.
+# The palette of Okabe and Ito for colour blindness, without its yellow, which is faint on white.
 _BLUE, _VERMILION, _BLACK = "#0072B2", "#D55E00", "#000000"
 _LINES = (_BLUE, _VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", _BLACK)
 _DASHES = ("-", "--", ":")
@@ -36,7 +35,7 @@ _CELL_IN = 0.28
 _WIDTHS_IN = (6.0, 14.0)
 _TICKS_AT_MOST = 40
 _UNITS = ((180, 1, "s"), (3 * 3600, 60, "min"), (3 * 86400, 3600, "h"), (float("inf"), 86400, "d"))
-"""Units of time: up to which span, in seconds; seconds of one; its symbol."""
+"""Units of time: the largest span in seconds, the unit's seconds, and its symbol."""
 _SERIES = {"group": ("group",), "topic": ("group", "topic"), "partition": ("group", "topic", "partition")}
 
 
@@ -58,22 +57,22 @@ Time: TypeAlias = "datetime | float"
 def lag_over_time(
     observations: Rows, *, by: Literal["group", "topic", "partition"] = "group", events: Mapping[Any, str] | None = None
 ) -> Figure:
-    """Lag over time, as a line for each group, topic or partition.
+    """Draw lag over time, with a line for each group, topic or partition.
 
     Parameters
     ----------
     observations
-        Rows of the view `offsets`, read repeatedly, with a column `time` beside `group`, `topic`, `partition` and `lag`.
+        Rows of the view `offsets`, read repeatedly, with the columns `time`, `group`, `topic`, `partition` and `lag`.
         The rows of one reading share their time: a datetime, or seconds.
     by
-        Which lines there are; each is the sum of its partitions' lags. Where one of these is null, the line has a gap.
+        The lines. Each is the sum of its partitions' lags, with a gap where a lag is null.
     events
-        Texts by time, each shown at a vertical line.
+        Texts by time, each next to a vertical line.
 
     Raises
     ------
     ZKafkaError
-        ``MATPLOTLIB_MISSING``; ``INVALID_SCHEMA`` if the rows lack columns. The other functions raise them, too.
+        ``MATPLOTLIB_MISSING``; ``INVALID_SCHEMA`` if the rows lack columns. The other functions raise these as well.
     """
     columns = ("time", "group", "topic", "partition", "lag")
     rows = _read("lag_over_time", observations, columns)
@@ -99,9 +98,9 @@ def lag_over_time(
 
 
 def assignment_map(owners: Rows, partitions: Rows) -> Figure:
-    """A matrix of consumers and partitions, with a filled cell where the consumer owns the partition.
+    """Draw a matrix of consumers and partitions, with a filled cell if the consumer owns the partition.
 
-    Where a group owns some partitions of a topic, the others fill its row `no owner`. Topics without owners are left out.
+    If a group owns some partitions of a topic, the others are in its row `no owner`. Topics without owners are left out.
 
     Parameters
     ----------
@@ -128,9 +127,9 @@ def assignment_map(owners: Rows, partitions: Rows) -> Figure:
 
 
 def leader_balance(partitions: Rows, brokers: Rows) -> Figure:
-    """The number of partitions that each broker leads, as bars, and of how many it is the preferred leader, as lines.
+    """Draw the number of partitions that each broker leads as bars, and should lead by preference as lines.
 
-    A broker that only partitions name is shown as down. Partitions without a leader, if there are any, have their own bar.
+    A broker without a row in `brokers` is shown as down. Partitions without a leader have their own bar.
 
     Parameters
     ----------
@@ -164,8 +163,8 @@ def leader_balance(partitions: Rows, brokers: Rows) -> Figure:
     return figure
 
 
-def _draw_bars(axes: Axes, begin: int, heights: Sequence[int], color: str, label: str = "") -> None:
-    bars = axes.bar(range(begin, begin + len(heights)), heights, width=0.6, color=color, label=label)
+def _draw_bars(axes: Axes, start: int, heights: Sequence[int], color: str, label: str = "") -> None:
+    bars = axes.bar(range(start, start + len(heights)), heights, width=0.6, color=color, label=label)
     axes.bar_label(bars, fontsize=_SMALL, padding=2)
 
 
@@ -173,8 +172,13 @@ def _draw_bars(axes: Axes, begin: int, heights: Sequence[int], color: str, label
 
 
 def _read(function: str, rows: Rows, columns: Sequence[str]) -> list[Row]:
-    """The rows as mappings; raises `INVALID_SCHEMA` if they lack columns."""
-    found = [row if isinstance(row, Mapping) else row.asDict() for row in _collect(rows)]
+    """Read the rows as mappings; raises `INVALID_SCHEMA` if they lack columns."""
+    collected: Iterable[Any]
+    if isinstance(rows, _SparkFrame):
+        collected = rows.collect()
+    else:
+        collected = rows.to_dict("records") if isinstance(rows, _PandasFrame) else rows
+    found = [row if isinstance(row, Mapping) else row.asDict() for row in collected]
     missing = [name for name in columns if found and name not in found[0]]
     if missing:
         have = ", ".join(map(str, found[0]))
@@ -182,14 +186,8 @@ def _read(function: str, rows: Rows, columns: Sequence[str]) -> list[Row]:
     return found
 
 
-def _collect(rows: Rows) -> Iterable[Any]:
-    if isinstance(rows, _SparkFrame):
-        return rows.collect()
-    return rows.to_dict("records") if isinstance(rows, _PandasFrame) else rows
-
-
 def _is_null(value: Any) -> bool:
-    """True for None, and for the NaN and NaT that pandas has in its place."""
+    """True for None, and for pandas' NaN and NaT."""
     return value is None or (not hasattr(value, "__len__") and value != value)
 
 
@@ -198,7 +196,7 @@ def _is_null(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """Positions on the axis of time: since the first observation, in a unit that suits the span."""
+    """Positions on the time axis: time since the first observation, in a unit that suits the span."""
 
     start: Time
     seconds: int
@@ -221,9 +219,9 @@ def _seconds(span: Any) -> float:
 
 
 def _sums(rows: Sequence[Row], by: str, *, lone_group: bool) -> Iterator[tuple[str, list[tuple[Any, float]]]]:
-    """The label of each line, and its points in order of time."""
+    """Yield the label of each line, and its points in order of time."""
     if by not in _SERIES:
-        raise INVALID_OPTION(f"by={by!r} is not possible; give one of {', '.join(_SERIES)}")
+        raise INVALID_OPTION(f"by={by!r} is not possible; use one of {', '.join(_SERIES)}")
     columns = _SERIES[by]
 
     def key(row: Row) -> tuple[Any, ...]:
@@ -249,7 +247,7 @@ def _line_label(line: tuple[Any, ...], *, lone_group: bool) -> str:
 
 
 def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
-    """Draw a line for each event, and its text above the axes: the earlier, the higher, so that no line crosses a text."""
+    """Draw a line for each event, and its text above the axes; earlier texts are higher, so that no line crosses a text."""
     for row, (position, text) in enumerate(sorted(events.items(), reverse=True)):
         height = 1.03 + 0.07 * row
         axes.plot(
@@ -268,7 +266,7 @@ def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A row of the map: the columns of its cells; without a consumer, those that nobody owns."""
+    """A row of the map, with the columns of its cells; a row without a consumer has the partitions without an owner."""
 
     group: str
     consumer: str
@@ -277,12 +275,14 @@ class _Line:
 
 
 def _matrix(claims: Sequence[Row], columns: Mapping[tuple[str, int], int]) -> list[_Line]:
-    """The rows of the map: groups and their consumers in order, after the last one what nobody owns."""
+    """Make the rows of the map: each group's consumers in order, then its partitions without an owner."""
     lines = []
     for group in sorted({claim["group"] for claim in claims}):
         owned: dict[str, set[int]] = {}
         for claim in (claim for claim in claims if claim["group"] == group):
-            name = "unreadable claim" if _is_null(claim["consumer"]) else _short(group, claim["consumer"])
+            # Kafka prefixes a consumer's id with its group.
+            consumer = claim["consumer"]
+            name = "unreadable claim" if _is_null(consumer) else consumer.removeprefix(f"{group}_")
             owned.setdefault(name, set()).add(columns[claim["topic"], int(claim["partition"])])
         topics = {claim["topic"] for claim in claims if claim["group"] == group}
         possible = tuple(position for (topic, _), position in columns.items() if topic in topics)
@@ -290,15 +290,6 @@ def _matrix(claims: Sequence[Row], columns: Mapping[tuple[str, int], int]) -> li
         free = tuple(sorted(set(possible).difference(*owned.values())))
         lines += [_Line(group, "", free, possible)] if free else []
     return lines
-
-
-def _short(group: str, consumer: str) -> str:
-    """A consumer's id without its group, with which Kafka begins it.
-
-    >>> _short("billing", "billing_vm1-1795228857340-a1264592")
-    'vm1-1795228857340-a1264592'
-    """
-    return consumer.removeprefix(f"{group}_")
 
 
 def _draw_cells(axes: Axes, cells: Sequence[int], height: int, colour: str) -> None:
@@ -323,7 +314,7 @@ def _label_matrix(axes: Axes, lines: Sequence[_Line], columns: Mapping[tuple[str
 
 
 def _label_topic(axes: Axes, topic: str, positions: Sequence[int], cell_in: float) -> None:
-    """Name a topic above its columns, upright if they are too narrow for the name, and separate it from the one before."""
+    """Write a topic's name above its columns, rotated if they are too narrow, and draw a line before the topic."""
     fits = 0.075 * len(topic) < cell_in * len(positions)
     axes.text(
         (positions[0] + positions[-1]) / 2,
@@ -355,14 +346,14 @@ def _axes(width_in: float, height_in: float) -> tuple[Figure, Axes]:
 
 
 def _nothing(figure: Figure, axes: Axes, text: str) -> Figure:
-    """The figure, with a text in place of axes."""
+    """Show a text instead of axes."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
     return figure
 
 
 def _whole_numbers(axes: Axes) -> None:
-    """Ticks of the vertical axis at whole numbers alone, with thousands separated."""
+    """Place the ticks of the vertical axis at whole numbers, with thousands separated."""
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))

@@ -11,8 +11,6 @@ from typing import TypeVar
 
 from pyspark_zkafka.errors import ZKafkaError
 
-__all__ = ["Deadline", "Retry", "backoff_s"]
-
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 K = TypeVar("K")
@@ -21,7 +19,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
 def backoff_s(attempt: int, jitter: float) -> float:
-    """The pause before an attempt, 1 for the second one, that others have got ahead of; `jitter` is in [0, 1).
+    """Return the pause before retry `attempt` (1 = first) after a conflict; `jitter` is in [0, 1).
 
     >>> [backoff_s(attempt, jitter=0.5) for attempt in (1, 2, 9)]
     [0.04, 0.08, 1.0]
@@ -41,7 +39,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Retry a call after a retriable error, at most `retries` times, each after `interval_s`."""
+    """Retry a call after a retriable error, at most `retries` times, with a pause of `interval_s` before each."""
 
     retries: int
     interval_s: float

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.options.values import WriteOptions
 
-__all__ = ["ZKafkaDataSource"]
-
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
 
@@ -28,8 +26,8 @@ _COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
 class ZKafkaDataSource(DataSource):
     """``format("zkafka")`` of ``spark.read``, ``spark.readStream``, ``df.write`` and ``df.writeStream``.
 
-    Options are checked, all at once, when Spark requests the schema, the reader or the writer: before any task runs. kazoo
-    and confluent-kafka are imported only then, so that looking up the source stays cheap and never fails.
+    All options are checked when Spark requests the schema, the reader or the writer, before any task runs. kazoo and
+    confluent-kafka are imported only then, because Spark looks the source up in every application.
     """
 
     @classmethod
@@ -38,7 +36,7 @@ class ZKafkaDataSource(DataSource):
         return "zkafka"
 
     def schema(self) -> str:
-        """The columns of Spark's own Kafka source (with headers if requested), or those of the view."""
+        """Return the columns of Spark's own Kafka source (with headers if requested), or those of the view."""
         from pyspark_zkafka.model.records import schema_ddl
         from pyspark_zkafka.model.view_tables import VIEWS
         from pyspark_zkafka.options.stream import parse_either
@@ -47,7 +45,7 @@ class ZKafkaDataSource(DataSource):
         return schema_ddl(options.include_headers) if options.view is None else VIEWS[options.view].ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch reader, of records or of a view, for a projection of the schema."""
+        """Make a batch reader of records or of a view, for a projection of the schema."""
         with prepared_worker():
             from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -63,15 +61,15 @@ class ZKafkaDataSource(DataSource):
             require_view_projection(options.view, projection)
             return ViewReader(options.view, options, projection)
         require_projection(projection)
-        # Spark does not pass spark.sql.python.filterPushdown.enabled to a reader, and refuses one with pushFilters where
-        # that is off; but it creates the reader from a separate module where it is on. If that module is ever renamed,
-        # plans are no longer narrowed, and nothing else changes.
+        # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. A reader does not get
+        # the setting, but another module creates it if the setting is on. If Spark renames that module, plans are not
+        # narrowed.
         narrows = options.push_filters and is_called_by(_PUSHDOWN_WORKER)
         reader_class = PushdownReader if narrows else ZKafkaReader
         return reader_class(options, projection)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A streaming reader for a projection of the schema; opens no connection before Spark plans with it."""
+        """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
         with prepared_worker():
             from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -85,7 +83,7 @@ class ZKafkaDataSource(DataSource):
         return ZKafkaStreamReader(options, projection)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch writer; reads the partitions of the topics, once for all tasks."""
+        """Make a batch writer; reads the partitions of the topics once for all tasks."""
         with prepared_worker():
             from pyspark_zkafka.write.batch_writer import ZKafkaWriter
             from pyspark_zkafka.write.plan import plan_write
@@ -94,10 +92,10 @@ class ZKafkaDataSource(DataSource):
         return ZKafkaWriter(options, plan_write(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A writer of one micro-batch.
+        """Make a writer of one micro-batch.
 
-        Spark requests one to write it, which needs a plan, and another to commit or abort it, from a separate module. If
-        that module is ever renamed, the second one is planned, too, and nothing else changes.
+        Spark requests a writer to write the micro-batch, which needs a plan, and another one to commit or abort it, from a
+        separate module. If Spark renames that module, the second writer is planned unnecessarily.
         """
         with prepared_worker():
             from pyspark_zkafka.write.plan import plan_write

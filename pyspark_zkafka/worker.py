@@ -1,4 +1,4 @@
-"""Set-up of Spark's Python workers: garbage collection, allocator, SIGTERM, and which of Spark's modules calls."""
+"""Set up Spark's Python workers: garbage collection, allocator, SIGTERM, and detection of the calling module."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import FrameType
-
-__all__ = [
-    "collector_paused",
-    "exit_on_sigterm",
-    "ignoring_sigterm",
-    "is_called_by",
-    "keep_freed_memory",
-    "prepared_worker",
-]
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -36,20 +27,19 @@ _frozen_modules = 0
 
 @contextmanager
 def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
-    """Prepare Spark's worker for one of its calls; the ``with`` block is the call's imports.
+    """Prepare Spark's worker for a call; the ``with`` block contains the call's imports.
 
-    Where logging is not configured, as in Spark's workers, warnings get their time, level and logger.
+    If logging is not configured, as in Spark's workers, warnings show their time, level and logger.
 
-    All objects present before and after the imports are excluded from garbage collection permanently. Spark's worker
-    collects after each task, and after each call for a plan or a commit: 15 to 30 ms for the hundred thousand objects that
-    are modules, classes and functions, more than a task of a small micro-batch takes. A large import triggers collections,
-    too. Garbage is not collected before freezing: importing leaves next to none behind, and a collection would take as long
-    as those that this avoids.
+    All objects that exist before and after the imports are excluded from garbage collection permanently. Spark's worker
+    collects after each task, plan and commit. For the hundred thousand objects that are modules, classes and functions,
+    that takes 15 to 30 ms, more than a task of a small micro-batch. A large import triggers collections as well. Garbage is
+    not collected before freezing: imports leave almost none, and the collection would take as long as those avoided.
 
     Parameters
     ----------
     for_task : bool
-        Tune the allocator for batches as well; call before threads start.
+        Tune the allocator for batches. Call before threads start.
     """
     if logging.lastResort is not None and logging.lastResort.formatter is None:
         logging.lastResort.setFormatter(logging.Formatter(_LOG_FORMAT))
@@ -61,7 +51,7 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
 
 
 def _freeze_imports() -> None:
-    """Do nothing until more modules are imported."""
+    """Exclude all objects from garbage collection, if modules were imported since the last call."""
     global _frozen_modules
     if len(sys.modules) > _frozen_modules:
         gc.freeze()
@@ -70,12 +60,12 @@ def _freeze_imports() -> None:
 
 @cache
 def keep_freed_memory() -> bool:
-    """Make glibc keep up to 64 MiB of freed memory; False where environment variables configure it, and without glibc.
+    """Make glibc keep up to 64 MiB of freed memory; False without glibc, or if environment variables configure it.
 
-    A task frees a batch of some MiB and needs as much for the next. The kernel clears and maps each page of newly
-    allocated memory, which took a fifth of the CPU of reading records of 1 KB. All threads allocate from one arena:
-    otherwise each of librdkafka's threads would keep its own, and memory freed after reading from one broker could not be
-    reused for the next.
+    A task frees a batch of several MiB and needs as much for the next one. The kernel clears and maps each page of newly
+    allocated memory, which took a fifth of the CPU when reading records of 1 KB. All threads allocate from one arena.
+    Otherwise each of librdkafka's threads has an arena, and memory freed after reading from one broker is not reused for
+    the next.
     """
     import ctypes
 
@@ -91,9 +81,9 @@ def keep_freed_memory() -> bool:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Disable collection for a ``with`` block that creates thousands of objects, none of them in a cycle.
+    """Disable garbage collection for a ``with`` block that creates thousands of objects without cycles.
 
-    The largest single gain of the pure-Python path.
+    This is the largest single gain of the pure-Python path.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -105,23 +95,24 @@ def collector_paused() -> Iterator[None]:
 
 
 def exit_on_sigterm() -> None:
-    """Make SIGTERM, by which Spark ends the process that plans a stream, run ``finally`` clauses and atexit functions.
+    """Make SIGTERM run ``finally`` clauses and atexit functions.
 
-    Otherwise a member's registration and claims would stay until the session expires, and block the group for as long.
+    Spark ends the process that plans a stream with SIGTERM. Without this, a member's registration and claims would block
+    its group until the session expires.
     """
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)
 
 
 def _exit(number: int, frame: object) -> None:
-    """End the process, once: Spark sends SIGTERM twice, and the second must not interrupt the exit that the first began."""
+    """Exit, and ignore the second SIGTERM that Spark sends, which must not interrupt the exit."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 @contextmanager
 def ignoring_sigterm() -> Iterator[None]:
-    """Ignore SIGTERM for a ``with`` block, if its handler is ours."""
+    """Ignore SIGTERM for a ``with`` block, if `exit_on_sigterm` has set its handler."""
     if signal.getsignal(signal.SIGTERM) is not _exit or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -133,7 +124,7 @@ def ignoring_sigterm() -> Iterator[None]:
 
 
 def is_called_by(module: str) -> bool:
-    """True if the given module, one of Spark's workers, is on the call stack."""
+    """True if a module, such as one of Spark's workers, is on the call stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         spec = frame.f_globals.get("__spec__")

@@ -1,8 +1,7 @@
-"""Real brokers, with ZooKeeper or in KRaft mode, on this machine, for tests and for trying things out (public).
+"""Real brokers on this machine, with ZooKeeper or in KRaft mode, for tests and experiments (public).
 
-`LocalCluster` starts a cluster, `attach` uses the one of `zkafka cluster up`, and the pytest fixture `zkafka_cluster`
-shares one between all tests of a session. `OldConsumer` is
-Kafka's high-level consumer, and `run_kafka_tool` runs Kafka's own tools.
+`LocalCluster` starts a cluster, `attach` uses the cluster of `zkafka cluster up`, and all tests of a session share the
+pytest fixture `zkafka_cluster`. `OldConsumer` is Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _HOMES = {
     "cache_folder": "jars",
     "fetch_jars": "jars",
 }
-"""The modules of the names that `kafka_tools` does not define."""
+"""The modules of names that are not in `kafka_tools`."""
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, as importing the plugin imports this package in every pytest run.
+    # Lazy, because every pytest run imports the plugin and thereby this package.
     if name in __all__:
         from importlib import import_module  # noqa: TID251 - of the names above
 

@@ -1,9 +1,9 @@
-"""The parent process of a cluster's servers, which outlives its own parent just long enough to kill them.
+"""The parent process of a cluster's servers, which kills them when its own parent ends.
 
-Run as an isolated script of the standard library alone, so that it starts in some 30 ms; its arguments are the parent's
-process id and the data folder. It reads one JSON request a line from standard input and answers each with one JSON line.
-When standard input ends, or its parent has changed, it kills every server (SIGKILL also ends a stopped process), removes
-the data folder and exits. When the supervisor itself is killed, the kernel kills the servers with it (Linux).
+Runs as an isolated script with only the standard library, to start in about 30 ms. Its arguments are the parent's process
+id and the data folder. It reads JSON requests from standard input, one per line, and answers each with one JSON line. When
+standard input ends or the parent changes, it kills every server (SIGKILL also ends a paused process), removes the data
+folder and exits. If the supervisor is killed, Linux kills the servers with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DROP_TRIES = 20
 
 
 class Supervisor:
-    """The servers by name, and the requests for them."""
+    """Starts and signals the servers, by name."""
 
     def __init__(self) -> None:
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
@@ -58,8 +58,8 @@ class Supervisor:
         if server is None or server.poll() is not None:
             return False
         server.send_signal(number)
-        if number == signal.SIGSTOP and hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
-            # The threads of a process halt one by one; whoever asked for a pause wants none of them to go on.
+        if number == signal.SIGSTOP and hasattr(os, "waitid"):  # on macOS since Python 3.13
+            # The threads of a process stop one after the other; wait for the last one.
             os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return True
 
@@ -86,14 +86,14 @@ def serve(supervisor: Supervisor, parent: int) -> None:
 
 
 def main() -> None:
-    """Serve, and whatever ends it, leave nothing behind."""
+    """Serve, and finally kill the servers and remove the folder."""
     parent, folder = int(sys.argv[1]), sys.argv[2]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     supervisor = Supervisor()
     try:
         serve(supervisor, parent)
     except BrokenPipeError:
-        pass  # the parent is gone, and nobody is left to answer
+        pass  # the parent is gone
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         supervisor.end()

@@ -1,4 +1,4 @@
-"""Configurations and command lines of a local cluster's servers, as values."""
+"""Configurations and command lines of a local cluster's servers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,6 @@ from pyspark_zkafka.testing.spec import (
     version_tuple,
 )
 
-__all__ = [
-    "broker_properties",
-    "extra_listeners",
-    "fill",
-    "format_command",
-    "jvm_command",
-    "node_properties",
-    "properties_text",
-    "server_command",
-    "server_properties",
-    "voters",
-    "zookeeper_properties",
-]
-
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _BROKER_MAIN = "kafka.Kafka"
 _FORMAT_MAIN = "kafka.tools.StorageTool"
@@ -40,17 +26,17 @@ _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
 
 def voters(spec: ClusterSpec, port: Callable[[int], int]) -> str:
-    """The value of ``controller.quorum.voters``; `port` is a controller's port by its id."""
+    """Return the value of ``controller.quorum.voters``; `port` returns a controller's port by its id."""
     return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in controller_ids(spec))
 
 
 def server_properties(
     spec: ClusterSpec, server: Server, data: Path, port: Callable[[str], int], connect: str
 ) -> dict[str, str]:
-    """The configuration of a server, with its placeholders filled.
+    """Return the configuration of a server, with its placeholders filled.
 
-    `port` is the server's port by the name of a listener or placeholder (empty for the plain-text port), `connect` the
-    brokers' ``zookeeper.connect``, or in KRaft mode ``controller.quorum.voters``.
+    `port` returns the server's port by the name of a listener or placeholder, empty for the plain-text port. `connect` is
+    the brokers' ``zookeeper.connect``, or ``controller.quorum.voters`` in KRaft mode.
     """
     values = {"host": LOOPBACK, "data": str(data)}
     if server == ZOOKEEPER:
@@ -73,44 +59,48 @@ def server_properties(
 
 
 def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) -> list[str]:
-    """The command line of a server whose configuration is in a file."""
+    """Return the command line of a server; `file` has its configuration."""
     if server == ZOOKEEPER:
         return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, _ZOOKEEPER_MAIN, [str(file)])
     return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, _BROKER_MAIN, [str(file)])
 
 
 def format_command(java: Path, cluster_id: str, file: Path) -> list[str]:
-    """The command line of Kafka's tool that formats a node's storage for KRaft mode."""
-    arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(file)]  # an id may begin with a dash
+    """Return the command line of Kafka's tool that formats a node's storage for KRaft mode."""
+    arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(file)]  # an id may start with a dash
     return jvm_command(java, _FORMAT_HEAP_MB, (), _FORMAT_MAIN, arguments)
 
 
 def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
-    """ZooKeeper's configuration for a small, fast, loopback-only server."""
+    """Return ZooKeeper's configuration for a small, fast server on the loopback interface."""
     return {
         "dataDir": str(data),
         "clientPort": str(port),
         "clientPortAddress": LOOPBACK,
-        "tickTime": "500",  # sessions from 1 s on
+        "tickTime": "500",  # permits sessions of 1 s
         "maxSessionTimeout": "60000",
         "maxClientCnxns": "0",
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "*",
         "preAllocSize": "1024",  # kilobytes of each transaction log, instead of 64 MB
-        "forceSync": "no",  # a machine's crash need not be survived
+        "forceSync": "no",  # the data need not survive a crash of the machine
     }
 
 
 def broker_properties(
     broker_id: int, brokers: int, kafka_version: str, data: Path, port: int, zookeeper_connect: str
 ) -> dict[str, str]:
-    """The configuration of a broker that registers in ZooKeeper."""
+    """Return the configuration of a broker that registers in ZooKeeper."""
+    here = f"PLAINTEXT://{LOOPBACK}:{port}"
+    addresses = {"listeners": here, "advertised.listeners": here}
+    if version_tuple(kafka_version) < (0, 9):
+        addresses = {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port)}
     return {
         "broker.id": str(broker_id),
         "zookeeper.connect": zookeeper_connect,
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "30000",
-        **_addresses(version_tuple(kafka_version), port),
+        **addresses,
         "controlled.shutdown.enable": "true",
         "controlled.shutdown.retry.backoff.ms": "200",
         **_shared_properties(brokers, data),
@@ -120,7 +110,7 @@ def broker_properties(
 def node_properties(
     spec: ClusterSpec, node: int, data: Path, port: Callable[[str], int], quorum_voters: str
 ) -> dict[str, str]:
-    """The configuration of a node in KRaft mode: a broker, a controller, or both."""
+    """Return the configuration of a node in KRaft mode: a broker, a controller, or both."""
     is_broker, is_controller = node in range(spec.brokers), node in controller_ids(spec)
     protocols = {"PLAINTEXT": "PLAINTEXT", **(spec.listeners or {})} if is_broker else {}
     clients = [f"{name}://{LOOPBACK}:{port('' if name == 'PLAINTEXT' else name)}" for name in protocols]
@@ -142,12 +132,12 @@ def node_properties(
 
 
 def _shared_properties(brokers: int, data: Path) -> dict[str, str]:
-    """Kafka's defaults, but for size, speed and what a test must be able to rely on."""
+    """Return the settings that differ from Kafka's defaults, for size, speed and predictable tests."""
     copies = str(min(3, brokers))
     return {
         "log.dirs": str(data),
         "auto.create.topics.enable": "false",
-        "auto.leader.rebalance.enable": "false",  # leaders move when a test moves them
+        "auto.leader.rebalance.enable": "false",  # leaders move only when a test moves them
         "delete.topic.enable": "true",
         "unclean.leader.election.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
@@ -164,15 +154,8 @@ def _shared_properties(brokers: int, data: Path) -> dict[str, str]:
     }
 
 
-def _addresses(version: tuple[int, ...], port: int) -> dict[str, str]:
-    if version < (0, 9):
-        return {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port)}
-    here = f"PLAINTEXT://{LOOPBACK}:{port}"
-    return {"listeners": here, "advertised.listeners": here}
-
-
 def extra_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
-    """The listeners of a broker beside the plain-text one; `protocols` maps names to security protocols."""
+    """Return the settings of a broker with further listeners; `protocols` maps their names to security protocols."""
     addresses = [f"PLAINTEXT://{LOOPBACK}:{port('')}", *(f"{name}://{LOOPBACK}:{port(name)}" for name in protocols)]
     return {
         "listeners": ",".join(addresses),
@@ -183,7 +166,7 @@ def extra_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) ->
 
 
 def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
-    """A configuration with its placeholders filled, ``{port:NAME}`` by `port`; any other text in braces is left alone.
+    """Fill the placeholders of a configuration, ``{port:NAME}`` by `port`; other text in braces is left unchanged.
 
     >>> fill({"listeners": "A://{host}:{port},B://{host}:{port:B}"}, {"host": "h", "port": "1"}, lambda name: 2)
     {'listeners': 'A://h:1,B://h:2'}
@@ -199,7 +182,7 @@ def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[s
 
 
 def properties_text(config: Mapping[str, str]) -> str:
-    r"""A Java properties file.
+    r"""Write a Java properties file.
 
     >>> properties_text({"a": "b\\c", "d": "two\nlines"})
     'a=b\\\\c\nd=two\\nlines\n'
@@ -209,7 +192,7 @@ def properties_text(config: Mapping[str, str]) -> str:
 
 
 def jvm_command(java: Path, heap_mb: int, options: Sequence[str], main: str, arguments: Sequence[str]) -> list[str]:
-    """The command line of a server; the classpath goes into the environment, which keeps ``ps`` readable."""
+    """Return the command line of a JVM. The classpath belongs in the environment, to keep ``ps`` readable."""
     return [
         str(java),
         f"-Xmx{heap_mb}m",

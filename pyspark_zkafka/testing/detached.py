@@ -1,8 +1,9 @@
-"""A local cluster that stays up after the command that started it has ended, and that other processes attach to.
+"""A local cluster that outlives the command that started it, and that other processes attach to.
 
-A daemon owns the cluster, and holds a lock while it lives. The cluster's state, a JSON file next to the lock, is valid only
-while the lock is held. Run as a program, with a name, the options of `LocalCluster` as JSON and optionally the process id
-of an owner, this module starts the daemon, which closes standard output when the cluster is ready or has failed.
+A daemon owns the cluster, and holds a lock while it lives. A JSON file next to the lock has the cluster's state, which is
+valid only while the lock is held. This module, run as a program, starts the daemon. Its arguments are a name, the options
+of `LocalCluster` as JSON, and optionally the process id of an owner. The daemon closes standard output when the cluster is
+ready or has failed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,6 @@ from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.local_cluster import LocalCluster
 
-__all__ = ["DetachedCluster", "attach", "bring_down", "bring_up", "running_clusters", "share"]
-
 _END_TIMEOUT_S = 60
 _CHECK_S = 2
 _READY = "ready"
@@ -45,9 +44,9 @@ _READY = "ready"
 
 @dataclass(frozen=True)
 class DetachedCluster:
-    """The state of a cluster that is up; `servers` maps a server's name to its port.
+    """The state of a running cluster.
 
-    `zookeeper_connect` is None in KRaft mode.
+    `servers` maps a server's name to its port. `zookeeper_connect` is None in KRaft mode.
     """
 
     name: str
@@ -60,16 +59,16 @@ class DetachedCluster:
 
 
 def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> DetachedCluster:
-    """Start a cluster that stays until `bring_down`; blocks until it is ready, and while its jars are fetched.
+    """Start a cluster that runs until `bring_down`; blocks until its jars are fetched and it is ready.
 
-    `options` are the arguments of `LocalCluster` that JSON can hold. With the process id of an `owner`, the cluster and all
-    of its files go within seconds of that process. Raises `CLUSTER_ALREADY_UP`, and `CLUSTER_NOT_UP` with the error of the
-    start.
+    `options` are arguments of `LocalCluster`, as JSON values. If `owner` is a process id, the cluster and all its files are
+    removed within seconds after the end of that process. Raises `CLUSTER_ALREADY_UP`, and `CLUSTER_NOT_UP` with the error
+    of the start.
     """
     if _state(name) is not None:
-        raise _already_up(name, "is up; take it `down` first, or choose another name")
+        raise _already_up(name, "is running; run `zkafka cluster down` first, or choose another name")
     find_java()
-    kafka_classpath(options.get("kafka_version", "3.9.1"))  # here, where a terminal shows the progress
+    kafka_classpath(options.get("kafka_version", "3.9.1"))  # in this process, to show the progress at the terminal
     done = subprocess.run(
         [sys.executable, "-m", "pyspark_zkafka.testing.detached", name, json.dumps(options), str(owner or "")],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
@@ -77,12 +76,12 @@ def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> De
     found = _state(name)
     if done.stdout != _READY or found is None:
         reason = (done.stdout + done.stderr).strip() or f"the daemon ended, see {_file(name, 'log')}"
-        raise CLUSTER_NOT_UP(f"The local cluster {name!r} did not come up: {reason}")
+        raise CLUSTER_NOT_UP(f"The local cluster {name!r} did not start: {reason}")
     return found
 
 
 def share(name: str, options: dict[str, Any], owner: int) -> LocalCluster:
-    """Attach to the owner's cluster of this name, after starting it if no other process has."""
+    """Attach to the owner's cluster of this name; start it if no other process has."""
     _folder().mkdir(parents=True, exist_ok=True)
     with _file(name, "start").open("a") as starting:
         fcntl.flock(starting, fcntl.LOCK_EX)
@@ -92,10 +91,10 @@ def share(name: str, options: dict[str, Any], owner: int) -> LocalCluster:
 
 
 def attach(name: str = "default") -> LocalCluster:
-    """Return a handle on a cluster that another process keeps up, e.g. ``zkafka cluster up``.
+    """Return a handle for a cluster of another process, e.g. ``zkafka cluster up``.
 
-    Topics, records and addresses work as in the owner's process. Closing the handle leaves the servers running, and they
-    cannot be stopped or killed through it: `ATTACHED_CLUSTER`. Raises `NO_CLUSTER_UP`.
+    Topics, records and addresses work as in the owner's process. The handle cannot stop or kill servers
+    (`ATTACHED_CLUSTER`), and closing it leaves them running. Raises `NO_CLUSTER_UP`.
     """
     from pyspark_zkafka.testing.local_cluster import LocalCluster
     from pyspark_zkafka.testing.processes import ForeignProcesses
@@ -113,7 +112,7 @@ def attach(name: str = "default") -> LocalCluster:
 
 
 def bring_down(name: str) -> None:
-    """End a cluster; returns when its daemon, its servers and their data are gone.
+    """End a cluster; returns when its daemon, servers and data are gone.
 
     Raises `NO_CLUSTER_UP`, and `CLUSTER_NOT_DOWN` after 60 s.
     """
@@ -122,18 +121,18 @@ def bring_down(name: str) -> None:
     if Deadline(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
         raise CLUSTER_NOT_DOWN(
             f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after SIGTERM to its daemon; "
-            f"kill process {state.pid}: the servers end with it",
+            f"kill process {state.pid}, which ends the servers as well",
         )
 
 
 def running_clusters() -> list[DetachedCluster]:
-    """The clusters of this user that are up, by name."""
+    """List the user's running clusters, by name."""
     names = sorted(file.stem for file in _folder().glob("*.json"))
     return [state for name in names if (state := _state(name)) is not None]
 
 
 def main() -> None:
-    """Fork the daemon, which keeps standard output open until the outcome of its start is written there."""
+    """Fork the daemon, which keeps standard output open until it has written the result of its start there."""
     name, options, owner = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3] or 0)
     _folder().mkdir(parents=True, exist_ok=True)
     if os.fork() == 0:
@@ -147,16 +146,16 @@ def _live(name: str, options: dict[str, Any], owner: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
     try:
-        _keep_up(name, options, lambda: ended.wait(_CHECK_S) or bool(owner and not _lives(owner)))
+        _run(name, options, lambda: ended.wait(_CHECK_S) or bool(owner and not _is_alive(owner)))
     except ZKafkaError as error:
-        os.write(1, str(error).encode())  # to the caller, or to the log once the cluster was ready
+        os.write(1, str(error).encode())  # to the caller, or to the log if the cluster was ready
         sys.exit(1)
     if owner:  # nobody else uses the name
         for kind in ("log", "lock", "start"):
             _file(name, kind).unlink(missing_ok=True)
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -164,22 +163,30 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _keep_up(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
-    from pyspark_zkafka.testing.local_cluster import LocalCluster  # here: `status` and `down` need no Kafka client
+def _run(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
+    from pyspark_zkafka.testing.local_cluster import LocalCluster  # lazy, because `status` and `down` need no Kafka client
 
     with _exclusively(name):
         try:
             with LocalCluster(**options) as cluster:
-                _publish(_describe(name, cluster))
+                partial = _file(name, "partial")
+                partial.write_text(json.dumps(asdict(_describe(name, cluster)), indent=1), encoding="utf-8")
+                partial.replace(_file(name, "json"))
                 os.write(1, _READY.encode())
                 os.dup2(2, 1)  # the caller waits for the end of standard output
                 while not ended():
-                    cluster.pid(0)  # raises when the supervisor was killed
-        finally:  # the state stays until the servers are gone: `bring_down` waits for its end
+                    cluster.pid(0)  # raises if the supervisor was killed
+        finally:  # only after the servers are gone, because `bring_down` waits for this
             _file(name, "json").unlink(missing_ok=True)
 
 
 def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
+    if cluster.controller_ids:
+        separate = [node for node in cluster.controller_ids if node not in cluster.broker_ids]
+        ports = {f"controller-{node}": cluster.port(node, CONTROLLER_LISTENER) for node in separate}
+    else:
+        ports = {ZOOKEEPER: cluster.port(ZOOKEEPER)}
+    ports |= {f"broker-{broker}": cluster.port(broker) for broker in cluster.broker_ids}
     return DetachedCluster(
         name=name,
         pid=os.getpid(),
@@ -187,22 +194,8 @@ def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
         zookeeper_connect=None if cluster.controller_ids else cluster.zookeeper_connect,
         bootstrap_servers=cluster.bootstrap_servers,
         folder=str(cluster.log(0).parent),
-        servers=_ports(cluster),
+        servers=ports,
     )
-
-
-def _ports(cluster: LocalCluster) -> dict[str, int]:
-    brokers = {f"broker-{b}": cluster.port(b) for b in cluster.broker_ids}
-    if not cluster.controller_ids:
-        return {ZOOKEEPER: cluster.port(ZOOKEEPER), **brokers}
-    alone = [node for node in cluster.controller_ids if node not in cluster.broker_ids]
-    return {**{f"controller-{node}": cluster.port(node, CONTROLLER_LISTENER) for node in alone}, **brokers}
-
-
-def _publish(state: DetachedCluster) -> None:
-    partial = _file(state.name, "partial")
-    partial.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-    partial.replace(_file(state.name, "json"))
 
 
 def _folder() -> Path:
@@ -218,12 +211,12 @@ def _file(name: str, kind: str) -> Path:
 def _running(name: str) -> DetachedCluster:
     state = _state(name)
     if state is None:
-        raise NO_CLUSTER_UP(f"No local cluster named {name!r} is up; `up` starts one")
+        raise NO_CLUSTER_UP(f"No local cluster named {name!r} is running; start it with `zkafka cluster up`")
     return state
 
 
 def _state(name: str) -> DetachedCluster | None:
-    """A cluster's state while its daemon lives, else None."""
+    """Read a cluster's state; None if its daemon does not run."""
     try:
         with _file(name, "lock").open("r") as lock:
             if _lock(lock, fcntl.LOCK_SH):
@@ -236,9 +229,9 @@ def _state(name: str) -> DetachedCluster | None:
 @contextmanager
 def _exclusively(name: str) -> Iterator[None]:
     with _file(name, "lock").open("a") as lock:
-        # A reader of the state shares the lock for a moment.
+        # Readers of the state share the lock briefly.
         if Deadline(2).until(lambda: _lock(lock, fcntl.LOCK_EX) or None) is None:
-            raise _already_up(name, "is coming up, or is up")
+            raise _already_up(name, "is starting or running")
         yield
 
 

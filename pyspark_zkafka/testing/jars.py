@@ -1,4 +1,4 @@
-"""Java on this machine: find it, fetch jars with the Ivy that PySpark ships, and compile small programs."""
+"""Java on this machine: find it, fetch jars with PySpark's Ivy, and compile small programs."""
 
 from __future__ import annotations
 
@@ -22,38 +22,37 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.conditions import BAD_COORDINATES, JARS_NOT_FETCHED, JAVA_TOO_OLD, NO_IVY, NO_JAVA, NOT_COMPILED
 from pyspark_zkafka.testing.spec import kafka_jars
 
-__all__ = [
-    "MINIMUM_JAVA",
-    "cache_folder",
-    "compiled_program",
-    "fetch_jars",
-    "file_lock",
-    "find_java",
-    "java_major",
-    "kafka_classpath",
-    "tools_classpath",
-]
-
 MINIMUM_JAVA = 17
 _VERSION_TIMEOUT_S = 30
+_NO_COMPILER = "jdk.compiler not found"
+_ECJ = "org.eclipse.jdt:ecj:3.33.0"  # Eclipse's compiler, which runs on a JRE
+_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
+_TAIL_LINES = 20
+# Ivy first finds all modules, then downloads one jar for each.
+_FOUND = re.compile(r"\s*found \S+#\S+;")
+_FETCHED = re.compile(r"\s*\[SUCCESSFUL \]")
 
 
 def find_java() -> Path:
-    """The `java` of JAVA_HOME, else the first one on PATH; runs ``java -version``, which takes some 50 ms.
+    """Return the `java` of JAVA_HOME, else the first one on PATH; runs ``java -version``, which takes about 50 ms.
 
     Raises
     ------
     LocalClusterError
-        ``NO_JAVA``; ``JAVA_TOO_OLD`` when it is older than 17.
+        ``NO_JAVA``; ``JAVA_TOO_OLD`` if Java is older than 17.
     """
     java = _locate()
-    version = _version_text(java)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise _no_java(f"{java} -version failed: {exc}", "set JAVA_HOME to a Java that works") from exc
+    version = done.stderr + done.stdout
     major = java_major(version)
     if major is None or major < MINIMUM_JAVA:
         found = version.strip().splitlines()[0] if version.strip() else "no version"
         raise JAVA_TOO_OLD(
-            f"A local cluster needs Java {MINIMUM_JAVA} or newer; {java} reports {found}; "
-            f"install Java {MINIMUM_JAVA} and let JAVA_HOME point to it",
+            f"A local cluster needs Java {MINIMUM_JAVA} or later, and {java} reports {found}; "
+            f"install Java {MINIMUM_JAVA}, and set JAVA_HOME to it",
             java=str(java),
             found=found,
         )
@@ -61,7 +60,7 @@ def find_java() -> Path:
 
 
 def java_major(version_text: str) -> int | None:
-    """The major version in the output of ``java -version``, or None when there is none in it.
+    """Find the major version in the output of ``java -version``; None if there is none.
 
     >>> java_major('openjdk version "17.0.15" 2025-04-15')
     17
@@ -85,33 +84,20 @@ def _locate() -> Path:
     return Path(found)
 
 
-def _version_text(java: Path) -> str:
-    try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        raise _no_java(f"{java} -version failed: {exc}", "let JAVA_HOME point to a Java that works") from exc
-    return done.stderr + done.stdout
-
-
 def _no_java(found: str, advice: str) -> LocalClusterError:
-    return NO_JAVA(f"A local cluster runs on Java, and none was found; {found}; {advice}")
-
-
-_RELEASE = str(MINIMUM_JAVA)
-_NO_COMPILER = "jdk.compiler not found"
-_ECJ = "org.eclipse.jdt:ecj:3.33.0"  # runs on a JRE
+    return NO_JAVA(f"A local cluster needs Java, and none was found; {found}; {advice}")
 
 
 def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str, str]:
-    """The classpath, and the class or source file to run, for a program of one file that uses a Kafka's jars.
+    """Return the classpath, and the class or source file to run, of a program of one file that uses Kafka's jars.
 
-    Compiled once for each version of Kafka and of the source, into the cache folder; by Eclipse's compiler where the Java
-    has none (a JRE). Raises `NOT_COMPILED`, with the compiler's output, and what `fetch_jars` raises.
+    Compiles each source once for each version of Kafka, into the cache folder, with Eclipse's compiler if Java is a JRE.
+    Raises `NOT_COMPILED`, with the compiler's output, and the errors of `fetch_jars`.
     """
     jars = kafka_classpath(kafka_version)
     try:
         return f"{_classes(java, kafka_version, jars, source)}:{jars}", source.stem
-    except OSError:  # the cache is read-only: let Java compile the source at each start
+    except OSError:  # the cache is read-only; Java compiles the source at each start
         return jars, str(source)
 
 
@@ -127,19 +113,19 @@ def _classes(java: Path, kafka_version: str, jars: str, source: Path) -> Path:
 
 
 def _compile(java: Path, jars: str, source: Path, folder: Path) -> None:
-    for left in folder.parent.glob(".partial-*"):  # of a compilation that was killed: we hold the lock
+    for left in folder.parent.glob(".partial-*"):  # from a killed compilation, because we hold the lock
         shutil.rmtree(left)
     with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as partial:
         made = Path(partial) / "classes"
         arguments = ["-nowarn", "-d", str(made), "-classpath", jars, str(source)]
-        done = _run([str(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", _RELEASE, *arguments])
+        done = _run([str(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", str(MINIMUM_JAVA), *arguments])
         if done.returncode != 0 and _NO_COMPILER in done.stderr + done.stdout:
             (ecj,) = fetch_jars(_ECJ, transitive=False)
-            done = _run([str(java), "-jar", str(ecj), f"-{_RELEASE}", *arguments])
+            done = _run([str(java), "-jar", str(ecj), f"-{MINIMUM_JAVA}", *arguments])
         if done.returncode != 0:
             output = (done.stderr + done.stdout).strip()
             raise NOT_COMPILED(
-                f"{source.name} could not be compiled by {java}:\n{output}\nlet JAVA_HOME point to another Java",
+                f"{source.name} could not be compiled by {java}:\n{output}\nset JAVA_HOME to another Java",
             )
         made.rename(folder)
 
@@ -148,15 +134,8 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
 
-_PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
-_TAIL_LINES = 20
-# Ivy first finds all modules, then downloads one jar for each.
-_FOUND = re.compile(r"\s*found \S+#\S+;")
-_FETCHED = re.compile(r"\s*\[SUCCESSFUL \]")
-
-
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """The folder of fetched jars: ``ZKAFKA_CACHE``, else ``zkafka`` in ``XDG_CACHE_HOME``, else in ``~/.cache``."""
+    """Return the folder of fetched jars: ``ZKAFKA_CACHE``, else ``zkafka`` in ``XDG_CACHE_HOME``, else in ``~/.cache``."""
     environ = os.environ if environ is None else environ
     own = environ.get("ZKAFKA_CACHE")
     if own:
@@ -166,10 +145,10 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
-    """The jars of one or more Maven coordinates, ``group:artifact:version``, sorted by name.
+    """Fetch the jars of one or more Maven coordinates, ``group:artifact:version``; sorted by name.
 
-    They are resolved together, so that each artifact comes in one version; with the jars that they depend on, unless
-    `transitive` is False.
+    The coordinates are resolved together, with one version of each artifact. Their dependencies are included unless
+    `transitive` is false.
 
     Raises
     ------
@@ -178,9 +157,9 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
 
     Notes
     -----
-    The first call for a set needs the network and blocks for up to a minute; any later call, in any process of the user,
-    only lists a folder. Concurrent calls wait for each other. Ivy's settings are those of the file that
-    ``ZKAFKA_IVY_SETTINGS`` names, else of ``~/.ivy2/ivysettings.xml``, else its own (Maven Central).
+    The first call for a set needs the network and blocks for up to a minute; later calls of the user only list a folder.
+    Concurrent calls wait for each other. Ivy's settings come from the file named by ``ZKAFKA_IVY_SETTINGS``, else from
+    ``~/.ivy2/ivysettings.xml``, else from Ivy itself (Maven Central).
 
     Examples
     --------
@@ -188,57 +167,50 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
     Traceback (most recent call last):
     pyspark_zkafka.errors.LocalClusterError: [BAD_COORDINATES] ... found 'org.slf4j:slf4j-api'; ...
     """
-    checked = sorted({_checked(c) for c in coordinates})
-    if not checked:
+    for coordinate in coordinates:
+        parts = coordinate.split(":")
+        if len(parts) != 3 or not all(parts) or "/" in coordinate:
+            reason = f"Maven coordinates have three parts; found {coordinate!r}; write group:artifact:version"
+            raise BAD_COORDINATES(reason)
+    if not coordinates:
         raise BAD_COORDINATES("No jar was named; give at least one group:artifact:version")
+    wanted = sorted(set(coordinates))
     jars = cache_folder() / "jars"
-    folder = jars / _folder_name(checked, transitive)
+    digest = hashlib.sha256(repr((wanted, transitive)).encode()).hexdigest()[:12]
+    names = "+".join("-".join(c.split(":")[1:]) for c in wanted)
+    folder = jars / f"{names[:80]}-{digest}"
     if not folder.is_dir():
         jars.mkdir(parents=True, exist_ok=True)
         with file_lock(jars / ".lock") as lock:
             if not folder.is_dir():
-                _fetch(checked, transitive, folder, lock)
+                _fetch(wanted, transitive, folder, lock)
     return sorted(folder.glob("*.jar"))
 
 
 def kafka_classpath(kafka_version: str) -> str:
-    """The classpath of a Kafka version; fetches its jars as `fetch_jars`."""
+    """Return the classpath of a Kafka version, after fetching its jars."""
     return ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
 
 
 def tools_classpath(kafka_version: str) -> str:
-    """The classpath of the tools of Kafka 3.x that have left its core; fetches its jars as `fetch_jars`."""
+    """Return the classpath of the tools of Kafka 3.x that are outside its core, after fetching their jars."""
     return ":".join(map(str, fetch_jars(*kafka_jars(kafka_version), f"org.apache.kafka:kafka-tools:{kafka_version}")))
-
-
-def _checked(coordinate: str) -> str:
-    parts = coordinate.split(":")
-    if len(parts) != 3 or not all(parts) or "/" in coordinate:
-        reason = f"Maven coordinates have three parts; found {coordinate!r}; write group:artifact:version"
-        raise BAD_COORDINATES(reason)
-    return coordinate
-
-
-def _folder_name(coordinates: list[str], transitive: bool) -> str:
-    digest = hashlib.sha256(repr((coordinates, transitive)).encode()).hexdigest()[:12]
-    names = "+".join("-".join(c.split(":")[1:]) for c in coordinates)
-    return f"{names[:80]}-{digest}"
 
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[int]:
-    """An exclusive lock on a file, which is created if necessary; yields the descriptor that holds it."""
+    """Lock a file exclusively, and create it if necessary; yields the descriptor that holds the lock."""
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
 
 
 def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) -> None:
-    for left in folder.parent.glob(".partial-*"):  # of a fetch that was killed: we hold the lock
+    for left in folder.parent.glob(".partial-*"):  # from a killed fetch, because we hold the lock
         shutil.rmtree(left)
     partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
     jars = partial / "jars"
-    jars.mkdir()  # with the user's usual permissions: mkdtemp gives only the owner any
+    jars.mkdir()  # with the user's usual permissions, unlike the folder of mkdtemp
     try:
         _run_ivy(coordinates, transitive, jars, lock)
         jars.rename(folder)
@@ -247,30 +219,36 @@ def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) ->
 
 
 def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) -> None:
-    work = into.parent  # what is left there by a killed fetch, the next one removes
+    work = into.parent
     asked = work / "ivy.xml"
     asked.write_text(ivy_file(coordinates, transitive), encoding="utf-8")
     command = [str(find_java()), "-jar", str(_ivy_jar()), *_settings(), "-cache", str(cache_folder() / "ivy")]
     command += ["-ivy", str(asked), "-confs", "default", "-retrieve", str(into / _PATTERN)]
     title = "Fetching " + ", ".join(c.partition(":")[2] for c in coordinates)
-    # The lock is inherited: should this process be killed, nobody else fetches before Ivy has ended, too.
+    # Ivy inherits the lock: if this process is killed, nobody else fetches before Ivy has ended.
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         errors="replace", cwd=work, pass_fds=[lock],
     ) as ivy, progress_bar(Console(stderr=True)) as progress:  # fmt: skip
         tail = follow(ivy.stdout or (), progress, progress.add_task(title, total=None))
     if ivy.returncode != 0 or not any(into.glob("*.jar")):
-        raise _not_fetched(coordinates, tail)
+        shown = "\n  ".join(tail) or "(nothing)"
+        raise JARS_NOT_FETCHED(
+            f"Ivy could not fetch {', '.join(coordinates)}; its last lines are\n  {shown}\n"
+            "check that the repository can be reached, name a mirror in an Ivy settings file with ZKAFKA_IVY_SETTINGS, or "
+            "name a copy of a filled cache folder with ZKAFKA_CACHE",
+            coordinates=coordinates,
+        )
 
 
 def progress_bar(console: Console) -> Progress:
-    """A bar with the number of jars; hidden where the console is not a terminal."""
+    """Make a bar that counts jars; hidden if the console is not a terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("jars"), TimeElapsedColumn()
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
 def follow(lines: Iterable[str], progress: Progress, task: TaskID) -> list[str]:
-    """The last lines of Ivy's output; the bar follows all of them."""
+    """Show the progress of Ivy's output in the bar, and return the last lines."""
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     found = fetched = 0
     for line in lines:
@@ -283,7 +261,7 @@ def follow(lines: Iterable[str], progress: Progress, task: TaskID) -> list[str]:
 
 
 def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
-    """The text of an Ivy file that asks for the coordinates."""
+    """Return the text of an Ivy file that requests the coordinates."""
     dependencies = "\n".join(
         f"    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
         f' transitive="{str(transitive).lower()}" conf="default-&gt;default"/>'
@@ -300,29 +278,17 @@ def _settings() -> list[str]:
     named = os.environ.get("ZKAFKA_IVY_SETTINGS")
     if named:
         if not Path(named).is_file():
-            absent = f"Ivy has no settings; ZKAFKA_IVY_SETTINGS names {named}, which is no file; correct or unset it"
-            raise NO_IVY(absent)
+            raise NO_IVY(f"ZKAFKA_IVY_SETTINGS names {named}, which is no file; correct or unset it")
         return ["-settings", str(Path(named).absolute())]
     site = Path.home() / ".ivy2" / "ivysettings.xml"
     return ["-settings", str(site)] if site.is_file() else []
 
 
 def _ivy_jar() -> Path:
-    import pyspark  # here, since it is slow to import and needed once in a machine's life
+    import pyspark  # slow to import, and needed only for the first fetch
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     found = sorted((home / "jars").glob("ivy-*.jar")) or sorted(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
     if not found:
-        absent = f"Jars are fetched with the Ivy that Spark ships; found no ivy-*.jar in {home / 'jars'}"
-        raise NO_IVY(f"{absent}; install the full pyspark")
+        raise NO_IVY(f"Spark's Ivy fetches the jars, and {home / 'jars'} has no ivy-*.jar; install the full pyspark")
     return found[-1]
-
-
-def _not_fetched(coordinates: list[str], tail: list[str]) -> LocalClusterError:
-    shown = "\n  ".join(tail) or "(nothing)"
-    return JARS_NOT_FETCHED(
-        f"Ivy could not fetch {', '.join(coordinates)}; its last lines are\n  {shown}\n"
-        "see that the repository can be reached; name a mirror in an Ivy settings file with ZKAFKA_IVY_SETTINGS, "
-        "or copy a filled cache folder and name it with ZKAFKA_CACHE",
-        coordinates=coordinates,
-    )

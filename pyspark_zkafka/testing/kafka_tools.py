@@ -1,7 +1,7 @@
 """Kafka's own command-line tools, as functions.
 
-The wrappers run those of Kafka 1.1.1, the last ones that know consumers of the old kind. They reach brokers and groups of
-any version through ZooKeeper, and take 1 to 2 s each.
+Tools for groups are Kafka 1.1.1's, the last version with the old consumer. They reach brokers and groups of any version
+through ZooKeeper, and take 1 to 2 s each.
 
 References
 ----------
@@ -20,35 +20,24 @@ from pyspark_zkafka.testing.conditions import TOOL_FAILED, TOOL_TIMED_OUT
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath, tools_classpath
 
-__all__ = [
-    "describe_group",
-    "export_offsets",
-    "list_groups",
-    "parse_description",
-    "parse_exported",
-    "parse_groups",
-    "parse_verdict",
-    "run_kafka_tool",
-    "verify_consumer_rebalance",
-]
-
 _OLD_TOOLS = "1.1.1"
 _APART = "org.apache.kafka.tools."
 _GROUPS = "kafka.admin.ConsumerGroupCommand"
 _HEAP_MB = 128
 _LOG4J = Path(__file__).with_name("tools-log4j.properties")
+_VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
 
 
 def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: float = 60, stdin: str | None = None) -> str:
     """Run one of Kafka's tools, for example ``kafka.tools.UpdateOffsetsInZK``, and return its standard output.
 
-    Blocks until it ends, for `timeout_s` at most, without the fetching of jars. `stdin` is its standard input.
+    Blocks until the tool ends, for at most `timeout_s` after its jars are fetched.
 
     Raises
     ------
     LocalClusterError
-        ``TOOL_FAILED`` when its exit status is not 0, with its standard error; ``TOOL_TIMED_OUT``, after killing it; what
-        `fetch_jars` raises. Many tools report a failure only in their output.
+        ``TOOL_FAILED`` if the exit status is not 0; ``TOOL_TIMED_OUT``, after killing the tool; the errors of
+        `fetch_jars`. Many tools report a failure only in their output.
     """
     logging = [f"-Dlog4j.configuration={_LOG4J.as_uri()}"]
     command = jvm_command(find_java(), _HEAP_MB, logging, main_class, args)
@@ -72,45 +61,52 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
 
 
 def verify_consumer_rebalance(zookeeper_connect: str, group: str) -> bool:
-    """True if each partition that a group subscribes to is owned by a registered consumer's thread.
+    """True if a thread of a registered consumer owns each partition that the group subscribes to.
 
-    True for a group that has no members, and for one that does not exist. The tool does not judge which member owns what.
+    Also true for a group without members, or one that does not exist. The tool does not check which member owns what.
     """
     main = "kafka.tools.VerifyConsumerRebalance"
     output = run_kafka_tool(_OLD_TOOLS, main, "--zookeeper.connect", zookeeper_connect, "--group", group)
-    verdict = parse_verdict(output)
-    if verdict is None:
+    verdicts = [_VERDICTS[line.strip()] for line in output.splitlines() if line.strip() in _VERDICTS]
+    if len(verdicts) != 1:
         raise _unexpected(main, output)
-    return verdict
+    return verdicts[0]
 
 
 def list_groups(zookeeper_connect: str) -> list[str]:
-    """The names of all groups under ``/consumers``, sorted."""
-    return parse_groups(run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list"))
+    """List the names of all groups under ``/consumers``, sorted."""
+    output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--list")
+    return sorted(line for line in output.splitlines() if line and not line.startswith("Note:"))
 
 
 def describe_group(zookeeper_connect: str, group: str) -> list[dict[str, str]]:
-    """A group's partitions and idle members, as the tool's rows: its texts by its column names.
+    """Return the tool's rows of a group's partitions and idle members, in no order; each maps column names to texts.
 
-    The columns are ``TOPIC``, ``PARTITION``, ``CURRENT-OFFSET``, ``LOG-END-OFFSET``, ``LAG`` and ``CONSUMER-ID``; ``-``
-    stands for an unknown value. The rows are in no order. Raises `TOOL_FAILED` when there is no such group.
+    The columns are ``TOPIC``, ``PARTITION``, ``CURRENT-OFFSET``, ``LOG-END-OFFSET``, ``LAG`` and ``CONSUMER-ID``. Unknown
+    values are ``-``. Raises `TOOL_FAILED` if there is no such group.
     """
     output = run_kafka_tool(_OLD_TOOLS, _GROUPS, "--zookeeper", zookeeper_connect, "--describe", "--group", group)
-    rows = parse_description(output)
-    if rows is None:
+    lines = [line.split() for line in output.splitlines() if line.strip()]
+    header = next((i for i, words in enumerate(lines) if words[0] == "TOPIC"), None)
+    if header is None:
         raise _unexpected(_GROUPS, output)
-    return rows
+    return [dict(zip(lines[header], words, strict=True)) for words in lines[header + 1 :]]
 
 
 def export_offsets(zookeeper_connect: str, group: str, path: str | os.PathLike[str]) -> dict[TopicPartition, int]:
-    """The committed offsets of a group in ZooKeeper, exported to the file `path`, which is overwritten.
+    """Export the committed offsets of a group in ZooKeeper to the file `path`, which is overwritten, and return them.
 
-    Each of its lines is ``/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET``, in no order; kafka.tools.ImportZkOffsets
-    imports it.
+    The lines are ``/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET``, in no order. kafka.tools.ImportZkOffsets imports
+    the file.
     """
     main, file = "kafka.tools.ExportZkOffsets", os.fspath(path)
     run_kafka_tool(_OLD_TOOLS, main, "--zkconnect", zookeeper_connect, "--group", group, "--output-file", file)
-    return dict(parse_exported(line) for line in Path(file).read_text(encoding="utf-8").splitlines())
+    offsets = {}
+    for line in Path(file).read_text(encoding="utf-8").splitlines():
+        znode, _, offset = line.rpartition(":")
+        topic, partition = znode.split("/")[-2:]
+        offsets[TopicPartition(topic, int(partition))] = int(offset)
+    return offsets
 
 
 def _unexpected(main: str, output: str) -> LocalClusterError:
@@ -118,40 +114,6 @@ def _unexpected(main: str, output: str) -> LocalClusterError:
 
 
 def _outputs(*outputs: str | bytes | None) -> str:
-    """Both outputs, which are bytes after a timeout."""
+    """Join both outputs, which are bytes after a timeout."""
     texts = [o.decode(errors="replace") if isinstance(o, bytes) else o or "" for o in outputs]
     return "its output is\n" + ("\n".join(t.strip() for t in texts if t.strip()) or "(nothing)")
-
-
-_VERDICTS = {"Rebalance operation successful !": True, "Rebalance operation failed !": False}
-
-
-def parse_verdict(output: str) -> bool | None:
-    """The verdict of VerifyConsumerRebalance; None if there is none, or more than one."""
-    verdicts = [_VERDICTS[line.strip()] for line in output.splitlines() if line.strip() in _VERDICTS]
-    return verdicts[0] if len(verdicts) == 1 else None
-
-
-def parse_groups(output: str) -> list[str]:
-    """The groups that ConsumerGroupCommand lists, sorted."""
-    return sorted(line for line in output.splitlines() if line and not line.startswith("Note:"))
-
-
-def parse_description(output: str) -> list[dict[str, str]] | None:
-    """The rows of ConsumerGroupCommand's table, its texts by its column names; None if there is no table."""
-    lines = [line.split() for line in output.splitlines() if line.strip()]
-    header = next((i for i, words in enumerate(lines) if words[0] == "TOPIC"), None)
-    if header is None:
-        return None
-    return [dict(zip(lines[header], words, strict=True)) for words in lines[header + 1 :]]
-
-
-def parse_exported(line: str) -> tuple[TopicPartition, int]:
-    """A line of ExportZkOffsets.
-
-    >>> parse_exported("/consumers/g/offsets/orders/3:17")
-    (TopicPartition(topic='orders', partition=3), 17)
-    """
-    znode, _, offset = line.rpartition(":")
-    topic, partition = znode.split("/")[-2:]
-    return TopicPartition(topic, int(partition)), int(offset)

@@ -1,4 +1,4 @@
-"""Real brokers, and a real ZooKeeper or KRaft controllers, on this machine, for as long as a `with` block lasts."""
+"""Real brokers, with a real ZooKeeper or KRaft controllers, on this machine for a `with` block."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ from pyspark_zkafka.testing.topics import (
     spread,
 )
 
-__all__ = ["LocalCluster"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LocalCluster(ClusterServers):
-    """Some brokers, and one ZooKeeper or KRaft controllers, on 127.0.0.1, with ports and a data folder of their own.
+    """Brokers on 127.0.0.1, with one ZooKeeper or KRaft controllers, and with their own ports and data folder.
 
     Everything is ready when `start` returns, and gone when `close` returns or this process dies. Several clusters can run
     at the same time.
@@ -36,40 +34,40 @@ class LocalCluster(ClusterServers):
     Parameters
     ----------
     brokers : int
-        The number of brokers; their ids count from 0.
+        The number of brokers; their ids start at 0.
     kafka_version : str
-        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always that of Kafka 3.9.1; from Kafka 4 on
-        there is none.
+        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always the one of Kafka 3.9.1. Kafka 4 has
+        no ZooKeeper.
     kraft : bool
-        KRaft mode instead of ZooKeeper, from Kafka 3.3 on; Kafka 4 has no other.
+        KRaft mode instead of ZooKeeper, for Kafka 3.3 or later. Kafka 4 always uses it.
     controllers : int, optional
-        The number of controllers in KRaft mode, which are nodes of their own with ids from 3000 on; if not given, the
-        first three brokers are controllers, too. Implies `kraft`.
+        The number of separate controllers in KRaft mode, with ids from 3000. If not given, the first three brokers are
+        also controllers. Implies `kraft`.
     broker_config : mapping, optional
-        Put over each broker's configuration. Values may hold ``{id}``, ``{host}``, ``{port}``, ``{data}`` (the broker's
-        folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see `port`).
+        Overrides of each broker's configuration. Values may contain ``{id}``, ``{host}``, ``{port}``, ``{data}`` (the
+        broker's folder), ``{zookeeper}`` (its ``zookeeper.connect``) and ``{port:NAME}`` (another free port, see `port`).
     controller_config, zookeeper_config : mapping, optional
-        The same for controllers that are nodes of their own, and for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
+        The same for separate controllers and for ZooKeeper, e.g. ``secureClientPort: {port:tls}``.
     racks : sequence of str, optional
         Each broker's rack.
     listeners : mapping, optional
-        Further listeners beside ``PLAINTEXT``: name to security protocol, e.g. ``{"SASL": "SASL_PLAINTEXT"}``; each has a
-        free port on each broker. Mechanisms, JAAS and key stores go into `broker_config`.
+        Listeners in addition to ``PLAINTEXT``, each with a free port on each broker: name to security protocol, e.g.
+        ``{"SASL": "SASL_PLAINTEXT"}``. Set mechanisms, JAAS and key stores in `broker_config`.
     client_config : mapping, optional
-        librdkafka's configuration for this class's own clients, where the plain-text listener was configured away.
+        librdkafka's configuration for this class's own clients, if `broker_config` removes the plain-text listener.
     broker_heap_mb, zookeeper_heap_mb : int
-        Each process's largest heap, in MiB; a controller's is that of a broker.
+        The largest heap of each process, in MiB; controllers have the heap of a broker.
     broker_jvm_options, zookeeper_jvm_options : sequence of str
         Further options of the JVMs, e.g. ``-Djava.security.auth.login.config=...``.
     startup_timeout_s : float
-        Time limit of `start` and `restart`, in seconds, without the fetching of jars.
+        Time limit of `start` and `restart`, in seconds, after the jars are fetched.
 
     Notes
     -----
     Needs Java 17 and, the first time for each version, the network (see `fetch_jars`). A server is the id of a broker or
     controller, or ``"zookeeper"``. Errors are `LocalClusterError`. Leaders move only when a test moves them
-    (``auto.leader.rebalance.enable`` is off), and topics are not created on request. The JVMs compile with C1 alone, which
-    starts faster; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` undoes that.
+    (``auto.leader.rebalance.enable`` is off), and topics are not created automatically. The JVMs use only the compiler C1,
+    to start faster; ``-XX:TieredStopAtLevel=4`` in `broker_jvm_options` enables C2.
 
     Examples
     --------
@@ -86,10 +84,9 @@ class LocalCluster(ClusterServers):
     # -- life
 
     def start(self) -> LocalCluster:
-        """Start all servers, and return this cluster; takes some 5 to 10 s.
+        """Start all servers, and return this cluster when every broker knows all others; takes 5 to 10 s.
 
-        Ready means that every broker is registered, and knows all others. Nothing stays when the start fails. Does nothing
-        for a cluster whose servers run.
+        Does nothing if the servers run. If the start fails, nothing remains.
         """
         if self._running:
             return self
@@ -103,7 +100,7 @@ class LocalCluster(ClusterServers):
         return self
 
     def close(self) -> None:
-        """End all servers and remove their data; does nothing when there are none, and in a forked child."""
+        """End all servers and remove their data; does nothing without servers, and in a forked child."""
         self._processes.close()
         self._running.clear()
 
@@ -116,20 +113,20 @@ class LocalCluster(ClusterServers):
     # -- faults
 
     def stop(self, server: Server) -> None:
-        """Shut a server down in an orderly way (SIGTERM); returns when it has ended, and a broker is registered no longer.
+        """Shut a server down (SIGTERM); returns when it has ended, and a broker is no longer registered.
 
-        In KRaft mode a broker can only do so while a majority of the controllers run; `kill` needs none.
+        In KRaft mode, a broker can shut down only while a majority of the controllers run; `kill` works without.
         """
         self._end(server, signal.SIGTERM)
         if server in self.broker_ids:
             self._wait_until_unregistered(int(server), self._deadline())
 
     def kill(self, server: Server) -> None:
-        """Kill a server (SIGKILL); returns when the process is gone. A broker's session expires later."""
+        """Kill a server (SIGKILL); returns when its process has ended. A broker's session expires later."""
         self._end(server, signal.SIGKILL)
 
     def pause(self, server: Server) -> None:
-        """Halt a server (SIGSTOP): it keeps its connections, and answers nothing."""
+        """Pause a server (SIGSTOP): it keeps its connections, but answers nothing."""
         self._signal(server, signal.SIGSTOP)
         self._running.discard(server)
 
@@ -139,23 +136,23 @@ class LocalCluster(ClusterServers):
         self._running.add(server)
 
     def restart(self, *servers: Server) -> None:
-        """Start servers again, with their ports and data, after stopping those that run; returns when all is ready.
+        """Stop the servers that run, start all of them with their ports and data, and return when they are ready.
 
-        For a killed broker, waits until its old session has expired, 6 s by default. In KRaft mode, a majority of the
-        controllers must run then: name as many at once as that takes.
+        Waits until a killed broker's old session expires, 6 s by default. In KRaft mode, a majority of the controllers
+        must run afterwards: pass all the servers needed for that in one call.
         """
         for server in servers:
             if self.pid(server) is not None:
                 self.stop(server)
         deadline = self._deadline()
         for server in servers:
-            if not self._is_kraft and server in self.broker_ids:  # KRaft's brokers wait for that by themselves
+            if not self._is_kraft and server in self.broker_ids:  # KRaft's brokers wait themselves
                 self._wait_until_unregistered(int(server), deadline)
             self._launch(server)
         self._wait_ready(deadline)
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
-        """Return when all servers that are not stopped, killed or paused are ready."""
+        """Wait until all servers are ready, except stopped, killed and paused ones."""
         self._wait_ready(self._deadline() if timeout_s is None else Deadline(timeout_s))
 
     def expire_session(self, session_id: int, password: bytes) -> None:
@@ -174,8 +171,8 @@ class LocalCluster(ClusterServers):
     ) -> None:
         """Create a topic; returns when every running broker knows a leader of every partition.
 
-        Replicas go round the running brokers, those of partition 0 from the first one on. `assignment` names each
-        partition's replicas, the preferred leader first, instead of `partitions` and `replication`.
+        Replicas are assigned to the running brokers in turn. `assignment` replaces `partitions` and `replication`: it has
+        each partition's replicas, the preferred leader first.
         """
         replicas = assignment or spread(range(partitions), replication, self.running_broker_ids)
         with self._topics() as topics:
@@ -183,7 +180,7 @@ class LocalCluster(ClusterServers):
         self._wait_for_leaders(name, len(replicas))
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Add partitions, up to a total; returns when every running broker knows a leader of each."""
+        """Add partitions, to a total of `total`; returns when every running broker knows a leader of each."""
         present = self.assignment(name)
         running = self.running_broker_ids
         more = spread(range(len(present), total), min(len(present[0]), len(running)), running)
@@ -198,33 +195,35 @@ class LocalCluster(ClusterServers):
         with self._metadata() as watch:
             watch.agree(lambda views: all(name not in v.leaders for v in views), f"topic {name} is not gone")
         with self._topic_state() as state:
-            settle(lambda: state.is_gone(name), f"topic {name} is still there; are all of its replicas running?")
+            settle(
+                lambda: state.is_gone(name), f"topic {name} still exists; check that the brokers of all its replicas run"
+            )
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
-        """The log start offset of each partition, after all records before the given offset were deleted (-1: all)."""
+        """Delete the records before an offset (-1: all records), and return the log start offset of each partition."""
         with self._topics() as topics:
             return topics.delete_records(topic, before)
 
     def produce(
         self, topic: str, records: Iterable[Record], config: Mapping[str, object] | None = None
     ) -> dict[int, list[int]]:
-        """The offsets that some records got, by partition, once all are acknowledged by all in-sync replicas.
+        """Produce records, and return their offsets by partition when all in-sync replicas have acknowledged them.
 
         Records are dicts with any of key, value, partition, headers (list of pairs, or dict) and timestamp (milliseconds
-        since 1970), or tuples in that order; texts are encoded as UTF-8. `config` adds to the producer's configuration, in
-        librdkafka's names.
+        since the epoch), or tuples in that order. Texts are encoded as UTF-8. `config` adds to the producer's
+        configuration, in librdkafka's names.
         """
         return produce({**self._client_settings(), **(config or {})}, topic, records)
 
     def assignment(self, topic: str) -> dict[int, list[int]]:
-        """Each partition's replicas, the preferred leader first."""
+        """Return each partition's replicas, the preferred leader first."""
         with self._topic_state() as state:
             return state.assignment(topic)
 
     def wait_for_leader(
         self, topic: str, partition: int, not_broker: int | None = None, timeout_s: float = SETTLE_TIMEOUT_S
     ) -> int:
-        """The leader of a partition, once all running brokers agree on it, it runs, and it is not `not_broker`."""
+        """Wait until all running brokers agree on a running leader other than `not_broker`, and return it."""
 
         def led(views: list[BrokerView]) -> bool:
             leaders = {v.leaders.get(topic, {}).get(partition, -1) for v in views}
@@ -235,18 +234,18 @@ class LocalCluster(ClusterServers):
         return views[0].leaders[topic][partition]
 
     def wait_in_sync(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Return when all replicas of all partitions of a topic are in sync."""
+        """Wait until all replicas of all partitions of a topic are in sync."""
         with self._topic_state() as state:
             assignment = state.assignment(topic)
-            lack = f"not all replicas of {topic} are in sync; are all of their brokers running?"
+            lack = f"not all replicas of {topic} are in sync; check that all of their brokers run"
             settle(lambda: state.all_in_sync(topic, assignment), lack, timeout_s)
 
     def elect_preferred_leaders(self, topic: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-        """Elect each partition's first replica, once all are in sync; returns when all running brokers know."""
+        """Elect each partition's first replica when all are in sync; returns when all running brokers know."""
         self.wait_in_sync(topic, timeout_s)
         preferred = {p: replicas[0] for p, replicas in self.assignment(topic).items()}
         with self._topic_state() as state:
-            settle(lambda: state.request_election(topic, preferred), "another election does not end", timeout_s)
+            settle(lambda: state.request_election(topic, preferred), "another election is still in progress", timeout_s)
         lack = f"the partitions of {topic} are not led by their preferred replicas {preferred}"
         with self._metadata() as watch:
             watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)

@@ -1,4 +1,4 @@
-"""Kafka's high-level consumer, which ZooKeeper coordinates, as a process under a test's control."""
+"""Kafka's old high-level consumer, which ZooKeeper coordinates, in a process that a test controls."""
 
 from __future__ import annotations
 
@@ -26,12 +26,27 @@ from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
 from pyspark_zkafka.testing.processes import Deadline, ServerProcesses
 
-__all__ = ["Events", "OldConsumer", "OldKafka", "OldRecord"]
+OldKafka: TypeAlias = Literal["1.1.1", "0.8.2.2"]
+
+_SOURCE = Path(__file__).with_name("OldConsumer.java")
+_NAME = "old-consumer"
+_EVENTS, _COMMANDS = "events", "commands"
+# The supervisor does not redirect its children to these files. The shell does, and becomes the JVM.
+_REDIRECTED = ("/bin/sh", "-c", f'exec "$@" <{_COMMANDS} >{_EVENTS}', _NAME)
+_DEFAULTS = {
+    "auto.offset.reset": "smallest",
+    "auto.commit.interval.ms": "1000",
+    "zookeeper.session.timeout.ms": "6000",
+    "zookeeper.connection.timeout.ms": "30000",  # ten JVMs that start at once are slow
+}
+_STOP_TIMEOUT_S = 30
+_REAP_TIMEOUT_S = 10
+_TAIL_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class OldRecord:
-    """A record that a consumer consumed."""
+    """A consumed record."""
 
     topic: str
     partition: int
@@ -50,13 +65,13 @@ class Events:
         self._lock = threading.Lock()
 
     def records(self) -> list[OldRecord]:
-        """All records."""
+        """Return all records."""
         with self._lock:
             self._take()
             return list(self._records)
 
     def others(self, *kinds: str) -> list[dict[str, Any]]:
-        """All other events of some kinds."""
+        """Return all other events of the given kinds."""
         with self._lock:
             self._take()
             return [event for event in self._others if event["event"] in kinds]
@@ -67,77 +82,56 @@ class Events:
                 file.seek(self._read)
                 whole = file.read().rpartition(b"\n")[0]
         except FileNotFoundError:
-            return  # the process was reaped, and its last event read before
+            return  # the process was reaped, after its last event was read
         if whole:
             self._read += len(whole) + 1
-            for line in whole.split(b"\n"):
-                self._add(json.loads(line))
-
-    def _add(self, event: dict[str, Any]) -> None:
-        if event["event"] == "record":
-            key, value = (None if event[k] is None else b64decode(event[k]) for k in ("key", "value"))
-            self._records.append(OldRecord(event["topic"], event["partition"], event["offset"], key, value))
-        else:
-            self._others.append(event)
-
-
-OldKafka: TypeAlias = Literal["1.1.1", "0.8.2.2"]
-
-_SOURCE = Path(__file__).with_name("OldConsumer.java")
-_NAME = "old-consumer"
-_EVENTS, _COMMANDS = "events", "commands"
-# The supervisor gives its children neither of these: the shell opens them, and becomes the JVM.
-_REDIRECTED = ("/bin/sh", "-c", f'exec "$@" <{_COMMANDS} >{_EVENTS}', _NAME)
-_DEFAULTS = {
-    "auto.offset.reset": "smallest",
-    "auto.commit.interval.ms": "1000",
-    "zookeeper.session.timeout.ms": "6000",
-    "zookeeper.connection.timeout.ms": "30000",  # ten JVMs that start at once are slow
-}
-_STOP_TIMEOUT_S = 30
-_REAP_TIMEOUT_S = 10
-_TAIL_LINES = 20
+            for event in map(json.loads, whole.split(b"\n")):
+                if event["event"] == "record":
+                    key, value = (None if event[k] is None else b64decode(event[k]) for k in ("key", "value"))
+                    self._records.append(OldRecord(event["topic"], event["partition"], event["offset"], key, value))
+                else:
+                    self._others.append(event)
 
 
 class OldConsumer:
     """A group member in a JVM process: the high-level consumer of Kafka 1.1.1 or 0.8.2.2.
 
-    It consumes records as they come, and ends with the process that started it, however that ends. One thread starts and
-    ends it; `records`, `failures` and `commit` are thread-safe.
+    It consumes records continuously, and ends with the process that started it. Start and end it in one thread; `records`,
+    `failures` and `commit` are thread-safe.
 
     Parameters
     ----------
     cluster_zookeeper_connect : str
-        As `LocalCluster.zookeeper_connect`.
+        See `LocalCluster.zookeeper_connect`.
     group : str
         The consumer group.
     topics : mapping, optional
         The number of streams by topic: a static subscription.
     white_list, black_list : str, optional
-        A regex of topics, instead of `topics`. Kafka 1.1.1 matches nothing where it has to be escaped in JSON: write
-        ``[.]`` for a dot.
+        A regex of topics, instead of `topics`. Kafka 1.1.1 matches nothing if JSON must escape the regex: write ``[.]``
+        for a dot.
     streams : int
         The number of streams of a white or black list.
     kafka_version : str
         ``1.1.1`` or ``0.8.2.2``. 1.1.1 cannot read from brokers of 0.8.2.2.
     consumer_id : str, optional
-        The member is registered as ``{group}_{consumer_id}``; by default Kafka generates an id.
+        The member registers as ``{group}_{consumer_id}``. By default, Kafka generates an id.
     strategy : str
         ``range`` or ``roundrobin``, the ``partition.assignment.strategy``.
     properties : mapping, optional
-        Further properties, put over all others. Unlike Kafka's defaults, the consumer starts at the smallest offset,
+        Overrides of the consumer's properties. Unlike Kafka's defaults, the consumer starts at the smallest offset,
         commits each second, and waits 30 s for ZooKeeper.
     heap_mb : int
         The largest heap, in MiB. A process that needs more ends.
 
     Notes
     -----
-    The program is compiled once for each version; a start takes about 1 s. When the streams cannot be created (the last
-    rebalance failed, the id is taken) the process retries until it succeeds. A rebalance that fails later leaves the member
-    without partitions until the next one, as in Kafka.
+    The program is compiled once for each version; a start takes about 1 s. If the streams cannot be created, because a
+    rebalance failed or the id is taken, the process retries until it succeeds. If a later rebalance fails, the member has
+    no partitions until the next one, as in Kafka.
 
-    The consumed offset advances microseconds before a record is reported: after a commit by the timer and a SIGKILL in
-    between, the record is lost. A record that is covered by `commit` or by `stop` is in `records`.
+    The consumed offset advances microseconds before a record is reported. If the timer commits and SIGKILL arrives in
+    between, the record is lost. A record that `commit` or `stop` covers is in `records`.
     """
 
     def __init__(
@@ -179,20 +173,20 @@ class OldConsumer:
     # -- life
 
     def start(self, wait: bool = True, timeout_s: float = 60) -> OldConsumer:
-        """This consumer, started; `records` and `log` begin anew.
+        """Start this consumer with empty `records` and `log`, and return it.
 
-        By default returns when the member is registered and its first rebalance has succeeded; `timeout_s` does not include
-        the first fetching of jars and compilation.
+        By default, waits until the member is registered and its first rebalance has succeeded. `timeout_s` does not include
+        fetching jars and compiling.
 
         Raises
         ------
         LocalClusterError
             ``BAD_CONSUMER``, ``CONSUMER_RUNNING``, ``NOT_COMPILED``; ``CONSUMER_NOT_READY`` and ``CONSUMER_DIED``,
-            with the end of the log, after ending the process; what `fetch_jars` raises.
+            with the end of the log, after ending the process; the errors of `fetch_jars`.
         """
         arguments = self._arguments()
         if self.running:
-            raise CONSUMER_RUNNING(f"{self!r} runs already; stop() or kill() it first")
+            raise CONSUMER_RUNNING(f"{self!r} already runs; stop() or kill() it first")
         self._reap()
         java = find_java()
         classpath, main = compiled_program(java, self.kafka_version, _SOURCE)
@@ -207,7 +201,7 @@ class OldConsumer:
         return self
 
     def wait_ready(self, timeout_s: float = 60) -> None:
-        """Wait until the first rebalance has succeeded; raises as `start`, but leaves the process as it is."""
+        """Wait until the first rebalance has succeeded; raises the errors of `start`, but leaves the process running."""
 
         def ready() -> bool | None:
             is_ready = bool(self._events.others("ready"))
@@ -219,9 +213,9 @@ class OldConsumer:
             raise CONSUMER_NOT_READY(f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
 
     def stop(self) -> None:
-        """Shut down in an orderly way (SIGTERM), also from a pause; returns when the process has ended.
+        """Shut down (SIGTERM), even if paused; returns when the process has ended.
 
-        The member commits, unless auto-commit is off, and its znodes are gone. Does nothing when it does not run; raises
+        The member commits, unless auto-commit is off, and deletes its znodes. Does nothing if it does not run. Raises
         `CONSUMER_DID_NOT_END` after 30 s.
         """
         if not self._end(signal.SIGTERM, _STOP_TIMEOUT_S):
@@ -232,12 +226,12 @@ class OldConsumer:
         self._reap()
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL); its znodes stay until its session expires."""
+        """Kill the process (SIGKILL); its znodes remain until its session expires."""
         self._end(signal.SIGKILL, _STOP_TIMEOUT_S)
         self._reap()
 
     def pause(self) -> None:
-        """Halt the process (SIGSTOP); its session expires when that lasts longer than the session's timeout."""
+        """Pause the process (SIGSTOP). Its session expires after the session timeout."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -255,16 +249,16 @@ class OldConsumer:
 
     @property
     def records(self) -> list[OldRecord]:
-        """The records since the last start, in the order of each stream; kept when the process has ended."""
+        """The records since the last start, in each stream's order; kept after the process has ended."""
         return self._events.records()
 
     @property
     def failures(self) -> list[str]:
-        """The reasons of streams that could not be created or that failed, and of failed commits, since the last start."""
+        """The errors of streams and commits since the last start."""
         return [event["message"] for event in self._events.others("failed")]
 
     def commit(self, timeout_s: float = 30) -> None:
-        """Commit the records so far, and wait for that.
+        """Commit the records so far, and wait for the answer.
 
         Raises `NOT_COMMITTED`, after `timeout_s` or with the consumer's reason, and `CONSUMER_NOT_RUNNING`.
         """
@@ -282,17 +276,17 @@ class OldConsumer:
 
     @property
     def running(self) -> bool:
-        """True if the process is there, paused or not."""
+        """True if the process exists, even if paused."""
         return self.pid is not None
 
     @property
     def pid(self) -> int | None:
-        """The process id; None when it does not run."""
+        """The process id; None if the consumer does not run."""
         return None if self._processes is None else self._processes.pid(_NAME)
 
     @property
     def log(self) -> str:
-        """The process's log; kept when it has ended."""
+        """The process's log; kept after the process has ended."""
         processes = self._processes
         return self._log if processes is None else processes.log(_NAME).read_text(encoding="utf-8", errors="replace")
 
@@ -301,8 +295,8 @@ class OldConsumer:
     def _arguments(self) -> list[str]:
         given = [(name, value) for name, value in self._subscriptions.items() if value]
         if len(given) != 1:
-            found = f"found {len(given)} of them; give one"
-            raise BAD_CONSUMER(f"A consumer has one of topics, white_list and black_list; {found}")
+            found = f"found {len(given)} of them; set one"
+            raise BAD_CONSUMER(f"A consumer needs exactly one of topics, white_list and black_list; {found}")
         name, value = given[0]
         listed = value if isinstance(value, str) else ",".join(f"{topic}={count}" for topic, count in value.items())
         return [name, listed, "--streams", str(self._streams), *(f"{k}={v}" for k, v in self._properties.items())]
@@ -312,7 +306,7 @@ class OldConsumer:
         processes.open()
         commands, events = processes.folder / _COMMANDS, processes.folder / _EVENTS
         os.mkfifo(commands)
-        # For reading, too: then no opening blocks, and the consumer sees no end of file while this process lives.
+        # Also open for reading: no opening blocks, and the consumer sees no end of file while this process lives.
         self._commands = os.open(commands, os.O_RDWR)
         for file in (events, processes.log(_NAME)):
             file.touch()
@@ -320,7 +314,7 @@ class OldConsumer:
         processes.start(_NAME, [*_REDIRECTED, *command], {"CLASSPATH": classpath})
 
     def _commits(self) -> list[dict[str, Any]]:
-        """The answers to all commits so far, successful or not."""
+        """Return the answers to all commits so far, successful or not."""
         return [e for e in self._events.others("committed", "failed") if e.get("during", "commit") == "commit"]
 
     def _tail(self) -> str:
@@ -328,18 +322,18 @@ class OldConsumer:
 
     def _require_running(self) -> None:
         if not self.running:
-            raise CONSUMER_NOT_RUNNING(f"{self!r} does not run; start() it, or see its `log`")
+            raise CONSUMER_NOT_RUNNING(f"{self!r} does not run; start() it, or check its `log`")
 
     def _signal(self, number: signal.Signals) -> None:
         if self._processes is None or not self._processes.send(_NAME, number):
             self._require_running()
 
     def _end(self, number: signal.Signals, timeout_s: float) -> bool:
-        """True if the process has ended in time."""
+        """End the process with a signal; False after the timeout."""
         return self._processes is None or self._processes.end(_NAME, number, timeout_s)
 
     def _reap(self) -> None:
-        """Release the process and its folder; the events and the log stay."""
+        """Release the process and its folder; keep the events and the log."""
         if self._processes is None:
             return
         processes, self._log, self._processes = self._processes, self.log, None

@@ -1,6 +1,6 @@
-"""The pytest plugin: a local cluster for a whole test session, on request of a test.
+"""The pytest plugin: a local cluster for a test session, started when a test requests it.
 
-Cheap to import, as it is loaded in every pytest run where this package is installed.
+Importing it must stay cheap, because every pytest run loads it where this package is installed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A real ZooKeeper and real brokers, started at first use and shared by all tests and all workers of pytest-xdist.
+    """A real ZooKeeper and real brokers, started at first use, and shared by all tests and workers of pytest-xdist.
 
-    With workers, or with ``--zkafka-cluster``, tests can use the servers but not stop them (see `attach`).
+    With workers or ``--zkafka-cluster``, tests can use the servers but not stop them (see `attach`).
     """
     from pyspark_zkafka.testing.detached import attach, share
     from pyspark_zkafka.testing.local_cluster import LocalCluster
@@ -35,7 +35,7 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     options = {
         "kafka_version": request.config.getoption("--zkafka-kafka-version"),
         "brokers": request.config.getoption("--zkafka-brokers"),
-        # 6 s are too short on a machine that tests keep busy.
+        # 6 s are too short on a busy machine.
         "broker_config": {"zookeeper.session.timeout.ms": "18000"},
     }
     if name := request.config.getoption("--zkafka-cluster"):

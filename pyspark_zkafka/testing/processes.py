@@ -1,4 +1,4 @@
-"""Server processes that end with the process that started them, their ports, and waits with a deadline."""
+"""Server processes that end with the process that started them, their ports, and deadlines."""
 
 from __future__ import annotations
 
@@ -31,19 +31,16 @@ from pyspark_zkafka.testing.conditions import (
     SUPERVISOR_GONE,
 )
 
-__all__ = [
-    "DATA_VARIABLE",
-    "LOOPBACK",
-    "SETTLE_TIMEOUT_S",
-    "Deadline",
-    "ForeignProcesses",
-    "PortReservations",
-    "ServerProcesses",
-    "settle",
-    "unsettled",
-]
+DATA_VARIABLE = "ZKAFKA_CLUSTER_DATA"
+"""The environment variable with the folder for the clusters' data; by default, the folder of temporary files."""
 
+LOOPBACK = "127.0.0.1"
 SETTLE_TIMEOUT_S = 60.0
+_END_TIMEOUT_S = 30
+_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
+# Below Linux's range of ephemeral ports, so that no outgoing connection takes the port of a stopped broker.
+_FIRST_PORT, _LAST_PORT = 20000, 32000
+_TRIES = 2000
 
 _Found = TypeVar("_Found")
 
@@ -68,7 +65,7 @@ class Deadline:
         return max(0.0, self._end - self._clock())
 
     def until(self, look: Callable[[], _Found | None]) -> _Found | None:
-        """The first result of `look` that is not None, or None after the deadline; looks at least once."""
+        """Return the first result of `look` that is not None, or None after the deadline; calls `look` at least once."""
         while True:
             found = look()
             if found is not None:
@@ -79,33 +76,27 @@ class Deadline:
 
 
 def settle(done: Callable[[], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-    """Return when a condition of a cluster is true; raises `NOT_SETTLED` when it is not in time."""
+    """Return when `done` is true; raises `NOT_SETTLED` after the timeout."""
     if Deadline(timeout_s).until(lambda: done() or None) is None:
         raise unsettled(lack)
 
 
 def unsettled(lack: str) -> LocalClusterError:
-    """The error of a cluster that has not reached a state in time."""
+    """Return the error of a cluster that did not reach a state in time."""
     return NOT_SETTLED(f"The local cluster has not settled: {lack}")
 
 
-LOOPBACK = "127.0.0.1"
-# Below Linux's range of ephemeral ports: no outgoing connection takes the port of a stopped broker.
-_FIRST, _LAST = 20000, 32000
-_TRIES = 2000
-
-
 class PortReservations:
-    """Ports reserved among all local clusters of the user, by a lock on a file for each, which ends with the process."""
+    """Ports that are reserved among all local clusters of the user, each by a locked file; they end with the process."""
 
     def __init__(self, chooser: random.Random | None = None) -> None:
         self._held: list[TextIO] = []
         self._chooser = chooser or random.SystemRandom()
 
     def take(self) -> int:
-        """One free port, reserved until `close`; raises `NO_FREE_PORT`."""
+        """Reserve a free port until `close`; raises `NO_FREE_PORT`."""
         for _ in range(_TRIES):
-            port = self._chooser.randrange(_FIRST, _LAST)
+            port = self._chooser.randrange(_FIRST_PORT, _LAST_PORT)
             reserved = _reserve(port)
             if reserved is None:
                 continue
@@ -113,7 +104,8 @@ class PortReservations:
                 self._held.append(reserved)
                 return port
             reserved.close()
-        raise NO_FREE_PORT(f"No free port was found among {_TRIES} between {_FIRST} and {_LAST}; end other servers")
+        found = f"No free port was found in {_TRIES} attempts between {_FIRST_PORT} and {_LAST_PORT}"
+        raise NO_FREE_PORT(f"{found}; end other servers")
 
     def close(self) -> None:
         """Release all ports."""
@@ -143,18 +135,11 @@ def _is_free(port: int) -> bool:
     return True
 
 
-DATA_VARIABLE = "ZKAFKA_CLUSTER_DATA"
-"""The environment variable with the folder in which clusters keep their data; by default, that of temporary files."""
-
-_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
-_END_TIMEOUT_S = 30
-
-
 class ServerProcesses:
     """Named server processes under one supervisor, with their ports, and a folder for their data.
 
-    All of these are gone after `close`, and also when this process dies without it. Thread-safe; in a forked child `close`
-    does nothing, and every other call is refused.
+    The servers and the folder are gone after `close`, and if this process dies. Thread-safe. In a forked child, `close`
+    does nothing, and every other call raises CLUSTER_NOT_RUNNING.
     """
 
     def __init__(self) -> None:
@@ -177,11 +162,11 @@ class ServerProcesses:
         self._owner = os.getpid()
         self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=os.environ.get(DATA_VARIABLE)))
         self._supervisor = subprocess.Popen(
-            # -I and -S: a test's PYTHONPATH or a site's start-up files are no business of the supervisor.
+            # -I and -S keep a test's PYTHONPATH and a site's start-up files away from the supervisor.
             [sys.executable, "-I", "-S", str(_SUPERVISOR), str(self._owner), str(self._folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # control-C at a terminal is for the parent alone
+            start_new_session=True,  # Ctrl-C at a terminal interrupts only the parent
             cwd="/",
         )
 
@@ -204,7 +189,7 @@ class ServerProcesses:
         self._ports.clear()
 
     def port(self, name: str, purpose: str = "") -> int:
-        """A free port for a server, the same for all calls until `close`."""
+        """Return a free port for a server; the same for all calls until `close`."""
         if self._supervisor is None:
             raise _ended()
         key = (name, purpose)
@@ -213,37 +198,37 @@ class ServerProcesses:
         return self._ports[key]
 
     def start(self, name: str, command: Sequence[str], environ: Mapping[str, str]) -> int:
-        """The process id of a server just started; its output is appended to its log."""
+        """Start a server that appends its output to its log, and return its process id."""
         server = {"name": name, "command": list(command), "environ": {**os.environ, **environ}}
         places = {"log": str(self.log(name)), "folder": str(self.folder)}
         return int(self._ask({"do": "start", "server": {**server, **places}})["pid"])
 
     def send(self, name: str, number: signal.Signals) -> bool:
-        """True if a signal could be sent; False when the server is not running."""
+        """Send a signal; False if the server does not run."""
         return bool(self._ask({"do": "signal", "name": name, "signal": int(number)})["sent"])
 
     def end(self, name: str, number: signal.Signals, timeout_s: float) -> bool:
-        """True if a server, paused or not, has ended in time after a signal."""
+        """Send a signal to a server, which may be paused, and wait for its end; False after the timeout."""
         self.send(name, number)
         self.send(name, signal.SIGCONT)
         return Deadline(timeout_s).until(lambda: self.exit_status(name)) is not None
 
     def exit_status(self, name: str) -> int | None:
-        """A server's exit status, negative for a signal; None while it runs."""
+        """Return a server's exit status, negative for a signal; None while it runs."""
         _, status = self._pid_and_status(name)
         return status
 
     def pid(self, name: str) -> int | None:
-        """A running server's process id; None when it is not running."""
+        """Return a running server's process id; None if it does not run."""
         pid, status = self._pid_and_status(name)
         return pid if status is None else None
 
     def log(self, name: str) -> Path:
-        """The file that a server's output goes to."""
+        """Return the path of a server's log."""
         return self.folder / f"{name}.log"
 
     def log_tail(self, name: str, lines: int = 20) -> str:
-        """The last lines of a server's log, or a remark that there are none."""
+        """Return the last lines of a server's log, or a note that it is empty."""
         try:
             with self.log(name).open(encoding="utf-8", errors="replace") as log:
                 tail = "".join(deque(log, maxlen=lines)).rstrip()
@@ -252,13 +237,13 @@ class ServerProcesses:
         return tail or "(the log is empty)"
 
     def raise_if_dead(self, name: str) -> None:
-        """Raise `SERVER_DIED`, with the end of the log, when a server has ended."""
+        """Raise `SERVER_DIED`, with the end of the log, if a server has ended."""
         status = self.exit_status(name)
         if status is None:
             return
         log = self.log_tail(name)
         ended = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
-        taken = "another program took its port: start the cluster again; " if "Address already in use" in log else ""
+        taken = "another program took its port, start the cluster again; " if "Address already in use" in log else ""
         message = f"{name} ended with {ended}; {taken}its log ends with\n{log}"
         raise SERVER_DIED(message, server=name, status=status)
 
@@ -279,8 +264,8 @@ class ServerProcesses:
                 line = b""
         if not line:
             raise SUPERVISOR_GONE(
-                "The process that the servers run under has ended, and the servers with it; "
-                "something killed it (out of memory?); start the cluster again",
+                "The servers' parent process was killed, perhaps for lack of memory, and the servers with it; "
+                "start the cluster again",
             )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
@@ -290,7 +275,7 @@ class ServerProcesses:
 
 
 class ForeignProcesses(ServerProcesses):
-    """Server processes that another process started: ports and logs are known, and nothing can be started or ended."""
+    """Server processes of another process, with known ports and logs. They cannot be started or ended."""
 
     def __init__(self, cluster: str, folder: Path, ports: Mapping[str, int]) -> None:
         super().__init__()
@@ -298,7 +283,7 @@ class ForeignProcesses(ServerProcesses):
         self._ports = {(server, ""): port for server, port in ports.items()}
 
     def port(self, name: str, purpose: str = "") -> int:
-        """A server's port."""
+        """Return a server's port."""
         if (name, purpose) not in self._ports:
             self._refuse()
         return self._ports[name, purpose]
@@ -309,12 +294,12 @@ class ForeignProcesses(ServerProcesses):
     def _refuse(self) -> NoReturn:
         raise ATTACHED_CLUSTER(
             f"The local cluster {self._cluster!r} belongs to another process, and its servers cannot be started or stopped "
-            "from here. Use a LocalCluster of your own for that.",
+            "from here; start a LocalCluster for that",
         )
 
 
 def _ended() -> LocalClusterError:
     return CLUSTER_NOT_RUNNING(
-        "The local cluster does not run in this process; it was not started, was closed, or belongs to the parent process; "
+        "The local cluster does not run in this process: it was not started, was closed, or belongs to the parent process; "
         "use it inside `with LocalCluster() as cluster:`",
     )

@@ -1,4 +1,4 @@
-"""Production of test records, with their offsets."""
+"""Produce test records, and return their offsets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from pyspark_zkafka.testing.conditions import BAD_RECORD, NOT_DELIVERED
 
-__all__ = ["Record", "produce", "producer_arguments"]
-
 Record: TypeAlias = "Mapping[str, Any] | Sequence[Any]"
 _FIELDS = ("key", "value", "partition", "headers", "timestamp")
 _FLUSH_TIMEOUT_S = 60
@@ -20,9 +18,10 @@ _PAUSE_S = 0.2
 
 
 def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
-    """The offsets of the records by partition, in the order of acknowledgement; raises `BAD_RECORD`, `NOT_DELIVERED`.
+    """Return the offsets of the records by partition, in the order of acknowledgement.
 
-    A partition that the brokers do not know is waited for, some seconds: one of them may not know yet that it was added.
+    Retries a record of an unknown partition for 5 s, because a broker may not know an added partition yet. Raises
+    `BAD_RECORD` and `NOT_DELIVERED`.
     """
     offsets: dict[int, list[int]] = {}
     refused: list[tuple[KafkaError, Message]] = []
@@ -40,12 +39,14 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
         count += 1
     waiting = producer.flush(_FLUSH_TIMEOUT_S)
     deadline = time.monotonic() + _NEW_PARTITIONS_S
-    while refused and all(_is_too_early(error) for error, _ in refused) and time.monotonic() < deadline:
+    # A record of an unknown partition was never sent.
+    while refused and all(e.code() == KafkaError._UNKNOWN_PARTITION for e, _ in refused) and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
         again, refused[:] = refused[:], []
         for error, message in again:
+            record = message.key(), message.value(), message.partition(), message.headers(), message.timestamp()[1]
             try:
-                producer.produce(topic, **_arguments_of(message))
+                producer.produce(topic, **producer_arguments(record))
             except KafkaException:  # still unknown
                 refused.append((error, message))
         waiting = producer.flush(_FLUSH_TIMEOUT_S)
@@ -53,21 +54,10 @@ def produce(settings: Mapping[str, object], topic: str, records: Iterable[Record
         reason = refused[0][0] if refused else f"no answer within {_FLUSH_TIMEOUT_S} s"
         raise NOT_DELIVERED(
             f"Of {count} records for topic {topic}, {waiting + len(refused)} were not acknowledged; "
-            f"the first reason: {reason}; are all leaders running?",
+            f"the first reason: {reason}; check that all leaders run",
             topic=topic,
         )
     return offsets
-
-
-def _is_too_early(error: KafkaError) -> bool:
-    """True for a record of a partition that a broker does not know yet: it was never sent."""
-    return bool(error.code() == KafkaError._UNKNOWN_PARTITION)
-
-
-def _arguments_of(message: Message) -> dict[str, Any]:
-    """Arguments of `Producer.produce` for a message that was not sent."""
-    given = {"key": message.key(), "value": message.value(), "headers": message.headers(), "partition": message.partition()}
-    return {name: value for name, value in given.items() if value is not None} | {"timestamp": message.timestamp()[1]}
 
 
 def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
@@ -83,7 +73,7 @@ def _send(producer: Producer, topic: str, arguments: dict[str, Any]) -> None:
 
 
 def producer_arguments(record: Record) -> dict[str, Any]:
-    """A record as arguments of `Producer.produce`, which refuses None for most of them; raises `BAD_RECORD`."""
+    """Convert a record to arguments of `Producer.produce`, without null fields; raises `BAD_RECORD`."""
     if isinstance(record, Mapping):
         fields, good = record, record.keys() <= set(_FIELDS)
     else:
@@ -91,10 +81,9 @@ def producer_arguments(record: Record) -> dict[str, Any]:
         good = not isinstance(record, str | bytes) and len(record) <= len(_FIELDS)
     if not good:
         raise BAD_RECORD(
-            f"A record has the fields {', '.join(_FIELDS)}; found {record!r}; give a dict, or a tuple in that order",
+            f"A record has the fields {', '.join(_FIELDS)}; found {record!r}; use a dict, or a tuple in that order",
         )
-    return {name: _headers(value) if name == "headers" else value for name, value in fields.items() if value is not None}
-
-
-def _headers(headers: Any) -> list[tuple[str, Any]]:
-    return list(headers.items()) if isinstance(headers, Mapping) else list(headers)
+    arguments = {name: value for name, value in fields.items() if value is not None}
+    if (headers := arguments.get("headers")) is not None:
+        arguments["headers"] = list(headers.items() if isinstance(headers, Mapping) else headers)
+    return arguments

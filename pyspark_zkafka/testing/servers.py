@@ -1,4 +1,4 @@
-"""Servers of a local cluster: their processes, addresses, configurations and readiness."""
+"""Servers of a local cluster: processes, addresses, configurations and readiness."""
 
 from __future__ import annotations
 
@@ -25,32 +25,34 @@ from pyspark_zkafka.testing.jars import find_java, kafka_classpath
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, ServerProcesses, unsettled
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
 
-__all__ = ["BrokerView", "ClusterServers", "MetadataWatch", "client_settings", "format_storage", "new_cluster_id"]
-
 _ANSWER_TIMEOUT_S = 2.0
+_CONNECT_TIMEOUT_S = 10.0
+_EXIT_TIMEOUT_S = 60
+_FORMAT_TIMEOUT_S = 120
+_EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 
 
 @dataclass(frozen=True)
 class BrokerView:
-    """The live brokers, and each topic's leaders by partition (-1 where there is none), by one broker."""
+    """One broker's view of the live brokers, and of each topic's leaders by partition (-1 without a leader)."""
 
     brokers: frozenset[int]
     leaders: Mapping[str, Mapping[int, int]]
 
     def is_led(self, topic: str, partitions: int) -> bool:
-        """True if a topic has so many partitions, and each has a leader."""
+        """True if a topic has this number of partitions, each with a leader."""
         leaders = self.leaders.get(topic, {})
         return len(leaders) == partitions and -1 not in leaders.values()
 
 
 def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
-    """librdkafka's configuration for one of this package's own clients: quiet, and quick to reconnect."""
+    """Return librdkafka's configuration for the cluster's own clients, which log nothing and reconnect quickly."""
     old = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
     return {
         "bootstrap.servers": bootstrap,
         "log_level": 0,
         "log.connection.close": False,
-        "error_cb": lambda error: None,  # lost connections are expected
+        "error_cb": lambda error: None,  # connections to stopped brokers are lost
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
         **(old if kafka_version < (0, 10) else {}),
@@ -59,24 +61,24 @@ def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Ma
 
 
 class MetadataWatch:
-    """A client for each of some brokers, which fetches that broker's metadata again and again."""
+    """A client for each of some brokers, to fetch the broker's metadata repeatedly."""
 
     def __init__(self, settings: Mapping[int, Mapping[str, object]]) -> None:
         self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
 
     def close(self) -> None:
-        """End the clients on this thread: the garbage collector, on a client's own thread, would abort the process."""
+        """Close the clients on this thread. On a client's own thread, the garbage collector would abort the process."""
         for client in self._clients.values():
             client.__exit__(None, None, None)
 
     def uninformed(self, brokers: set[int]) -> set[int]:
-        """The brokers that do not answer, or do not know all of the given ones."""
+        """Find the brokers that do not answer, or do not know all of `brokers`."""
         return {b for b, view in self._views().items() if view is None or not brokers <= view.brokers}
 
     def agree(
         self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
     ) -> list[BrokerView]:
-        """The views of all brokers, once all answer and `agreed` holds; raises `NOT_SETTLED`."""
+        """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
 
         def look() -> list[BrokerView] | None:
             views = [view for view in self._views().values() if view is not None]
@@ -92,10 +94,10 @@ class MetadataWatch:
 
 
 def _view(client: AdminClient) -> BrokerView | None:
-    """The view of one broker; None when it does not answer within 2 s.
+    """Return the view of one broker; None if it does not answer within 2 s.
 
-    All topics are asked for: to ask for one by name could create it. A broker of 0.8 knows no broker, and answers with
-    none, before the first topic is created.
+    Requests all topics, because a request by name could create the topic. A broker of 0.8 lists no broker before the first
+    topic is created.
     """
     try:
         found = client.list_topics(timeout=_ANSWER_TIMEOUT_S)
@@ -106,18 +108,15 @@ def _view(client: AdminClient) -> BrokerView | None:
     return BrokerView(frozenset(found.brokers), leaders)
 
 
-_TIMEOUT_S = 120
-
-
 def new_cluster_id() -> str:
-    """A new cluster id: 16 bytes in URL-safe base64."""
+    """Return a new cluster id: 16 bytes in URL-safe base64."""
     return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
 
 
 def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[Path]) -> None:
-    """Format the storage of the nodes with these configuration files, all at the same time; takes 1 to 3 s.
+    """Format the storage of nodes, given their configuration files, in parallel; takes 1 to 3 s.
 
-    Raises `STORAGE_NOT_FORMATTED` with the output of the tool.
+    Raises `STORAGE_NOT_FORMATTED` with the tool's output.
     """
     environ = {**os.environ, "CLASSPATH": classpath}
     tools = [
@@ -129,11 +128,11 @@ def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[
     ]  # fmt: skip
     try:
         for tool in tools:
-            output, _ = tool.communicate(timeout=_TIMEOUT_S)
+            output, _ = tool.communicate(timeout=_FORMAT_TIMEOUT_S)
             if tool.returncode != 0:
                 raise _not_formatted(f"ended with {tool.returncode}; its output is\n{output.strip()}")
     except subprocess.TimeoutExpired as exc:
-        raise _not_formatted(f"did not end within {_TIMEOUT_S} s") from exc
+        raise _not_formatted(f"did not end within {_FORMAT_TIMEOUT_S} s") from exc
     finally:
         for tool in tools:
             tool.kill()
@@ -144,14 +143,9 @@ def _not_formatted(found: str) -> LocalClusterError:
     return STORAGE_NOT_FORMATTED(f"Kafka's tool that formats a node's storage {found}")
 
 
-_CONNECT_TIMEOUT_S = 10.0
-_EXIT_TIMEOUT_S = 60
-_EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClusterServers(ClusterSpec):
-    """The servers that a specification asks for, which `LocalCluster` starts and ends."""
+    """The servers of a specification, which `LocalCluster` starts and ends."""
 
     def __post_init__(self) -> None:
         self._chroot = f"/local-{secrets.token_hex(4)}"
@@ -160,7 +154,7 @@ class ClusterServers(ClusterSpec):
         self._running: set[Server] = set()
 
     def adopt(self, processes: ServerProcesses, zookeeper_connect: str | None) -> None:
-        """Use servers that run already instead of starting some."""
+        """Use servers that already run."""
         self._processes = processes
         self._running = {*self.broker_ids, *self.controller_ids}
         if zookeeper_connect is not None:
@@ -176,12 +170,12 @@ class ClusterServers(ClusterSpec):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The value of ``kafka.bootstrap.servers``: all brokers, those that are down too."""
+        """The value of ``kafka.bootstrap.servers``: all brokers, including those that are down."""
         return self._bootstrap(self.broker_ids)
 
     @property
     def broker_ids(self) -> list[int]:
-        """The ids of all brokers, those that are down too, in order."""
+        """The ids of all brokers, including those that are down, in order."""
         return list(range(self.brokers))
 
     @property
@@ -195,35 +189,32 @@ class ClusterServers(ClusterSpec):
         return [broker for broker in self.broker_ids if broker in self._running]
 
     def listener_servers(self, listener: str) -> str:
-        """The bootstrap servers of one of the further listeners."""
+        """Return the bootstrap servers of one of the further listeners."""
         return self._bootstrap(self.broker_ids, listener)
 
     def port(self, server: Server, name: str = "") -> int:
-        """A server's port, or its port for a listener's or placeholder's name."""
+        """Return a server's port, or its port for the name of a listener or placeholder."""
         return self._processes.port(spec.server_name(self, server), name)
 
     def pid(self, server: Server) -> int | None:
-        """A server's process id; None when it is down."""
+        """Return a server's process id; None if it is down."""
         return self._processes.pid(spec.server_name(self, server))
 
     def log(self, server: Server) -> Path:
-        """The file with a server's log; removed by `close`."""
+        """Return the path of a server's log, which `close` removes."""
         return self._processes.log(spec.server_name(self, server))
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
-        """A kazoo client that is connected, with the cluster's chroot, for the length of a `with` block.
-
-        Raises `NO_ZOOKEEPER` in KRaft mode.
-        """
+        """Connect a kazoo client, with the cluster's chroot, for a `with` block; raises `NO_ZOOKEEPER` in KRaft mode."""
         return znodes.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
-    # -- addresses and clients
+    # -- clients
 
     def _bootstrap(self, brokers: Sequence[int], listener: str = "") -> str:
         return ",".join(f"{LOOPBACK}:{self.port(b, listener)}" for b in brokers)
 
     def _client_settings(self, brokers: Sequence[int] = ()) -> dict[str, object]:
-        """librdkafka's configuration for a client of some brokers, by default of those that run."""
+        """Return librdkafka's configuration for a client of some brokers, by default of the running brokers."""
         servers = self._bootstrap(brokers or self.running_broker_ids or self.broker_ids)
         return client_settings(servers, spec.version_tuple(self.kafka_version), self.client_config or {})
 
@@ -240,7 +231,7 @@ class ClusterServers(ClusterSpec):
         return spec.is_kraft(self)
 
     def _prepare(self) -> None:
-        """Check the specification, and have Java and the jars."""
+        """Check the specification, find Java and fetch the jars."""
         spec.check(self)
         self._java = find_java()
         versions = (self.kafka_version,) if self._is_kraft else (self.kafka_version, ZOOKEEPER_VERSION)
@@ -248,22 +239,16 @@ class ClusterServers(ClusterSpec):
 
     def _start_servers(self, deadline: Deadline) -> None:
         if self._is_kraft:
-            self._format_nodes()
+            files = [self._write_properties(node) for node in {*self.controller_ids, *self.broker_ids}]
+            format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
         else:
-            self._start_zookeeper(deadline)
+            self._launch(ZOOKEEPER)
+            znodes.wait_for_zookeeper(self._processes, deadline)
+            with znodes.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
+                client.ensure_path(self._chroot)
         for node in dict.fromkeys([*self.controller_ids, *self.broker_ids]):
             self._launch(node)
         self._wait_ready(deadline)
-
-    def _start_zookeeper(self, deadline: Deadline) -> None:
-        self._launch(ZOOKEEPER)
-        znodes.wait_for_zookeeper(self._processes, deadline)
-        with znodes.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
-            client.ensure_path(self._chroot)
-
-    def _format_nodes(self) -> None:
-        files = [self._write_properties(node) for node in {*self.controller_ids, *self.broker_ids}]
-        format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
 
     def _launch(self, server: Server) -> None:
         file = self._write_properties(server)
@@ -277,18 +262,18 @@ class ClusterServers(ClusterSpec):
     def _write_properties(self, server: Server) -> Path:
         name, folder = spec.server_name(self, server), self._processes.folder
         file = folder / f"{name}.properties"
-        connect = configs.voters(self, self._controller_port) if self._is_kraft else self.zookeeper_connect
+        if self._is_kraft:
+            connect = configs.voters(self, lambda node: self.port(node, CONTROLLER_LISTENER))
+        else:
+            connect = self.zookeeper_connect
         config = configs.server_properties(self, server, folder / name, partial(self.port, server), connect)
         file.write_text(configs.properties_text(config), encoding="latin-1")
         return file
 
-    def _controller_port(self, node: int) -> int:
-        return self.port(node, CONTROLLER_LISTENER)
-
     def _signal(self, server: Server, number: signal.Signals) -> None:
         name = spec.server_name(self, server)
         if not self._processes.send(name, number):
-            raise SERVER_NOT_RUNNING(f"{name} is not running; restart() starts it")
+            raise SERVER_NOT_RUNNING(f"{name} is not running; start it with restart()")
 
     def _end(self, server: Server, number: signal.Signals) -> None:
         name = spec.server_name(self, server)
@@ -304,16 +289,16 @@ class ClusterServers(ClusterSpec):
     def _wait_ready(self, deadline: Deadline) -> None:
         known = set(self.running_broker_ids) if self._is_kraft else self._wait_registered(deadline)
         with self._metadata() as watch:
-            lack = "do not answer, or do not know all others yet"
+            lack = "do not answer, or do not know all other brokers"
             self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
 
     def _wait_registered(self, deadline: Deadline) -> set[int]:
-        """Wait until all brokers have a znode; returns those that all others are to know then."""
+        """Wait until all brokers have a znode; return the brokers that each broker must then know."""
         znodes.wait_for_zookeeper(self._processes, deadline)
         expected = set(self.running_broker_ids)
         with znodes.zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
             self._wait_for_brokers(lambda: expected - znodes.registered_brokers(client), "have no znode", deadline)
-            # In 0.8, brokers learn of each other with the first topic.
+            # In 0.8, brokers learn about each other with the first topic.
             is_known = spec.version_tuple(self.kafka_version) >= (0, 9) or znodes.has_topics(client)
         return expected if is_known else set()
 
@@ -332,7 +317,7 @@ class ClusterServers(ClusterSpec):
             )
 
     def _revive(self, node: Server) -> None:
-        """Start a broker again whose session expired at its start; raises `SERVER_DIED` for any other that has ended."""
+        """Restart a broker if its session expired at its start; raises `SERVER_DIED` if it ended for another reason."""
         name = spec.server_name(self, node)
         if self._processes.exit_status(name) is None:
             return
@@ -342,18 +327,12 @@ class ClusterServers(ClusterSpec):
         self._launch(node)
 
     def _wait_until_unregistered(self, broker: int, deadline: Deadline) -> None:
-        if self._is_kraft:
-            self._wait_until_unlisted(broker)
-            return
-        with self.zookeeper() as client:
-            if deadline.until(lambda: None if broker in znodes.registered_brokers(client) else True) is None:
-                lack = f"The znode of broker {broker} is still there; is a namesake running?"
-                raise NOT_READY(lack)
-
-    def _wait_until_unlisted(self, broker: int) -> None:
-        """Wait until no other broker lists this one, if there are controllers to decide that."""
-        running = self._running & set(self.controller_ids)
-        if 2 * len(running) > len(self.controller_ids):
+        """Wait until no broker, or ZooKeeper, lists this one any more."""
+        if not self._is_kraft:
+            with self.zookeeper() as client:
+                if deadline.until(lambda: None if broker in znodes.registered_brokers(client) else True) is None:
+                    raise NOT_READY(f"Broker {broker} ended and still has a znode; stop other brokers with this id")
+        elif 2 * len(self._running & set(self.controller_ids)) > len(self.controller_ids):
             with self._metadata() as watch:
                 lack = f"broker {broker} has ended, and others still list it"
                 watch.agree(lambda views: all(broker not in view.brokers for view in views), lack)

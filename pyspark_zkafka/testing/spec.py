@@ -1,4 +1,4 @@
-"""The specification of a local cluster: versions, nodes and their roles, as values."""
+"""The specification of a local cluster: versions, nodes and roles."""
 
 from __future__ import annotations
 
@@ -9,38 +9,22 @@ from typing import TypeAlias
 
 from pyspark_zkafka.testing.conditions import BAD_CLUSTER, BAD_KAFKA_VERSION, NO_SUCH_SERVER, NO_ZOOKEEPER
 
-__all__ = [
-    "CONTROLLER_LISTENER",
-    "TESTED_VERSIONS",
-    "ZOOKEEPER",
-    "ZOOKEEPER_VERSION",
-    "ClusterSpec",
-    "Server",
-    "check",
-    "controller_ids",
-    "is_kraft",
-    "kafka_jars",
-    "server_name",
-    "tested_version",
-    "version_tuple",
-]
-
 TESTED_VERSIONS = ("4.3.1", "3.9.1", "1.1.1", "0.8.2.2")
 CONTROLLER_LISTENER = "CONTROLLER"
 ZOOKEEPER = "zookeeper"
-# An old broker's own ZooKeeper is a server from before 4-letter-word lists and Netty TLS: this one serves all versions.
+# This ZooKeeper serves all versions of Kafka; older ones lack 4-letter-word lists and Netty TLS.
 ZOOKEEPER_VERSION = "3.9.1"
 
 Server: TypeAlias = int | str
 
 _FIRST_CONTROLLER = 3000
 _FIRST_KRAFT = (3, 3)
-"""The first version whose KRaft mode is meant for production."""
+"""The first version with KRaft mode for production."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ClusterSpec:
-    """The arguments of `LocalCluster`, which documents each."""
+    """The arguments of `LocalCluster`, which documents them."""
 
     brokers: int = 3
     kafka_version: str = "3.9.1"
@@ -60,7 +44,7 @@ class ClusterSpec:
 
 
 def check(spec: ClusterSpec) -> None:
-    """Refuse a cluster that cannot be started."""
+    """Raise BAD_CLUSTER or BAD_KAFKA_VERSION if the cluster cannot be started."""
     kafka_jars(spec.kafka_version)
     problems = []
     if spec.brokers < 1:
@@ -68,7 +52,7 @@ def check(spec: ClusterSpec) -> None:
     if spec.racks is not None and len(spec.racks) != spec.brokers:
         problems.append(f"racks has {len(spec.racks)} entries for {spec.brokers} brokers, and must have one for each")
     if spec.listeners and version_tuple(spec.kafka_version) < (0, 10, 2):
-        problems.append(f"Kafka {spec.kafka_version} has no named listeners, and listeners asks for some")
+        problems.append(f"Kafka {spec.kafka_version} has no named listeners, which listeners requests")
     if is_kraft(spec):
         problems += _kraft_problems(spec)
     if problems:
@@ -78,23 +62,23 @@ def check(spec: ClusterSpec) -> None:
 def _kraft_problems(spec: ClusterSpec) -> list[str]:
     problems = []
     if version_tuple(spec.kafka_version) < _FIRST_KRAFT:
-        problems.append(f"Kafka {spec.kafka_version} has no KRaft mode, which kraft or controllers asks for; it needs 3.3")
+        problems.append(f"Kafka {spec.kafka_version} has no KRaft mode, which kraft or controllers requests; it needs 3.3")
     if spec.controllers is not None and spec.controllers < 1:
-        problems.append(f"controllers is {spec.controllers}, and must be 1 or more, or None for brokers that are both")
+        problems.append(f"controllers is {spec.controllers}, and must be 1 or more, or None for combined nodes")
     if spec.zookeeper_config:
         problems.append("zookeeper_config is set, and a cluster in KRaft mode has no ZooKeeper")
     if CONTROLLER_LISTENER in (spec.listeners or {}):
-        problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' own")
+        problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' listener")
     return problems
 
 
 def is_kraft(spec: ClusterSpec) -> bool:
-    """True if the cluster runs in KRaft mode: by request, and always from Kafka 4 on."""
+    """True if the cluster runs in KRaft mode, as Kafka 4 always does."""
     return spec.kraft or spec.controllers is not None or version_tuple(spec.kafka_version) >= (4,)
 
 
 def controller_ids(spec: ClusterSpec) -> list[int]:
-    """The ids of the nodes that are controllers in KRaft mode, in order: the first brokers, or nodes of their own."""
+    """List the ids of KRaft's controllers, in order: up to three brokers, or separate nodes."""
     if not is_kraft(spec):
         return []
     if spec.controllers is None:
@@ -103,12 +87,12 @@ def controller_ids(spec: ClusterSpec) -> list[int]:
 
 
 def server_name(spec: ClusterSpec, server: Server) -> str:
-    """The name of a server's process; raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
+    """Return the name of a server's process; raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
     if server == ZOOKEEPER:
         if is_kraft(spec):
             raise NO_ZOOKEEPER(
-                f"This cluster of Kafka {spec.kafka_version} runs in KRaft mode, without ZooKeeper; use "
-                'bootstrap_servers, or start one with LocalCluster(kafka_version="3.9.1")',
+                f"This cluster of Kafka {spec.kafka_version} runs in KRaft mode, without ZooKeeper; use bootstrap_servers, "
+                'or start a cluster with LocalCluster(kafka_version="3.9.1")',
             )
         return ZOOKEEPER
     if server in range(spec.brokers):
@@ -121,18 +105,18 @@ def server_name(spec: ClusterSpec, server: Server) -> str:
 
 
 def version_tuple(kafka_version: str) -> tuple[int, ...]:
-    """A version's numbers, to compare by.
+    """Return a version's numbers, for comparisons.
 
     >>> version_tuple("0.8.2.2") < version_tuple("1.1.1")
     True
     """
     if not re.fullmatch(r"\d+(\.\d+){2,3}", kafka_version):
-        raise BAD_KAFKA_VERSION(f"Not a version of Kafka: {kafka_version!r}; write it like '3.9.1'")
+        raise BAD_KAFKA_VERSION(f"{kafka_version!r} is not a version of Kafka; write it like '3.9.1'")
     return tuple(int(part) for part in kafka_version.split("."))
 
 
 def tested_version(text: str) -> str:
-    """The tested version that begins so, else the text itself.
+    """Return the tested version with this prefix, or the text unchanged.
 
     >>> tested_version("4"), tested_version("0.8"), tested_version("2.8.0")
     ('4.3.1', '0.8.2.2', '2.8.0')
@@ -141,7 +125,7 @@ def tested_version(text: str) -> str:
 
 
 def kafka_jars(kafka_version: str) -> tuple[str, ...]:
-    """The Maven coordinates of a broker of that version: Kafka's core, and a logger's back end where it brings none.
+    """Return the Maven coordinates of Kafka's core, and of a logging back end for versions without one.
 
     >>> kafka_jars("1.1.1")
     ('org.apache.kafka:kafka_2.12:1.1.1', 'org.slf4j:slf4j-reload4j:1.7.36')

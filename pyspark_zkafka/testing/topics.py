@@ -1,4 +1,4 @@
-"""Topics of a local cluster: requests for them, and their state, by the brokers or in znodes."""
+"""Topics of a local cluster: requests to change them, and their state, through brokers or znodes."""
 
 from __future__ import annotations
 
@@ -15,35 +15,29 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing import znodes
-from pyspark_zkafka.testing.conditions import BAD_REPLICATION, BROKERS_SILENT, NOT_IN_THIS_VERSION, REFUSED_BY_CLUSTER
+from pyspark_zkafka.testing.conditions import (
+    BAD_REPLICATION,
+    BROKERS_SILENT,
+    NO_SUCH_TOPIC,
+    NOT_IN_THIS_VERSION,
+    REFUSED_BY_CLUSTER,
+)
 from pyspark_zkafka.testing.processes import Deadline
-from pyspark_zkafka.testing.znodes import read_assignment
-
-__all__ = [
-    "AdminTopics",
-    "MetadataState",
-    "TopicState",
-    "ZnodeState",
-    "ZnodeTopics",
-    "open_metadata_state",
-    "open_topics",
-    "open_znode_state",
-    "spread",
-]
 
 _PASSING = (KafkaError.NOT_CONTROLLER, KafkaError.UNKNOWN)
 _REQUEST_TIMEOUT_S = 30
+_METADATA_TIMEOUT_S = 10.0
+_ELECTED = (KafkaError.NO_ERROR, KafkaError.ELECTION_NOT_NEEDED)
 
 
 def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[int, list[int]]:
-    """Replicas of the partitions, round the brokers.
+    """Assign replicas of the partitions to the brokers in turn.
 
     >>> spread(range(3), 2, [0, 1, 2])
     {0: [0, 1], 1: [1, 2], 2: [2, 0]}
     """
     if not 1 <= replication <= len(brokers):
-        raise BAD_REPLICATION(f"{replication} replicas were asked for; {len(brokers)} brokers are there; ask for fewer")
+        raise BAD_REPLICATION(f"{replication} replicas need as many brokers, and there are {len(brokers)}; request fewer")
     return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 
@@ -51,7 +45,7 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
 def open_topics(
     version: tuple[int, ...], settings: Mapping[str, object], zookeeper: Callable[[], AbstractContextManager[KazooClient]]
 ) -> Iterator[AdminTopics | ZnodeTopics]:
-    """The topics of a cluster by its brokers' version."""
+    """Open a client that changes topics, as the brokers' version requires."""
     if version >= (0, 10, 2):
         with closing(AdminTopics(settings)) as topics:
             yield topics
@@ -61,16 +55,16 @@ def open_topics(
 
 
 class AdminTopics:
-    """Topics of a broker that answers admin requests (from 0.10.2 on; delete_records from 0.11).
+    """Change topics through brokers that answer admin requests: 0.10.2 or later, 0.11 for delete_records.
 
-    Each call returns when the cluster has accepted it.
+    Each call returns when the cluster has accepted the request.
     """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         self._admin = AdminClient(dict(settings))
 
     def close(self) -> None:
-        """End the client on this thread: the garbage collector, on the client's own thread, would abort the process."""
+        """Close the client on this thread. On the client's own thread, the garbage collector would abort the process."""
         self._admin.__exit__(None, None, None)
 
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
@@ -84,20 +78,20 @@ class AdminTopics:
         self._do(f"delete topic {name}", self._admin.delete_topics, [name])
 
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions: `assignment` holds the new ones alone, whose numbers follow the last present one."""
+        """Add the partitions in `assignment`, whose numbers follow the existing ones."""
         added = NewPartitions(name, max(assignment) + 1, [list(assignment[p]) for p in sorted(assignment)])
         self._do(f"add partitions to {name}", self._admin.create_partitions, [added])
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
-        """The log start offset of each partition after its records before an offset were deleted (-1: all)."""
+        """Delete the records before an offset (-1: all records), and return the log start offset of each partition."""
         ends = [TopicPartition(name, p, offset) for p, offset in before.items()]
         done = self._do(f"delete records of {name}", self._admin.delete_records, ends)
         return {tp.partition: deleted.low_watermark for tp, deleted in done.items()}
 
     def _do(self, what: str, request: Callable[..., Mapping[Any, Future[Any]]], subjects: list[Any]) -> dict[Any, Any]:
-        """The results of a request, repeated while the controller moves, or fails because it has lost ZooKeeper.
+        """Send a request, and repeat it while the controller moves or has lost ZooKeeper; return the results by key.
 
-        In the first case nothing was done; in the other it may have been, and the answer is that it exists already.
+        If the controller lost ZooKeeper, the request may have succeeded; the repeated one then fails as a duplicate.
         """
         deadline = Deadline(_REQUEST_TIMEOUT_S)
         while True:
@@ -108,12 +102,12 @@ class AdminTopics:
                 if exc.args[0].code() not in _PASSING or deadline.left_s <= 0:
                     raise _refused(what, exc) from exc
             time.sleep(0.5)
-            with suppress(KafkaException):  # no broker answers: the request itself will fail
-                self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # librdkafka looks for the controller every 5 minutes
+            with suppress(KafkaException):  # if no broker answers, the request itself fails
+                self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # librdkafka finds the new controller
 
 
 class ZnodeTopics:
-    """Topics of an old broker, as znodes that its controller watches (as AdminUtils of Kafka 0.8.2.2 writes them)."""
+    """Change topics through znodes that an old broker's controller watches, as AdminUtils of Kafka 0.8.2.2 does."""
 
     def __init__(self, zookeeper: KazooClient) -> None:
         self._zookeeper = zookeeper
@@ -131,22 +125,22 @@ class ZnodeTopics:
 
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
         with _refusals(f"add partitions to {name}"):
-            present = read_assignment(self._zookeeper, name)
+            present = ZnodeState(self._zookeeper).assignment(name)
             self._zookeeper.set(f"/brokers/topics/{name}", _partitions({**present, **assignment}))
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
         raise NOT_IN_THIS_VERSION(
-            "This broker cannot delete records on request; Kafka 0.11 and newer can; start one of those",
+            "This broker cannot delete records on request; start Kafka 0.11 or later",
         )
 
 
 @contextmanager
 def _refusals(what: str) -> Iterator[None]:
-    """Map kazoo's errors inside the block."""
+    """Map kazoo's errors inside the block to `REFUSED_BY_CLUSTER`."""
     try:
         yield
     except NodeExistsError as exc:
-        raise _refused(what, "it exists already, or that is under way") from exc
+        raise _refused(what, "it already exists, or the request is in progress") from exc
     except NoNodeError as exc:
         raise _refused(what, "it does not exist") from exc
     except KazooException as exc:
@@ -165,15 +159,11 @@ def _refused(what: str, why: object) -> LocalClusterError:
     return REFUSED_BY_CLUSTER(f"The local cluster did not {what}: {why}")
 
 
-_METADATA_TIMEOUT_S = 10.0
-_ELECTED = (KafkaError.NO_ERROR, KafkaError.ELECTION_NOT_NEEDED)
-
-
 class TopicState(Protocol):
-    """Assignments, in-sync replicas and elections of topics."""
+    """The state of topics: assignments, in-sync replicas and elections."""
 
     def assignment(self, topic: str) -> dict[int, list[int]]:
-        """Each partition's replicas, the preferred leader first; raises `NO_SUCH_TOPIC`."""
+        """Return each partition's replicas, the preferred leader first; raises `NO_SUCH_TOPIC`."""
         ...
 
     def is_gone(self, topic: str) -> bool:
@@ -181,11 +171,11 @@ class TopicState(Protocol):
         ...
 
     def all_in_sync(self, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
-        """True if each partition's isr is its whole assignment."""
+        """True if each partition's ISR has all its replicas."""
         ...
 
     def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
-        """Request a preferred leader election; False if it is to be requested again."""
+        """Request a preferred leader election; False if the caller must request it again."""
         ...
 
 
@@ -196,20 +186,35 @@ class ZnodeState:
         self._client = client
 
     def assignment(self, topic: str) -> dict[int, list[int]]:
-        return znodes.read_assignment(self._client, topic)
+        if self.is_gone(topic):
+            raise _no_such_topic(topic)
+        found = json.loads(self._client.get(f"/brokers/topics/{topic}")[0])["partitions"]
+        return {int(p): found[p] for p in sorted(found, key=int)}
 
     def is_gone(self, topic: str) -> bool:
         return self._client.exists(f"/brokers/topics/{topic}") is None
 
     def all_in_sync(self, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
-        return znodes.all_in_sync(self._client, topic, assignment)
+        return all(self._isr(topic, partition) == set(replicas) for partition, replicas in assignment.items())
+
+    def _isr(self, topic: str, partition: int) -> set[int]:
+        try:
+            data, _ = self._client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        except NoNodeError:
+            return set()
+        return set(json.loads(data)["isr"])
 
     def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
-        return znodes.request_election(self._client, topic, partitions)
+        request = {"version": 1, "partitions": [{"topic": topic, "partition": p} for p in partitions]}
+        try:
+            self._client.create("/admin/preferred_replica_election", json.dumps(request).encode(), makepath=True)
+        except NodeExistsError:  # another election is in progress
+            return False
+        return True
 
 
 class MetadataState:
-    """The state in the metadata of one of the brokers; KRaft's controllers answer no client before Kafka 3.7."""
+    """The state in a broker's metadata, because KRaft's controllers answer no client before Kafka 3.7."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin
@@ -217,7 +222,7 @@ class MetadataState:
     def assignment(self, topic: str) -> dict[int, list[int]]:
         found = self._partitions(topic)
         if not found:
-            raise znodes.no_such_topic(topic)
+            raise _no_such_topic(topic)
         return {p: list(found[p].replicas) for p in sorted(found)}
 
     def is_gone(self, topic: str) -> bool:
@@ -237,7 +242,7 @@ class MetadataState:
         return all(error is None or error.code() in _ELECTED for error in answers.values())
 
     def _partitions(self, topic: str) -> Mapping[int, Any]:
-        """The partitions, from the metadata of all topics: to request one by name could create it."""
+        """Read the partitions from the metadata of all topics, because a request by name could create the topic."""
         try:
             found = self._admin.list_topics(timeout=_METADATA_TIMEOUT_S).topics.get(topic)
         except KafkaException as exc:
@@ -245,15 +250,19 @@ class MetadataState:
         return {} if found is None or found.error is not None else found.partitions
 
 
+def _no_such_topic(topic: str) -> LocalClusterError:
+    return NO_SUCH_TOPIC(f"There is no topic {topic}; create it with create_topic")
+
+
 @contextmanager
 def open_znode_state(session: AbstractContextManager[KazooClient]) -> Iterator[TopicState]:
-    """The state in ZooKeeper, through a session that ends with the block."""
+    """Open the state in ZooKeeper, in a session that ends with the block."""
     with session as client:
         yield ZnodeState(client)
 
 
 @contextmanager
 def open_metadata_state(settings: Mapping[str, object]) -> Iterator[TopicState]:
-    """The state in the brokers' metadata, through a client that is closed with the block, on this thread."""
+    """Open the state in the brokers' metadata, with a client that is closed on this thread when the block ends."""
     with AdminClient(dict(settings)) as admin:
         yield MetadataState(admin)

@@ -1,33 +1,18 @@
-"""ZooKeeper of a local cluster: its readiness, sessions, and the znodes in the cluster's chroot."""
+"""ZooKeeper of a local cluster: its readiness, its sessions, and the znodes that show when brokers are ready."""
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
-from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.conditions import NO_SUCH_TOPIC, NOT_READY, ZOOKEEPER_SILENT
+from pyspark_zkafka.testing.conditions import NOT_READY, ZOOKEEPER_SILENT
 from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
 from pyspark_zkafka.testing.spec import ZOOKEEPER
-
-__all__ = [
-    "all_in_sync",
-    "expire_session",
-    "has_topics",
-    "no_such_topic",
-    "read_assignment",
-    "registered_brokers",
-    "request_election",
-    "wait_for_zookeeper",
-    "zookeeper_session",
-]
 
 _QUIET = logging.Logger("zkafka-local-cluster", logging.CRITICAL + 1)
 _ANSWER_TIMEOUT_S = 1.0
@@ -49,7 +34,7 @@ def wait_for_zookeeper(processes: ServerProcesses, deadline: Deadline) -> None:
 def _serves(port: int) -> bool:
     """True if a ZooKeeper serves, by its answer to ``srvr``.
 
-    It listens a moment before it serves: a session asked for in that moment is lost, and its client waits for 10 s.
+    ZooKeeper listens shortly before it serves. A session requested in between is lost, and its client waits for 10 s.
     """
     try:
         with socket.create_connection((LOOPBACK, port), _ANSWER_TIMEOUT_S) as probe:
@@ -62,7 +47,7 @@ def _serves(port: int) -> bool:
 
 @contextmanager
 def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
-    """A connected client; raises `ZOOKEEPER_SILENT` when it is not connected in time."""
+    """Connect a client; raises `ZOOKEEPER_SILENT` if it is not connected in time."""
     client = KazooClient(hosts, timeout=10.0, connection_retry=_RETRY, logger=_QUIET)
     try:
         client.start(max(timeout_s, 0.1))
@@ -76,7 +61,7 @@ def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
 
 
 def expire_session(hosts: str, session_id: int, password: bytes) -> None:
-    """Expire a session of another client: the end of one that was resumed ends it for both."""
+    """Expire the session of another client, by resuming and closing it."""
     other = KazooClient(hosts, client_id=(session_id, password))
     try:
         other.start()
@@ -86,7 +71,7 @@ def expire_session(hosts: str, session_id: int, password: bytes) -> None:
 
 
 def registered_brokers(client: KazooClient) -> set[int]:
-    """The ids of the brokers that have a znode."""
+    """Return the ids of the brokers that have a znode."""
     if client.exists("/brokers/ids") is None:
         return set()
     return {int(name) for name in client.get_children("/brokers/ids")}
@@ -95,39 +80,3 @@ def registered_brokers(client: KazooClient) -> set[int]:
 def has_topics(client: KazooClient) -> bool:
     """True if there is any topic."""
     return client.exists("/brokers/topics") is not None and bool(client.get_children("/brokers/topics"))
-
-
-def read_assignment(client: KazooClient, topic: str) -> dict[int, list[int]]:
-    """Each partition's replicas, the preferred leader first; raises `NO_SUCH_TOPIC`."""
-    if client.exists(f"/brokers/topics/{topic}") is None:
-        raise no_such_topic(topic)
-    found = json.loads(client.get(f"/brokers/topics/{topic}")[0])["partitions"]
-    return {int(p): found[p] for p in sorted(found, key=int)}
-
-
-def no_such_topic(topic: str) -> LocalClusterError:
-    """The error for a topic that does not exist."""
-    return NO_SUCH_TOPIC(f"There is no topic {topic}; create_topic makes it")
-
-
-def all_in_sync(client: KazooClient, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
-    """True if each partition's isr is its whole assignment."""
-    return all(_isr(client, topic, partition) == set(replicas) for partition, replicas in assignment.items())
-
-
-def _isr(client: KazooClient, topic: str, partition: int) -> set[int]:
-    try:
-        data, _ = client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
-    except NoNodeError:
-        return set()
-    return set(json.loads(data)["isr"])
-
-
-def request_election(client: KazooClient, topic: str, partitions: Iterable[int]) -> bool:
-    """Request a preferred replica election; False while another one is in progress."""
-    request = {"version": 1, "partitions": [{"topic": topic, "partition": p} for p in partitions]}
-    try:
-        client.create("/admin/preferred_replica_election", json.dumps(request).encode(), makepath=True)
-    except NodeExistsError:
-        return False
-    return True

@@ -56,7 +56,7 @@ def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> Non
 
 def test_attached(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     """Other processes use a cluster that is up, its topics and both of its addresses, and cannot stop it."""
-    with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'default' is up"):
+    with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'default' is running"):
         attach()
     (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)
     with attach() as cluster:

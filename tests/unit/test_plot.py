@@ -276,7 +276,7 @@ def test_missing_columns() -> None:
 
 def test_unknown_lines() -> None:
     """Lines that do not exist are an error that names those that do."""
-    with pytest.raises(OptionError, match="by='member' is not possible; give one of group, topic, partition"):
+    with pytest.raises(OptionError, match="by='member' is not possible; use one of group, topic, partition"):
         lag_over_time([observation(0, 1)], by="member")  # type: ignore[arg-type]
 
 

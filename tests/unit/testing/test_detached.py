@@ -29,7 +29,7 @@ def test_names(name: str) -> None:
 def test_no_cluster() -> None:
     """A cluster that is not up cannot be brought down."""
     assert running_clusters() == []
-    with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'a' is up"):
+    with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'a' is running"):
         bring_down("a")
 
 

@@ -59,7 +59,7 @@ def test_too_old(tmp_path: Path, environ: Callable[..., None]) -> None:
     """An old Java is refused with the version that was found."""
     java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     environ(JAVA_HOME=tmp_path)
-    with pytest.raises(LocalClusterError, match=r'JAVA_TOO_OLD.*17 or newer.*"11\.0\.2".*install Java 17'):
+    with pytest.raises(LocalClusterError, match=r'JAVA_TOO_OLD.*17 or later.*"11\.0\.2".*install Java 17'):
         find_java()
 
 

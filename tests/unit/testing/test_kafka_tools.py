@@ -18,6 +18,12 @@ from pyspark_zkafka.testing.kafka_tools import (
 )
 
 MAIN = "kafka.tools.ExportZkOffsets"
+NOTE = "Note: This will only show information about consumers that use ZooKeeper (not those using the Java consumer API).\n"
+TABLE = """
+TOPIC                          PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG        CONSUMER-ID
+orders                         0          5               7               2          g_a-0
+orders                         1          -               -               -          -
+"""
 
 
 def shown_arguments(output: str) -> str:
@@ -74,28 +80,56 @@ def test_timeout(fake_java: Any) -> None:
         run_kafka_tool("1.1.1", MAIN, timeout_s=0.5)
 
 
+def prints(fake_java: Any, output: str) -> None:
+    """Have the tool print a text."""
+    fake_java.runs_as(f"cat <<'END'\n{output}END\n")
+
+
 @pytest.mark.parametrize(("text", "verdict"), [("successful", True), ("failed", False)])
 def test_verdict(fake_java: Any, text: str, verdict: bool) -> None:
     """The verdict on a group's partitions is the tool's."""
-    fake_java.runs_as(f"echo 'Rebalance operation {text} !'")
+    prints(fake_java, f"\nRebalance operation {text} !\n")
     assert verify_consumer_rebalance("zk1:2181/kafka", "g") is verdict
 
 
-@pytest.mark.parametrize(("call", "shown"), [(verify_consumer_rebalance, "(nothing)"), (describe_group, "(nothing)")])
-def test_no_answer(fake_java: Any, call: Any, shown: str) -> None:
-    """An output without an answer is an error, and shown."""
-    fake_java.runs_as("true")
+@pytest.mark.parametrize(
+    ("call", "output", "shown"),
+    [
+        (verify_consumer_rebalance, "", "(nothing)"),
+        (verify_consumer_rebalance, "No partitions are owned\n", "No partitions are owned"),
+        (
+            verify_consumer_rebalance,
+            "Rebalance operation successful !\nRebalance operation failed !\n",
+            "Rebalance operation failed !",
+        ),
+        (describe_group, "", "(nothing)"),
+        (describe_group, NOTE, NOTE.strip()),
+    ],
+)
+def test_no_answer(fake_java: Any, call: Any, output: str, shown: str) -> None:
+    """An output without an answer, or with more than one, is an error, and shown."""
+    prints(fake_java, output)
     with pytest.raises(LocalClusterError, match=r"TOOL_FAILED\] kafka\.\S+ gave no answer; its output is") as caught:
         call("zk1:2181/kafka", "g")
     assert caught.value.message.endswith(shown)
 
 
 def test_groups(fake_java: Any) -> None:
-    """Groups and a group's rows are those of the tool."""
-    fake_java.runs_as("printf 'Note: old\\nshop\\nbilling\\n'")
+    """The tool's note is no group."""
+    prints(fake_java, f"{NOTE}\nshop\nbilling\n")
     assert list_groups("zk1:2181") == ["billing", "shop"]
-    fake_java.runs_as("printf 'TOPIC PARTITION LAG\\norders 0 2\\n'")
-    assert describe_group("zk1:2181", "g") == [{"TOPIC": "orders", "PARTITION": "0", "LAG": "2"}]
+
+
+def test_description(fake_java: Any) -> None:
+    """Rows follow the header, whatever comes before it."""
+    prints(fake_java, NOTE + TABLE)
+    rows = describe_group("zk1:2181", "g")
+    assert [(row["TOPIC"], row["PARTITION"], row["LAG"], row["CONSUMER-ID"]) for row in rows] == [
+        ("orders", "0", "2", "g_a-0"),
+        ("orders", "1", "-", "-"),
+    ]
+    prints(fake_java, TABLE.splitlines()[1] + "\n")
+    assert describe_group("zk1:2181", "g") == []
 
 
 def test_exported_offsets(fake_java: Any, tmp_path: Path) -> None:

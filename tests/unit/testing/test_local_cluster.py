@@ -21,7 +21,7 @@ from tests.support.cases import each
         ({"kafka_version": "1.1.1", "kraft": True}, "no KRaft mode"),
         ({"controllers": 0}, "controllers is 0"),
         ({"kraft": True, "zookeeper_config": {"a": "b"}}, "has no ZooKeeper"),
-        ({"kraft": True, "listeners": {"CONTROLLER": "SSL"}}, "the name of the controllers' own"),
+        ({"kraft": True, "listeners": {"CONTROLLER": "SSL"}}, "the name of the controllers' listener"),
     ],
 )
 def test_refused_before_anything_starts(arguments: dict[str, Any], reason: str) -> None:

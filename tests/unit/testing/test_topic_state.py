@@ -70,7 +70,7 @@ def test_deleted_topic(admin: Admin, state: MetadataState, found: Any) -> None:
     admin.topics["t"] = found
     assert state.is_gone("t")
     assert not state.all_in_sync("t", {0: [1]})
-    with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic t; create_topic makes it"):
+    with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic t; create it with create_topic"):
         state.assignment("t")
 
 

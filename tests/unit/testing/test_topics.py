@@ -12,5 +12,5 @@ def test_spread() -> None:
     """Replicas go round the brokers, whatever their ids, from the first partition that is asked for."""
     assert spread(range(2), 2, [0, 5]) == {0: [0, 5], 1: [5, 0]}
     assert spread(range(3, 4), 1, [0, 1]) == {3: [1]}
-    with pytest.raises(LocalClusterError, match="3 replicas were asked for; 2 brokers are there"):
+    with pytest.raises(LocalClusterError, match="3 replicas need as many brokers, and there are 2"):
         spread(range(1), 3, [0, 1])

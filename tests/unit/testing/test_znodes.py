@@ -12,12 +12,10 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.topics import ZnodeState
 from pyspark_zkafka.testing.znodes import (
-    all_in_sync,
     has_topics,
-    read_assignment,
     registered_brokers,
-    request_election,
     wait_for_zookeeper,
     zookeeper_session,
 )
@@ -75,9 +73,9 @@ def test_topics(znodes: Any) -> None:
 def test_assignment(znodes: Any) -> None:
     """An assignment is in the order of the partitions' numbers."""
     znodes.data[TOPIC] = b'{"partitions": {"10": [3], "2": [2, 1], "1": [1, 2]}}'
-    assert list(read_assignment(znodes, "t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
+    assert list(ZnodeState(znodes).assignment("t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
     with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic gone"):
-        read_assignment(znodes, "gone")
+        ZnodeState(znodes).assignment("gone")
 
 
 @pytest.mark.parametrize(
@@ -87,15 +85,15 @@ def test_assignment(znodes: Any) -> None:
 def test_in_sync(znodes: Any, isr: dict[int, bytes], is_in_sync: bool) -> None:
     """A topic is in sync if each ISR has all replicas, in any order; a partition without a state is not."""
     znodes.data = {f"{TOPIC}/partitions/{n}/state": b'{"isr": %s}' % found for n, found in isr.items()}
-    assert all_in_sync(znodes, "t", {0: [1, 2], 1: [2]}) is is_in_sync
+    assert ZnodeState(znodes).all_in_sync("t", {0: [1, 2], 1: [2]}) is is_in_sync
 
 
 def test_election(znodes: Any) -> None:
     """An election is requested in Kafka's own form, unless another one is in progress."""
-    assert request_election(znodes, "t", [1, 0])
+    assert ZnodeState(znodes).request_election("t", [1, 0])
     expected = b'{"version": 1, "partitions": [{"topic": "t", "partition": 1}, {"topic": "t", "partition": 0}]}'
     assert znodes.data == {ELECTION: expected}
-    assert not request_election(znodes, "t", [0])
+    assert not ZnodeState(znodes).request_election("t", [0])
     assert znodes.data == {ELECTION: expected}
 
 
