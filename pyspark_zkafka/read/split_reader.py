@@ -125,6 +125,7 @@ class SplitReader:
                     raise self._unsupported
                 self._consumer, self._unsupported = self._fallback(self._unsupported, self._position), None
                 self._consumer.seek(self._position)
+                self._postpone_deadline()
             if self._gather():
                 yield self._consumer.take()
                 self._postpone_deadline()  # do not count the time that Spark took

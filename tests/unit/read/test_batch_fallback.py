@@ -13,6 +13,7 @@ from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import Poll, Unsupported
 from pyspark_zkafka.retries import Deadline
 from tests.support.cases import each
+from tests.support.split_logs import Clock
 
 TP = TopicPartition("t", 0)
 PATIENT = ReadPolicy()
@@ -115,6 +116,32 @@ def test_ends_of_the_log() -> None:
     fallback = Fallback()
     assert read(Lost("first", 7), fallback) == (list(range(20)), ["second"] * 20)
     assert fallback.left == [("no ListOffsets", 0)]
+
+
+class Slow(Numbers):
+    """A consumer that has waited for almost the whole time-out when it fails, or that needs a moment to connect."""
+
+    def __init__(self, name: str, clock: Clock, waits_s: float, fails_at: int = 20) -> None:
+        super().__init__(name, fails_at)
+        self._clock = clock
+        self._waits_s = waits_s
+
+    def poll(self, most_records: int, most_bytes: int, until: int, timeout_s: float) -> Poll:
+        self._clock.now += self._waits_s
+        if self._waits_s and self._fails_at == 20:
+            self._waits_s = 0
+            return Poll()
+        return super().poll(most_records, most_bytes, until, timeout_s)
+
+
+def test_time_of_the_second_consumer() -> None:
+    """The second consumer has the whole time-out, whenever the first one fails."""
+    clock, fallback = Clock(), Fallback()
+    fallback.consumer = Slow("second", clock, 5.0)
+    reader = SplitReader(
+        Split(TP, 0, 20, 0, 0, (0,), ()), Slow("first", clock, 119.0, 0), PATIENT, lambda: "same", clock, fallback=fallback
+    )
+    assert sum(batch.num_rows for batch in reader.batches()) == 20
 
 
 def test_without_a_fallback() -> None:
