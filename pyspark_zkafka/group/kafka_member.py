@@ -17,7 +17,7 @@ from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, GroupC
 from pyspark_zkafka.brokers.groups import commit_requests
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
 from pyspark_zkafka.errors import GroupError, UnknownTopic, ZKafkaError, listing
-from pyspark_zkafka.group.kafka_state import COMMIT_S, Admission, Commit, CommitQueue, MemberState, Outcome, hold_s
+from pyspark_zkafka.group.kafka_state import COMMIT_S, Admission, Commit, CommitQueue, MemberState, Step, hold_s
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, Subscription, wanted_topics
 from pyspark_zkafka.options.values import GroupOptions
@@ -333,20 +333,15 @@ class KafkaGroupMember:
         if stopped_s:
             _log.warning("%s did not run for %.1f s; it checks whether it is still a member", self._name, stopped_s)
 
-    def _answer_commits(self, outcomes: Collection[Outcome]) -> None:
-        for outcome in outcomes:
-            _answer(self._committing.pop(outcome.number), set(outcome.lost), outcome.error)
-
     def _subscribe(self) -> None:
         """Subscribe to the topics, if they are others now. Brokers get names: patterns are looked up every few seconds."""
         now = self._timing.clock()
         if now < self._lookup_at and not self._must_rejoin:
             return
         if self._must_rejoin:
-            self._must_rejoin = False
-            _log.info("%s leaves its group and joins again, which has left partitions without an owner", self._name)
+            self._must_rejoin, self._topics = False, ()
+            _log.info("%s leaves its group, which has left partitions without an owner, and joins again", self._name)
             self._client.subscribe(())
-            self._topics = ()
         is_named = isinstance(self._subscription, Subscribe)
         self._lookup_at = float("inf") if is_named else now + _LOOKUP_S
         try:
@@ -389,9 +384,14 @@ class KafkaGroupMember:
         self._lookup_at = 0.0
 
     def _send_commits(self) -> None:
-        step = self._state.commits.advance(self._state, self._timing.clock())
+        self._step(self._state.commits.advance(self._state, self._timing.clock()))
+
+    def _step(self, step: Step) -> None:
         self._state = replace(self._state, commits=step.queue)
-        self._answer_commits(step.outcomes)
+        if step.is_fenced:
+            self.lost()
+        for outcome in step.outcomes:
+            _answer(self._committing.pop(outcome.number), set(outcome.lost), outcome.error)
         if step.send is not None:
             self._client.commit(step.send)
 
@@ -491,11 +491,7 @@ class KafkaGroupMember:
 
     def answered(self, answer: CommitAnswer) -> None:
         """Take the answer to a commit."""
-        step = self._state.commits.answer(answer, self._timing.clock())
-        self._state = replace(self._state, commits=step.queue)
-        if step.is_fenced:
-            self.lost()
-        self._answer_commits(step.outcomes)
+        self._step(self._state.commits.answer(answer, self._timing.clock()))
 
     def _give_up(self, reason: str) -> None:
         """Own nothing any more. A client that may still send a commit is replaced at the end of this turn."""

@@ -162,13 +162,15 @@ class Group:
         """The stored offsets."""
         return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
 
-    def begin(self, starts: Mapping[TopicPartition, int], incarnation: int) -> bool:
+    def commit(
+        self, starts: Mapping[TopicPartition, int], incarnation: int, *, of_group: bool
+    ) -> Collection[TopicPartition]:
         """Note the starts, and commit them."""
         self.begun.append(dict(starts))
         if self.refusals:
             self.offsets |= self.refusals.pop(0)
             raise GroupContended("GROUP_REBALANCES", "the group rebalances")
-        return self.is_member
+        return () if self.is_member else starts.keys()
 
     def wait(self, timeout_s: float) -> None:
         """Do not wait."""
