@@ -12,6 +12,8 @@ from pyspark_zkafka.conditions import FENCED, TRANSACTION_FAILED, TRANSACTION_TI
 from pyspark_zkafka.errors import TransactionFailed, ZKafkaError
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, Connection
 
+_log = logging.getLogger(__name__)
+_SETTING = "transaction.max.timeout.ms"
 _FENCING_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 _REMEDIES = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "ACLs must allow Write and Describe on the transactional id {id}",
@@ -77,8 +79,6 @@ def _of_fencing(transaction: Transaction) -> str:
     )
 
 
-_log = logging.getLogger(__name__)
-_SETTING = "transaction.max.timeout.ms"
 _limits: dict[str, int | None] = {}
 """What was found, by bootstrap servers."""
 

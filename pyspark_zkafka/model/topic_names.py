@@ -27,6 +27,11 @@ RULE = "Kafka allows 1 to 255 of the characters a-z, A-Z, 0-9, '.', '_' and '-',
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}")
 _SHOWN_CHARACTERS = 60
 _SHOWN_NAMES = 5
+MAX_PATTERN_CHARS = 10_000
+_SHOWN_CHARS = 120
+_KEPT_FILTERS = 256
+_KEPT_CHARS = 20_000  # of a filter that is kept: any client may register others, each a megabyte long
+_LITERAL = re.compile(r"[^\\.\[\](){}|*+?^$]*")
 
 
 def is_topic_name(text: str) -> bool:
@@ -72,13 +77,6 @@ def require_topic_name(name: str) -> None:
     """Raise InvalidRow (INVALID_TOPIC) for a name that Kafka does not allow."""
     if not is_topic_name(name):
         raise INVALID_TOPIC(f"The name {shown_name(name)} is not valid for a topic; {RULE}; correct the name")
-
-
-MAX_PATTERN_CHARS = 10_000
-_SHOWN_CHARS = 120
-_KEPT_FILTERS = 256
-_KEPT_CHARS = 20_000  # of a filter that is kept: any client may register others, each a megabyte long
-_LITERAL = re.compile(r"[^\\.\[\](){}|*+?^$]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,10 @@ from pyspark_zkafka.model.topic_names import shown_name
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,4000}")
+# As in Java, whose text is in units of UTF-16, no character beyond the first 65,536 is allowed.
+_FORBIDDEN = "\x00-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff"
+_NOT_IN_NAMES = re.compile(f"[/{_FORBIDDEN}]")
+_NOT_IN_PATHS = re.compile(rf"//|/[.][.]?(?:/|\Z)|./\Z|[{_FORBIDDEN}]", re.DOTALL)
 
 
 def decode_text(path: str, data: bytes | None, expected: str) -> str:
@@ -162,12 +166,6 @@ class ZnodeJson:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-# As in Java, whose text is in units of UTF-16, no character beyond the first 65,536 is allowed.
-_FORBIDDEN = "\x00-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff"
-_NOT_IN_NAMES = re.compile(f"[/{_FORBIDDEN}]")
-_NOT_IN_PATHS = re.compile(rf"//|/[.][.]?(?:/|\Z)|./\Z|[{_FORBIDDEN}]", re.DOTALL)
 
 
 def is_znode_name(text: str) -> bool:
