@@ -11,7 +11,16 @@ from pyspark_zkafka.brokers.consumer_properties import lookup_properties
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.brokers.pool import ClientPool, configuration
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, key_of, newest
+from pyspark_zkafka.model.ledger import (
+    Entry,
+    LedgerGroup,
+    LedgerKey,
+    QueryName,
+    TopicIdentity,
+    decode,
+    key_of,
+    newest,
+)
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.retries import Retry
 
@@ -36,6 +45,8 @@ class Ledger:
     ----------
     topic, partitions : str, int
         The ledger's topic, and the number of its partitions.
+    sink : TopicIdentity, optional
+        The topic of the rows: entries of a deleted topic of its name do not count, whose rows are gone with it.
     waits : bool
         True to wait for entries of transactions that are not complete, rather than read those of before.
     timeout_s : float
@@ -50,6 +61,7 @@ class Ledger:
         topic: str,
         partitions: int,
         *,
+        sink: TopicIdentity | None = None,
         waits: bool = True,
         timeout_s: float = 30.0,
     ) -> None:
@@ -58,6 +70,7 @@ class Ledger:
         self._name = name
         self._topic = topic
         self._partitions = partitions
+        self._sink = sink
         self._waits = waits
         self._timeout_s = timeout_s
 
@@ -91,7 +104,7 @@ class Ledger:
             for partition, metadata in committed[str(group)].items():
                 place = group.base, partition.topic
                 if place != (base, self._topic):
-                    found.setdefault(place, []).append(decode(metadata, f"Group {group}, under {partition},"))
+                    found.setdefault(place, []).extend(self._decode(str(group), partition, metadata))
         return found
 
     def open_slots(self) -> list[int]:
@@ -113,7 +126,7 @@ class Ledger:
 
     def _reading(self, *, waits: bool = True, timeout_s: float = 30.0) -> Ledger:
         place = self._servers, self._properties, self._name, self._topic, self._partitions
-        return Ledger(*place, waits=waits, timeout_s=timeout_s)
+        return Ledger(*place, sink=self._sink, waits=waits, timeout_s=timeout_s)
 
     def _all_groups(self) -> set[LedgerGroup]:
         return {*self._groups(), LedgerGroup(str(self._name), self._partitions, 0)}  # as in `entry`
@@ -153,7 +166,13 @@ class Ledger:
         with self._lease_offsets(group) as offsets:
             found = offsets.committed_with_metadata(asked)
         for partition, (_, metadata) in found.items():
-            yield decode(metadata, f"Group {group}, under {partition},")
+            yield from self._decode(group, partition, metadata)
+
+    def _decode(self, group: str, partition: TopicPartition, metadata: str) -> Iterator[Entry]:
+        """The entry in the metadata, if it counts."""
+        entry = decode(metadata, f"Group {group}, under {partition},")
+        if self._sink is None or not self._sink.replaces(entry.sink):
+            yield entry
 
     @contextmanager
     def _lease_offsets(self, group: str) -> Iterator[KafkaGroupOffsets]:

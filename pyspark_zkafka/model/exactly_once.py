@@ -9,6 +9,9 @@ writes them; but not before every slot that an earlier run recorded for this mic
 Spark distributes the rows in another way than before, one of these does not compare, and its task fails before any other
 has written a row a second time. The same applies to slots that were recorded under another name or topic of the query: if
 its options have changed since, nobody verifies them.
+
+Spark runs a query once at a time, but a batch job as often as it is started. A job's task looks a second time, right before
+its commit, for slots that another run has recorded since.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ __all__ = [
     "Begin",
     "Commit",
     "Measure",
+    "ReadFormer",
     "ReadLedger",
     "ReadOthers",
     "Result",
@@ -66,6 +70,9 @@ class Attempt:
         As in `Entry`: the run of the query or of the job, and the call that writes.
     is_named : bool
         True if the user gave the write a name of its own: another call under it then is the same write, tried again.
+    is_job : bool
+        True for a batch job, and for a write of a ``foreachBatch`` whose micro-batch Spark does not name. Each call is then
+        a run of its own, and several may be alive.
     ends : str
         As in `Entry`.
     """
@@ -75,6 +82,7 @@ class Attempt:
     run: str
     write: str = ""
     is_named: bool = False
+    is_job: bool = False
     ends: str = ""
 
     def has_recorded(self, entry: Entry) -> bool:
@@ -95,6 +103,10 @@ class ReadLedger(NamedTuple):
 
 class ReadOthers(NamedTuple):
     """Read the entries that the query has elsewhere: under another name, or another topic. Returns them by their place."""
+
+
+class ReadFormer(NamedTuple):
+    """Read the entries that the write may have from before its batchId was set or left out. Returns them by their place."""
 
 
 class Measure(NamedTuple):
@@ -125,7 +137,7 @@ class Abort(NamedTuple):
     """Abort the transaction."""
 
 
-Step = Begin | ReadLedger | ReadOthers | Measure | Send | Await | Commit | Abort
+Step = Begin | ReadLedger | ReadOthers | ReadFormer | Measure | Send | Await | Commit | Abort
 
 
 class Result(NamedTuple):
@@ -145,9 +157,10 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
     ------
     LedgerError
         ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: slots that are recorded were not verified in
-        time. LEDGER_MOVED: nor were those that are recorded elsewhere. CHECKPOINT_ROLLED_BACK: the ledger is ahead of the
-        query. WRITTEN_TWICE: another write of the same ``foreachBatch`` has recorded slots under the same name.
-        UNFINISHED_JOB: another job of the group has the same number. Nothing of the attempt is committed then.
+        time. LEDGER_MOVED: nor were those that are recorded elsewhere, or batchId was set or left out since.
+        CHECKPOINT_ROLLED_BACK: the ledger is ahead of the query. WRITTEN_TWICE: another write of the same ``foreachBatch``
+        has recorded slots under the same name. UNFINISHED_JOB: another job of the group has the same number. Nothing of the
+        attempt is committed then.
     """
     own: Entry | None = yield Begin()
     _require_not_ahead(attempt, own)
@@ -156,6 +169,8 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
         _require_same_write(attempt, [own])
         return (yield from _verify(attempt, own))
     awaited = yield from _look(attempt, own)
+    if awaited.places and not attempt.write:  # only other writes of the same foreachBatch could verify these
+        raise _moved(attempt, awaited.places)
     sent: RowSet = yield Send()
     if sent.rows:
         yield from _await(attempt, own, awaited)
@@ -164,8 +179,13 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
 
 
 def _await(attempt: Attempt, own: Entry | None, awaited: Await) -> Generator[Step, Any, None]:
-    """Hold the transaction until all slots that were recorded are verified; abort it if they are not."""
+    """Hold the transaction until all slots that were recorded are verified; abort it if they are not.
+
+    A job looks for slots of another run again. Nothing is sent between this look and the commit.
+    """
     try:
+        if attempt.is_job and not any(awaited):
+            awaited = Await(_awaited(attempt, (yield ReadLedger())))
         while any(awaited):
             if not (yield awaited):
                 raise _layout_changed(attempt, awaited.slots) if awaited.slots else _moved(attempt, awaited.places)
@@ -184,20 +204,26 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
     is_first = own is None or own.run != attempt.run
     if not is_first and not attempt.write:
         return Await()
-    slots = _awaited(attempt, (yield ReadLedger()))
-    # Jobs of a group are numbered by each ledger on its own; their plan looks at the others.
-    return Await(slots, _awaited_elsewhere(attempt, (yield ReadOthers())) if is_first and not attempt.ends else ())
+    entries: Mapping[int, Entry] = yield ReadLedger()
+    slots = _awaited(attempt, entries)
+    if not is_first or attempt.ends:  # each ledger of a group numbers jobs on its own; their plan looks at the others
+        return Await(slots)
+    if attempt.write or (attempt.is_job and not entries):  # a job that has a ledger had its batchId before
+        _require_not_former(attempt, (yield ReadFormer()))
+    return Await(slots, _awaited_elsewhere(attempt, (yield ReadOthers())))
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
     """Compare a slot that is recorded, and mark it as verified by this run.
 
     The other entries are looked at here, too: marked, the slot does not look at them in the next micro-batch, which an
-    earlier run may have begun if the checkpoint was rolled back by one.
+    earlier run may have begun, under any name of the query, if the checkpoint was rolled back by one.
     """
     is_marked = attempt.has_recorded(own)
     if not is_marked:
         _awaited(attempt, (yield ReadLedger()))
+        if not attempt.is_job:
+            _awaited_elsewhere(attempt, (yield ReadOthers()))
     found: RowSet = yield Measure()
     if found != (own.rows, own.digest):
         raise _rows_differ(attempt, own, found)
@@ -230,27 +256,35 @@ def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
 
 
 def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]) -> tuple[str, ...]:
-    """The places where another run recorded slots of this micro-batch that this run has not verified.
-
-    Only other writes of the same foreachBatch can verify them. Without these, the query has been renamed.
-    """
+    """The places where another run recorded slots of this micro-batch that this run has not verified."""
     for entry in chain.from_iterable(others.values()):
         _require_not_ahead(attempt, entry)
-    places = tuple(
+    return tuple(
         place
         for place, entries in others.items()
         if any(entry.batch == attempt.batch and entry.run != attempt.run for entry in entries)
     )
-    if places and not attempt.write:
-        raise _moved(attempt, places)
-    return places
+
+
+def _require_not_former(attempt: Attempt, former: Mapping[str, Collection[Entry]]) -> None:
+    """The number of another micro-batch is no reason to refuse: other queries and jobs may have the same names."""
+    places = sorted(place for place, entries in former.items() if any(entry.batch == attempt.batch for entry in entries))
+    if places:
+        raise LEDGER_MOVED(
+            f"Batch {attempt.batch} was written to the same topic, at least in part, under {listing(places)}: this write "
+            "may have done so before batchId was set or left out, and would duplicate rows. If so, set writerName and "
+            "batchId as they were, let the batch complete, and change them then. If that was another write, set a "
+            "transactionalIdPrefix of its own for this one, and keep it",
+            batch=attempt.batch,
+            places=tuple(places),
+        )
 
 
 def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
     if entry is None or entry.batch <= attempt.batch:
         return
     raise CHECKPOINT_ROLLED_BACK(
-        f"The write is of micro-batch {attempt.batch}, but its ledger has rows of micro-batch {entry.batch} for slot "
+        f"The write is of batch {attempt.batch}, but its ledger has rows of batch {entry.batch} for slot "
         f"{entry.slot}: the checkpoint is older than what the query wrote, or batchId is lower than before. Start the "
         "query with its latest checkpoint, and run numbered jobs in order. To write everything again on purpose, use a new "
         "checkpoint, or another writerName where batchId is set",
@@ -288,7 +322,7 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
 
 def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
     return ROWS_DIFFER(
-        f"Slot {attempt.slot} of micro-batch {attempt.batch} was written before, with {own.rows} rows of hash "
+        f"Slot {attempt.slot} of batch {attempt.batch} was written before, with {own.rows} rows of hash "
         f"{own.digest}; now it has {found.rows} rows of hash {found.digest}, and writing them could duplicate rows; "
         f"{REMEDIES}",
         slot=attempt.slot,
@@ -300,9 +334,10 @@ def _rows_differ(attempt: Attempt, own: Entry, found: RowSet) -> LedgerError:
 
 def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
     return LEDGER_MOVED(
-        f"Micro-batch {attempt.batch} was written, at least in part, under {listing(sorted(places))}, and this run has not "
-        "repeated that write; writing could duplicate rows. Restore transactionalIdPrefix, writerName, topic and "
-        "ledgerTopic as they were, and change them when the micro-batch is complete",
+        f"Batch {attempt.batch} was written, at least in part, under {listing(sorted(places))}, and this run has not "
+        "repeated that write; writing could duplicate rows. If transactionalIdPrefix, writerName, batchId, topic or "
+        "ledgerTopic has changed, restore it, and change it when the batch is complete; another batch job needs another "
+        f"writerName or a higher batchId. If nothing has changed, {REMEDIES}",
         batch=attempt.batch,
         places=tuple(sorted(places)),
     )
@@ -311,8 +346,8 @@ def _moved(attempt: Attempt, places: Collection[str]) -> LedgerError:
 def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
     slots = listing(sorted(awaited))
     return LAYOUT_CHANGED(
-        f"Slot {attempt.slot} of micro-batch {attempt.batch} was not written before, but slot(s) {slots} were, and no task "
-        f"has repeated them in time; writing could duplicate rows; {REMEDIES}",
+        f"Slot {attempt.slot} of batch {attempt.batch} was not written before, but slot(s) {slots} were, and no task of "
+        f"this run has repeated them in time; writing could duplicate rows; {REMEDIES}",
         slot=attempt.slot,
         batch=attempt.batch,
         unverified=tuple(sorted(awaited)),
@@ -320,7 +355,7 @@ def _layout_changed(attempt: Attempt, awaited: Collection[int]) -> LedgerError:
 
 
 REMEDIES = (
-    "restart the query as it ran before: with the same number of shuffle partitions and cores, or with as many cores as "
-    "slots if a task had failed; let the plan repeat itself: repartition(n) before the sink, "
+    "restart the query, or run the job again, as it ran before: with the same number of shuffle partitions and cores, or "
+    "with as many cores as slots if a task had failed; let the plan repeat itself: repartition(n) before the sink, "
     "spark.sql.adaptive.enabled=false, no uuid() or rand() after the source"
 )

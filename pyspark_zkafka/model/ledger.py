@@ -22,13 +22,14 @@ from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.topic_names import is_topic_name
 
-__all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "decode", "encode", "key_of", "newest"]
+__all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "TopicIdentity", "decode", "encode", "key_of", "newest"]
 
 _VERSION = 1
 _QUOTED = 200
 _LARGEST = 2**63 - 1
 _SEPARATOR = ".slots-"
 _PARTITION = re.compile("0|[1-9][0-9]{0,9}")
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # As `str` writes it, and no other way: Kafka numbers partitions by int32, and a leading zero is another group's.
 _NAME = re.compile(r"(?P<base>.+)\.slots-(?P<width>[1-9][0-9]{0,9})-(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
 
@@ -72,6 +73,20 @@ class QueryName:
         _, found, writer = base.partition(f"-{query}")
         return bool(found) and (not writer or writer.startswith("-"))
 
+    @classmethod
+    def numbered(cls, prefix: str, writer: str) -> QueryName:
+        """The name of a write with batchId, which is the same in each query."""
+        return cls(prefix, f"writer.{writer}")
+
+    @staticmethod
+    def unnumbered(prefix: str, *writers: str) -> re.Pattern[str]:
+        """The bases of ledgers that a write without batchId has in any query, as one of these writers, or without a name.
+
+        >>> bool(QueryName.unnumbered("z", "orders").fullmatch("z-8f1c2d3e-0000-4000-8000-000000000001-orders"))
+        True
+        """
+        return re.compile(f"{re.escape(prefix)}-{_UUID}(-({'|'.join(map(re.escape, writers))}))?")
+
 
 class LedgerGroup(NamedTuple):
     """A group of a ledger: its `number`-th, with a key for each of `width` partitions."""
@@ -112,6 +127,25 @@ def key_of(name: QueryName, slot: int, width: int) -> LedgerKey:
     return LedgerKey(str(LedgerGroup(str(name), width, slot // width)), slot % width)
 
 
+class TopicIdentity(NamedTuple):
+    """A topic, and its id in Kafka (a text) or the czxid of its znode (a number): another one once it is created again."""
+
+    topic: str
+    identity: str | int
+
+    def replaces(self, other: TopicIdentity | None) -> bool:
+        """True if `other` is a topic of the same name that was deleted; False where nobody can tell.
+
+        >>> TopicIdentity("orders", 12).replaces(TopicIdentity("orders", 7))
+        True
+        >>> TopicIdentity("orders", "a-topic-id").replaces(TopicIdentity("orders", 7))
+        False
+        """
+        if other is None or other.topic != self.topic or type(other.identity) is not type(self.identity):
+            return False
+        return other.identity != self.identity
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What a slot wrote in its last transaction.
@@ -132,6 +166,8 @@ class Entry:
         The time of the worker that wrote the entry, in milliseconds since 1970: for people only. 0 if unknown.
     ends : str
         The offsets that a batch job commits to its group when all slots are written (`canonical_json`); otherwise empty.
+    sink : TopicIdentity, optional
+        The topic of the rows, if the option ``topic`` names it and its identity is known.
     """
 
     slot: int
@@ -142,6 +178,7 @@ class Entry:
     write: str = ""
     at_ms: int = 0
     ends: str = ""
+    sink: TopicIdentity | None = None
 
 
 def encode(entry: Entry) -> str:
@@ -158,6 +195,8 @@ def encode(entry: Entry) -> str:
     }
     if entry.ends:
         values["ends"] = json.loads(entry.ends)
+    if entry.sink is not None:
+        values["sink"] = entry.sink
     return json.dumps(values, separators=(",", ":"))
 
 
@@ -170,15 +209,18 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
         found, _ = json.JSONDecoder().raw_decode(metadata)
         version, numbers = found["v"], [found[name] for name in ("slot", "batch", "rows", "at")]
         texts, ends = [found[name] for name in ("digest", "run", "write")], found.get("ends", {})
+        sink = found.get("sink")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unreadable(metadata, place) from error
     are_numbers = all(type(number) is int and 0 <= number <= _LARGEST for number in (version, *numbers))
     are_texts = all(isinstance(text, str) for text in texts)
-    if version != _VERSION or not are_numbers or not are_texts or not _are_offsets(ends):
+    if version != _VERSION or not are_numbers or not are_texts or not _are_offsets(ends) or not _is_sink(sink):
         raise _unreadable(metadata, place)
     slot, batch, rows, at_ms = numbers
     digest, run, write = texts
-    return Entry(slot, batch, rows, digest, run, write, at_ms if at_ms <= LAST_MS else 0, _canonical(ends))
+    at_ms = at_ms if at_ms <= LAST_MS else 0
+    topic = None if sink is None else TopicIdentity(*sink)
+    return Entry(slot, batch, rows, digest, run, write, at_ms, _canonical(ends), topic)
 
 
 def _canonical(ends: dict[str, dict[str, int]]) -> str:
@@ -191,6 +233,17 @@ def _are_offsets(found: Any) -> bool:
         is_topic_name(name) and isinstance(topic, dict) and all(map(_is_offset, topic.keys(), topic.values()))
         for name, topic in found.items()
     )
+
+
+def _is_sink(found: Any) -> bool:
+    """True for a TopicIdentity as JSON has it, or None."""
+    if found is None:
+        return True
+    if not isinstance(found, list) or len(found) != 2:
+        return False
+    topic, identity = found
+    is_identity = isinstance(identity, str) or (type(identity) is int and 0 <= identity <= _LARGEST)
+    return isinstance(topic, str) and is_topic_name(topic) and is_identity
 
 
 def _is_offset(partition: str, offset: Any) -> bool:

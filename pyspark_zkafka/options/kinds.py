@@ -34,6 +34,8 @@ def integer(at_least: int, unit: str = "") -> Kind:
     """A whole number of at most 18 digits, with a lower bound and a unit."""
 
     def read(_: str, value: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{19,}", value):
+            raise ValueError(f"a whole number of at most 18 digits, {at_least} or more")
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", value) or int(value) < at_least:
             raise ValueError(f"a whole number, {at_least} or more")
         return int(value)

@@ -313,7 +313,8 @@ TABLE: tuple[Option, ...] = (
         TOPIC,
         _WRITE,
         "Topic under whose partitions an exactly-once write keeps its ledger. The ledger adds no records to the topic. "
-        "Change it only while no micro-batch or job is interrupted.",
+        "Change it only while no micro-batch or job is interrupted. Where rows name their topics, delete the ledger when "
+        "one of these is deleted and created again.",
         Derived("the option topic"),
     ),
     Option(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from pyspark_zkafka.model.exactly_once import (
     Begin,
     Commit,
     Measure,
+    ReadFormer,
     ReadLedger,
     ReadOthers,
     Result,
@@ -28,6 +30,7 @@ from pyspark_zkafka.model.exactly_once import (
     Step,
     write_slot,
 )
+from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES
 from pyspark_zkafka.model.ledger import Entry, QueryName, encode
 from pyspark_zkafka.model.row_digests import RowDigest
 from pyspark_zkafka.model.rows import outgoing
@@ -55,11 +58,23 @@ _COMMIT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A task's attempt to write a slot, the name under which it does, and the streaming query that it is a part of."""
+    """A task's attempt to write a slot.
+
+    Attributes
+    ----------
+    name : QueryName
+        The name under which it writes.
+    query : str, optional
+        The id of the streaming query that it is a part of, as far as Spark says.
+    former : re.Pattern, optional
+        The bases of ledgers that the write may have from before its batchId was set or left out; None if `query` is enough
+        to find these.
+    """
 
     name: QueryName
     attempt: Attempt
     query: str | None = None
+    former: re.Pattern[str] | None = None
 
 
 def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) -> Writing:
@@ -72,10 +87,13 @@ def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) ->
     once, slot, call = options.once, context.partitionId(), ledger.call
     query, batch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
     run = context.getLocalProperty("spark.jobGroup.id") or ""
+    topic = options.topic or ""
     if once.batch is not None:
-        name = QueryName(once.prefix, f"writer.{once.writer}")
+        writer = once.writer or ""
+        name = QueryName.numbered(once.prefix, writer)
         if query is None or batch is None:
-            return Writing(name, Attempt(slot, once.batch, call))
+            former = QueryName.unnumbered(once.prefix, writer, topic)
+            return Writing(name, Attempt(slot, once.batch, call, is_job=True), former=former)
         if int(batch) != once.batch:
             raise INVALID_OPTION(
                 f"batchId is {once.batch}, but the write belongs to micro-batch {batch}; pass the number that Spark passes "
@@ -84,26 +102,34 @@ def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) ->
         return Writing(name, Attempt(slot, once.batch, run, call, is_named=True), query)
     if query is None or batch is None:
         if (job := ledger.job) is not None:
-            return Writing(QueryName(once.prefix, job.query), Attempt(slot, job.number, call, ends=job.ends))
-        reason = "Spark's task does not say which micro-batch it belongs to"
-        if options.commit is not None:
-            reason += ", and the group has committed all of commitOffsets already, or they are too many to be recorded"
-        raise _unnamed(reason)
+            attempt = Attempt(slot, job.number, call, is_job=True, ends=job.ends)
+            return Writing(QueryName(once.prefix, job.query), attempt)
+        raise _unnamed("Spark's task does not say which micro-batch it belongs to", commits=options.commit is not None)
     if not run or (call and not _is_uuid(run)):
         raise _unnamed(f"its job group ({run!r}) hides the run of the query")
     if not call:
         return Writing(QueryName(once.prefix, query, once.writer or ""), Attempt(slot, int(batch), run), query)
-    name = QueryName(once.prefix, query, once.writer or options.topic or "")
-    return Writing(name, Attempt(slot, int(batch), run, call, is_named=once.writer is not None), query)
+    writer = once.writer or topic
+    former = re.compile(re.escape(str(QueryName.numbered(once.prefix, writer))))
+    attempt = Attempt(slot, int(batch), run, call, is_named=once.writer is not None)
+    return Writing(QueryName(once.prefix, query, writer), attempt, query, former)
 
 
-def _unnamed(reason: str) -> OptionError:
-    return UNNAMED_WRITE(
-        f"The write asks for exactly-once, but a repetition of it would not be recognised: {reason}. Set writerName, "
-        "another one for each write, and batchId: in foreachBatch the number that Spark passes to the function, in a batch "
-        "job a number that stays the same when the job is run again. If a micro-batch was interrupted, let it complete as "
-        "it was written before, and name the write then",
+def _unnamed(reason: str, *, commits: bool = False) -> OptionError:
+    remedy = (
+        "Set writerName, another one for each write, and batchId: in foreachBatch the number that Spark passes to the "
+        "function, in a batch job a number that stays the same when the job is run again. If a micro-batch was "
+        "interrupted, let it complete as it was written before, and name the write then"
     )
+    if commits:
+        reason = f"the group has committed all of commitOffsets already, or they are longer than {MAX_ENDS_BYTES} bytes"
+        remedy = (
+            "A job that had succeeded need not be run again. To write its rows in any case, leave commitOffsets out, and "
+            "set writerName and batchId, the same when the job is run again. To commit the offsets then, write a frame "
+            "without rows with commitOffsets"
+        )
+    text = f"The write asks for exactly-once, but a repetition of it would not be recognised: {reason}. {remedy}"
+    return UNNAMED_WRITE(text)
 
 
 def _is_uuid(text: str) -> bool:
@@ -184,11 +210,14 @@ class _SlotTask:
         self._name = writing.name
         self._attempt = writing.attempt
         self._query = writing.query
+        self._former = writing.former
         self._turn = turn
         self._ledger_topic = ledger.topic
+        self._sink = ledger.sink
         connection, servers, slot = options.connection, plan.bootstrap_servers, writing.attempt.slot
         self._properties = transactional_properties(connection, servers, writing.name.transactional_id(slot))
-        self._ledger = Ledger(servers, connection.kafka, writing.name, ledger.topic, ledger.partitions)
+        place = servers, connection.kafka, writing.name, ledger.topic, ledger.partitions
+        self._ledger = Ledger(*place, sink=ledger.sink)
         self._pauses: Iterator[float] = iter(())
         self.is_kept = False
 
@@ -229,8 +258,9 @@ class _SlotTask:
                 return self._read_ledger()
             case ReadOthers():
                 query = self._query
-                others = self._ledger.others(lambda base: query is not None and QueryName.belongs(base, query))
-                return {f"{name} (topic {topic})": entries for (name, topic), entries in others.items()}
+                return _by_place(self._ledger.others(lambda base: query is not None and QueryName.belongs(base, query)))
+            case ReadFormer():
+                return self._read_former()
             case Measure():
                 return rows.measure()
             case Send():
@@ -259,6 +289,14 @@ class _SlotTask:
                 pass
         return self._ledger.entries()
 
+    def _read_former(self) -> dict[str, list[Entry]]:
+        former = self._former
+        if former is None:
+            return {}
+        found = self._ledger.others(lambda base: former.fullmatch(base) is not None)
+        topics = {self._ledger_topic, self._options.topic}
+        return _by_place({p: entries for p, entries in found.items() if former.fullmatch(p[0]) and p[1] in topics})
+
     def _await(self, producer: TransactionalProducer, awaited: Await) -> bool:
         pause_s = next(self._pauses)
         if producer.left_s < min(_COMMIT_S, producer.transaction_timeout_ms / 4000) + pause_s:
@@ -268,12 +306,16 @@ class _SlotTask:
         return True
 
     def _commit(self, producer: TransactionalProducer, entry: Entry) -> None:
-        entry = replace(entry, at_ms=int(time.time() * 1000))
+        entry = replace(entry, at_ms=int(time.time() * 1000), sink=self._sink or entry.sink)
         key = self._ledger.key(entry.slot)
         if not producer.is_open:
             producer.begin()
         producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
         producer.last = entry
+
+
+def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[Entry]]:
+    return {f"{base} (topic {topic})": entries for (base, topic), entries in found.items()}
 
 
 class _Rows:

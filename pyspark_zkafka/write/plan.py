@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark_zkafka.conditions import UNKNOWN_TOPIC
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
-from pyspark_zkafka.model.ledger import Entry, QueryName
+from pyspark_zkafka.model.ledger import Entry, QueryName, TopicIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.options.values import CommitPlan, WriteOptions
@@ -26,12 +26,14 @@ class LedgerPlan:
 
     `topic` has `partitions` partitions, each of which can hold the entry of a slot. `call` is unique to a call of
     ``df.write``, and empty for a streaming writer, of which a query has only one. `job` is that of a write with
-    commitOffsets; None for others, and where the group has committed all of these already.
+    commitOffsets; None for others, and where the group has committed all of these already. `sink` is the option's topic,
+    if the ledger is under another one, and outlives it.
     """
 
     topic: str
     partitions: int
     call: str
+    sink: TopicIdentity | None = None
     job: GroupJob | None = None
 
 
@@ -65,7 +67,9 @@ def plan_write(options: WriteOptions, *, is_stream: bool = False) -> WritePlan:
     plan = plan_topics(servers, snapshot, options.partitioner)
     if options.topic is not None and options.topic not in plan.routers:
         plan = replace(plan, routers={**plan.routers, options.topic: _created(options, servers)}, generation=None)
-    return plan if options.once is None else replace(plan, ledger=_ledger(options, plan, is_stream=is_stream))
+    if options.once is None:
+        return plan
+    return replace(plan, ledger=_ledger(options, plan, _sink(options, snapshot), is_stream=is_stream))
 
 
 def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: str) -> WritePlan:
@@ -100,14 +104,33 @@ def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]
     return None if any(identity is None for _, identity, _ in found) else frozenset(found)  # type: ignore[arg-type]
 
 
-def _ledger(options: WriteOptions, plan: WritePlan, *, is_stream: bool) -> LedgerPlan:
+def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> TopicIdentity | None:
+    """The topic of the rows, unless rows name theirs, the ledger is deleted with it, or it has no identity."""
+    from pyspark_zkafka.cluster import open_cluster
+
+    name = options.topic
+    if name is None or name == options.ledger_topic:
+        return None
+    if name not in snapshot.topics:  # the brokers have created it since
+        with open_cluster(options.connection) as cluster:
+            snapshot = cluster.snapshot([name])
+    return identity_of(snapshot.topics.get(name))
+
+
+def identity_of(topic: Topic | None) -> TopicIdentity | None:
+    """The identity of a topic; None if there is no topic, or its identity is unknown."""
+    found = None if topic is None else topic.topic_id or topic.czxid
+    return None if topic is None or found is None else TopicIdentity(topic.name, found)
+
+
+def _ledger(options: WriteOptions, plan: WritePlan, sink: TopicIdentity | None, *, is_stream: bool) -> LedgerPlan:
     from pyspark_zkafka.brokers.transactions import require_transaction_timeout
 
     topic = options.ledger_topic
     if topic not in plan.routers:
         raise UNKNOWN_TOPIC(f"The cluster has no topic {topic}, which ledgerTopic names; create it, or correct the name")
     require_transaction_timeout(options.connection, plan.bootstrap_servers)
-    ledger = LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex)
+    ledger = LedgerPlan(topic, plan.routers[topic].partitions, "" if is_stream else uuid.uuid4().hex, sink)
     return ledger if options.commit is None else replace(ledger, job=_job(options, options.commit, plan, ledger))
 
 
@@ -121,9 +144,8 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     names = [QueryName(options.once.prefix, query) for query in queries]
     recorded = ((name.query, _entries(options, plan, ledger, name)) for name in names)
     found = [last for query, entries in recorded if (last := last_job(query, entries)) is not None]
-    others = Ledger(plan.bootstrap_servers, options.connection.kafka, names[0], ledger.topic, ledger.partitions).others(
-        lambda base: is_ledger_of(base, commit.group, commit.offsets)
-    )
+    place = plan.bootstrap_servers, options.connection.kafka, names[0], ledger.topic, ledger.partitions
+    others = Ledger(*place, sink=ledger.sink).others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
     own = {(str(name), ledger.topic) for name in names}
     moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
     elsewhere = [last for last in moved if last is not None]
@@ -143,9 +165,9 @@ def _entries(options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, name: Q
 
     place = plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions
     try:
-        return Ledger(*place, timeout_s=_COMPLETION_S).entries().values()
+        return Ledger(*place, sink=ledger.sink, timeout_s=_COMPLETION_S).entries().values()
     except BrokersUnavailable:
-        return Ledger(*place, waits=False).entries().values()
+        return Ledger(*place, sink=ledger.sink, waits=False).entries().values()
 
 
 def _committed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,10 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.tools.ledger import delete_ledger, read_ledgers
 from tests.support.numbered_rows import fill_numbered, numbers
-from tests.support.slot_tasks import SlotJob, SlotQuery, once, rows
+from tests.support.slot_tasks import IN_TRANSACTION, SlotJob, SlotQuery, once, rows
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.testing import LocalCluster
@@ -92,6 +93,19 @@ def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
         jobs.job(7).write(range(5))
     with pytest.raises(LedgerError, match=rf"LEDGER_MOVED.*zkafka-writer.{jobs.topic} \(topic {jobs.topic}\)"):
         jobs.job(7, topic=new_topic()).write(range(5))
+
+
+def test_two_runs_of_a_job(jobs: Jobs) -> None:
+    """Of two runs of a job at the same time, in other layouts, one finds the rows of the other, and commits none."""
+    late = jobs.job(7, **{"kafka.transaction.timeout.ms": "30000", "kafka.delivery.timeout.ms": "30000"})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from rows(range(1000 * IN_TRANSACTION))
+        jobs.job(7).write(range(1000 * IN_TRANSACTION), slot=1)
+
+    with pytest.raises(LedgerError, match=r"LAYOUT_CHANGED.*Slot 0 of batch 7.*slot\(s\) 1.*run the job again"):
+        late.write_batches(batches())
+    assert jobs.written() == once(range(1000 * IN_TRANSACTION))
 
 
 # --- queries that are renamed --------------------------------------------------------------------------------------------
@@ -232,6 +246,44 @@ def test_threads_in_foreach_batch(copy: Copy) -> None:
     assert copy.written() == once(range(100))
 
 
+def test_named_in_a_micro_batch(copy: Copy) -> None:
+    """A write that gets its name and number while its micro-batch is interrupted is refused; before that one, it is not."""
+
+    def unnamed_and_fails(frame: DataFrame, number: int) -> None:
+        copy.write(frame)
+        raise RuntimeError("injected")
+
+    def named(frame: DataFrame, number: int) -> None:
+        in_a_thread(copy.spark, lambda: copy.write(frame, writerName=f"{copy.sink}-audit", batchId=number))
+
+    with pytest.raises(StreamingQueryException, match="injected"):
+        copy.run(unnamed_and_fails)
+    with pytest.raises(StreamingQueryException, match=r"LEDGER_MOVED.*may have done so before batchId was set"):
+        copy.run(named)
+    copy.run(lambda frame, number: copy.write(frame))
+    fill_numbered(copy.cluster, copy.source, range(100, 200), 2)
+    copy.run(named)
+    assert copy.written() == once(range(200))
+
+
+def test_number_that_is_left_out(copy: Copy) -> None:
+    """A named write that loses its batchId while its micro-batch is interrupted is refused until it is restored."""
+
+    def numbered(frame: DataFrame, number: int) -> None:
+        copy.write(frame, writerName=copy.sink, batchId=number)
+
+    def numbered_and_fails(frame: DataFrame, number: int) -> None:
+        numbered(frame, number)
+        raise RuntimeError("injected")
+
+    with pytest.raises(StreamingQueryException, match="injected"):
+        copy.run(numbered_and_fails)
+    with pytest.raises(StreamingQueryException, match=r"LEDGER_MOVED.*may have done so before batchId was set or left out"):
+        copy.run(lambda frame, number: copy.write(frame, writerName=copy.sink))
+    copy.run(numbered)
+    assert copy.written() == once(range(100))
+
+
 def test_remedy_of_written_twice(copy: Copy) -> None:
     """Of two writes to one topic, the second is refused without a name; with one of its own, both are there once.
 
@@ -263,4 +315,18 @@ def test_unnamed_batch_job(copy: Copy) -> None:
         copy.write(frame)
     for _ in range(2):
         copy.write(frame, writerName=copy.sink, batchId=7)
+    assert copy.written() == once(range(100))
+
+
+def test_topic_created_again(copy: Copy, new_topic: NewTopic) -> None:
+    """Rows that are gone with a deleted topic are written again, although the ledger of their job has survived it."""
+    frame = copy.spark.range(100).selectExpr("cast(id AS string) AS value")
+    job = {"writerName": copy.sink, "batchId": 7, "ledgerTopic": new_topic(partitions=2)}
+    for _ in range(2):
+        copy.write(frame, **job)
+    assert copy.written() == once(range(100))
+    copy.cluster.delete_topic(copy.sink)
+    copy.cluster.create_topic(copy.sink, partitions=2)
+    for _ in range(2):
+        copy.write(frame, **job)
     assert copy.written() == once(range(100))

@@ -11,7 +11,7 @@ from pyspark_zkafka.model.exactly_once import Attempt
 from pyspark_zkafka.model.ledger import QueryName
 from tests.simulation.jobs import Cluster, Job
 from tests.simulation.plans import LAYOUTS, Plan
-from tests.simulation.tasks import Executor, Task
+from tests.simulation.tasks import QUERY, Executor, Task
 from tests.simulation.transactions import Broker, Row
 
 PREFIX = "zkafka"
@@ -24,6 +24,14 @@ class Form(Enum):
     FOREACH = "foreachBatch with writes that have names of their own"
     SAME_NAME = "foreachBatch with two writes under the same name"
     BATCH_JOB = "numbered batch jobs, each run again until it is complete"
+
+
+class Naming(Enum):
+    """How a write that has a name is identified."""
+
+    UNNUMBERED = "by the id of its query: without batchId"
+    NUMBERED = "with batchId"
+    CONNECT = "with batchId, where Spark does not say which micro-batch it belongs to"
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,10 @@ class Query:
         The prefix of its names.
     prefixes : dict
         The prefixes with which each micro-batch was tried, in order.
+    naming : Naming
+        How its writes are identified.
+    namings : dict
+        How they were when each micro-batch was tried, in order.
     """
 
     def __init__(self, broker: Broker, plan: Plan, settings: Settings, chance: random.Random) -> None:
@@ -102,6 +114,8 @@ class Query:
         self.layouts: dict[int, list[int]] = {}
         self.prefix = PREFIX
         self.prefixes: dict[int, list[str]] = {}
+        self.naming = Naming.UNNUMBERED
+        self.namings: dict[int, list[Naming]] = {}
         self.on_completed: Callable[[int], None] = lambda batch: None
         self._chance = chance
         self._names = 0
@@ -174,6 +188,7 @@ class Query:
         batch, write, layout = self.completed, run.write, self.layout
         self.layouts.setdefault(batch, []).append(layout)
         self.prefixes.setdefault(batch, []).append(self.prefix)
+        self.namings.setdefault(batch, []).append(self.naming)
         slots = len(self.plan.slots(batch, write, layout))
 
         def compute(slot: int) -> Sequence[Row]:
@@ -184,11 +199,16 @@ class Query:
 
     def _writer(self, run: Run) -> QueryName:
         own = f"writer{run.write}" if self.settings.form is Form.FOREACH else "orders"
-        return QueryName(self.prefix, "query", own if self.settings.is_foreach else "")
+        if self.naming is not Naming.UNNUMBERED:
+            return QueryName.numbered(self.prefix, own)
+        return QueryName(self.prefix, QUERY, own if self.settings.is_foreach else "")
 
     def _attempt(self, run: Run) -> Attempt:
         write = self._unique("write") if self.settings.is_foreach else ""
-        return Attempt(0, self.completed, run.name, write, is_named=self.settings.is_named)
+        if self.naming is Naming.CONNECT:
+            return Attempt(0, self.completed, write, is_job=True)
+        is_job = self.settings.form is Form.BATCH_JOB
+        return Attempt(0, self.completed, run.name, write, is_named=self.settings.is_named, is_job=is_job)
 
     def _unique(self, kind: str) -> str:
         self._names += 1

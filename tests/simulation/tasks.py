@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark_zkafka.model.exactly_once import (
     Begin,
     Commit,
     Measure,
+    ReadFormer,
     ReadLedger,
     ReadOthers,
     Result,
@@ -25,6 +26,7 @@ from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName
 from tests.simulation.transactions import Broker, Fenced, Producer, Row
 
 WIDTH = 2
+QUERY = "8f1c2d3e-0000-4000-8000-000000000001"
 MAX_WAIT_MS = 200_000
 
 Requests = Generator[None, None, Any]
@@ -60,6 +62,8 @@ class Task:
         Where it runs.
     slot : int
         Which slot it writes.
+    at : Step
+        The step that it takes.
     """
 
     def __init__(self, broker: Broker, executor: Executor, name: QueryName, attempt: Attempt, rows: Sequence[Row]) -> None:
@@ -74,6 +78,7 @@ class Task:
         self._is_open = False
         self._began_ms = 0
         self._last: Entry | None = None
+        self.at: Step = Begin()
         self._requests = self._run()
 
     def step(self) -> bool:
@@ -104,12 +109,15 @@ class Task:
             answer = yield from self._take(step, kept)
 
     def _take(self, step: Step, kept: Kept | None) -> Requests:
+        self.at = step
         if isinstance(step, Begin):
             return (yield from (self._begin() if kept is None else self._resume(kept)))
         if isinstance(step, ReadLedger):
             return (yield from self._read_ledger())
         if isinstance(step, ReadOthers):
-            return (yield from self._read_others())
+            return (yield from self._read_elsewhere(lambda base: QueryName.belongs(base, QUERY)))
+        if isinstance(step, ReadFormer):
+            return (yield from self._read_elsewhere(self._is_former))
         if isinstance(step, Measure):
             yield
             return row_set(self._rows)
@@ -150,14 +158,22 @@ class Task:
             found += yield from self._read(self._broker.keys(group))
         return newest(found)
 
-    def _read_others(self) -> Requests:
-        """The query's entries under other names, with one answer, which does not wait for transactions."""
+    def _is_former(self, base: str) -> bool:
+        """True for a name that the write may have had before its batchId was set or left out, as `identify` has it."""
+        prefix = self._name.prefix
+        if self._name.writer:
+            return base == str(QueryName.numbered(prefix, self._name.writer))
+        writer = self._name.query.removeprefix("writer.")
+        return self._attempt.is_job and QueryName.unnumbered(prefix, writer).fullmatch(base) is not None
+
+    def _read_elsewhere(self, belongs: Callable[[str], bool]) -> Requests:
+        """The entries under other names, with one answer, which does not wait for transactions."""
         yield
         found: dict[str, list[Entry]] = {}
         for key in self._broker.offsets:
             group = LedgerGroup.parse(key.group)
             assert group is not None
-            if group.base != str(self._name) and QueryName.belongs(group.base, self._name.query):
+            if group.base != str(self._name) and belongs(group.base):
                 found.setdefault(group.base, []).extend(self._broker.entries([key]))
         return found
 

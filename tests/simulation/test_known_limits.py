@@ -12,12 +12,14 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from pyspark_zkafka.errors import LedgerError
+from pyspark_zkafka.model.exactly_once import Commit, Send, Step
 from tests.simulation.jobs import JobFailed
-from tests.simulation.micro_batches import Form, Query, Settings
+from tests.simulation.micro_batches import PREFIX, Form, Query, Settings
 from tests.simulation.plans import Plan, Repeats
 from tests.simulation.tasks import MAX_WAIT_MS, Task
 from tests.simulation.transactions import Broker, Fenced, Row
@@ -40,14 +42,15 @@ class PlanByHand(Plan):
 
 
 class Steps:
-    """A query that is stepped by hand."""
+    """A query, or a batch job, that is stepped by hand."""
 
-    def __init__(self, *layouts: Sequence[Sequence[int]]) -> None:
+    def __init__(self, *layouts: Sequence[Sequence[int]], form: Form = Form.SINK) -> None:
         self.visible: Counter[tuple[int, ...]] = Counter()
         self.broker = Broker(self._note_visible)
         chance = random.Random(0)
         chance.random = lambda: 0.0  # type: ignore[method-assign]  # whatever is given up lives on
-        self.query = Query(self.broker, PlanByHand(dict(enumerate(layouts))), SETTINGS, chance)
+        plan, settings = PlanByHand(dict(enumerate(layouts))), replace(SETTINGS, form=form)
+        self.query = Query(self.broker, plan, settings, chance)
 
     def _note_visible(self, row: Row) -> None:
         self.visible[row.identity] += 1
@@ -126,6 +129,33 @@ def test_zombie_of_another_layout() -> None:
     assert steps.duplicates == [(0, 0, 2)]
 
 
+def job_at(step: type[Step]) -> tuple[Steps, Task]:
+    """A task of a job that has come to a step, while another run of the job has written its rows in another layout."""
+    steps = Steps([[1], [2]], [[1, 2]], form=Form.BATCH_JOB)
+    steps.begin(0, 2)
+    task = steps.task(1)
+    step_until(task, lambda task: isinstance(task.at, step))
+    steps.begin(1, 2)
+    steps.run()
+    assert not steps.duplicates
+    return steps, task
+
+
+def test_two_runs_of_a_job() -> None:
+    """A task of a job that still sends when another run writes its rows in another layout finds them, and gives up."""
+    steps, task = job_at(Send)
+    with pytest.raises(LedgerError, match="LAYOUT_CHANGED"):
+        let_return(task, steps)
+    assert not steps.duplicates
+
+
+def test_two_runs_of_a_job_that_commit_at_once() -> None:
+    """Rows are duplicated if both runs have looked for the last time, and commit."""
+    steps, task = job_at(Commit)
+    let_return(task, steps)
+    assert steps.duplicates == [(0, 0, 2)]
+
+
 def test_late_zombie_of_another_layout() -> None:
     """So they are if it only begins then, and its run has written the slot's micro-batch before: it does not look."""
     steps = Steps([[1], [2]], [[1, 2]])
@@ -186,6 +216,23 @@ def test_next_micro_batch_of_an_earlier_run() -> None:
     steps.query.end()
     steps.query.completed -= 1
     steps.begin(1, 2)
+    with pytest.raises(JobFailed, match="CHECKPOINT_ROLLED_BACK"):
+        steps.run()
+    assert not steps.duplicates
+
+
+def test_next_micro_batch_under_another_name() -> None:
+    """So it is if the later micro-batch was written under another name, and the name was changed back as well."""
+    steps = Steps([[1], [2]])
+    steps.begin(0, 2)
+    steps.run()
+    steps.query.prefix = "team"
+    steps.begin(0, 2)
+    steps.finish(1)
+    steps.query.end()
+    steps.query.completed -= 1
+    steps.query.prefix = PREFIX
+    steps.begin(0, 2)
     with pytest.raises(JobFailed, match="CHECKPOINT_ROLLED_BACK"):
         steps.run()
     assert not steps.duplicates

@@ -10,7 +10,7 @@ from itertools import product
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import LedgerKey
 from tests.simulation.jobs import JobFailed
-from tests.simulation.micro_batches import PREFIX, Form, Query, Settings
+from tests.simulation.micro_batches import PREFIX, Form, Naming, Query, Settings
 from tests.simulation.plans import LAYOUTS, Plan, Repeats
 from tests.simulation.schedules import Failure, simulated
 from tests.simulation.tasks import MAX_WAIT_MS, Executor, Task
@@ -24,7 +24,9 @@ FOREIGN = "committed by hand"
 REASONS = {
     "ROWS_DIFFER": {"layout", "plan", "same name"},
     "LAYOUT_CHANGED": {"layout", "plan", "same name", "cores", "zombie", "stall"},
-    "LEDGER_MOVED": {"renamed"},
+    # A write of a foreachBatch waits for the others that are recorded. In vain, if their marks are not visible before a
+    # stall ends the wait, or if the plan gave this one no rows before: then it waits for those that come after it.
+    "LEDGER_MOVED": {"renamed", "plan", "stall"},
     "CHECKPOINT_ROLLED_BACK": {"rollback"},
     "WRITTEN_TWICE": {"same name", "second try"},
     "UNREADABLE_LEDGER": {"unreadable"},
@@ -53,6 +55,7 @@ class Writes:
         self._renaming = self.chance.choice((0, 0, 1))
         repeats = self.chance.choices(tuple(Repeats), (6, 1, 1))[0]
         self.query = Query(self.broker, Plan(seed, repeats), self._settings(), self.chance)
+        self._renumbering = 1 if self.query.settings.is_named and not self._renaming else 0
         self.query.on_completed = self._check_completed
         self.query.start(0, self.query.settings.cores)
 
@@ -87,6 +90,7 @@ class Writes:
             (4, self._restart),
             (2, self._roll_back),
             (self._renaming, self._rename),
+            (self._renumbering, self._renumber),
             (0.5, self._expire),
             (0.2, self._overwrite),
             (0.5, self._repair),
@@ -191,6 +195,22 @@ class Writes:
             self.broker.complete_all()
             self.query.prefix = self.chance.choice((PREFIX, "team", "other"))
 
+    def _renumber(self) -> None:
+        """The user sets batchId, or leaves it out, while the query does not run, and no task of earlier runs is left.
+
+        Where Spark does not name the micro-batch, a write that has had a batchId before may leave it out, but not set it
+        again: it finds its old ledger then, and looks no further.
+        """
+        query = self.query
+        if query.run is None and self._latest is None:
+            query.zombies.clear()
+            self.broker.complete_all()
+            had_number = any(found is not Naming.UNNUMBERED for tried in query.namings.values() for found in tried)
+            is_back = query.naming is Naming.UNNUMBERED and had_number
+            namings = [one for one in Naming if not (is_back and one is Naming.CONNECT)]
+            query.naming = self.chance.choice(namings)
+            self._kept_since = query.completed
+
     def _expire(self) -> None:
         """Some of the ledger is deleted between two micro-batches, when no task of earlier ones is left."""
         if self.query.completed in self.query.layouts:
@@ -230,7 +250,7 @@ class Writes:
     def come_to_rest(self) -> None:
         """No more faults: zombies go on for a while, then are gone.
 
-        The query goes on in one of the layouts, and under one of the prefixes, with which it tried its micro-batch.
+        The query goes on in one of the layouts, and under one of the names, with which it tried its micro-batch.
         """
         self.query.end()
         for _ in range(self.chance.choice((0, 200))):
@@ -243,14 +263,15 @@ class Writes:
         self._reasons, self._is_calm = set(), True
         layouts = self.query.layouts.get(self.query.completed, [self.query.layout])
         prefixes = self.query.prefixes.get(self.query.completed, [self.query.prefix])
-        ways = product(dict.fromkeys(reversed(prefixes)), dict.fromkeys(reversed(layouts)))
-        goes_on = any(self._completes(prefix, layout) for prefix, layout in ways)
+        namings = self.query.namings.get(self.query.completed, [self.query.naming])
+        ways = product(*(dict.fromkeys(reversed(tried)) for tried in (prefixes, namings, layouts)))
+        goes_on = any(self._completes(*way) for way in ways)
         assert goes_on or self._all_reasons() & {"plan", "same name"}, "the query completes its micro-batch in no layout"
 
-    def _completes(self, prefix: str, layout: int) -> bool:
+    def _completes(self, prefix: str, naming: Naming, layout: int) -> bool:
         """True if a run in a layout completes the micro-batch, and another one."""
         until = self.query.completed + 2
-        self.query.prefix = prefix
+        self.query.prefix, self.query.naming = prefix, naming
         self.query.start(layout, self.query.settings.cores)
         for _ in range(2_000):
             if self.query.run is None or self.query.completed >= until:
@@ -284,7 +305,9 @@ class Writes:
     def _all_reasons(self) -> set[str]:
         lasting = {
             "layout": len(set(self.query.layouts.get(self.query.completed, ()))) > 1,
-            "renamed": len(set(self.query.prefixes.get(self.query.completed, ()))) > 1,
+            "renamed": any(
+                len(set(tried.get(self.query.completed, ()))) > 1 for tried in (self.query.prefixes, self.query.namings)
+            ),
             "plan": self.query.plan.repeats is not Repeats.THE_SAME,
             "same name": self.query.settings.form is Form.SAME_NAME,
         }

@@ -100,9 +100,13 @@ class SlotJob:
 
     def write(self, found: Iterable[int], slot: int = 0) -> Written:
         """Write numbered rows as a slot."""
+        return self.write_batches(rows(found), slot)
+
+    def write_batches(self, batches: Iterable[pa.RecordBatch], slot: int = 0) -> Written:
+        """Write the rows of a slot."""
         from pyspark_zkafka.write.exactly_once import write_rows_once
 
-        return write_rows_once(self.options, self.plan, rows(found), _JobContext(slot))  # type: ignore[arg-type]
+        return write_rows_once(self.options, self.plan, iter(batches), _JobContext(slot))  # type: ignore[arg-type]
 
     def commit(self) -> None:
         """Commit the offsets of the job, as the driver does when all tasks have succeeded."""

@@ -94,7 +94,7 @@ def test_slot_has_become_empty(copy: Copy) -> None:
     """A slot that was written, and has no rows in the replay, ends the query with an error."""
     copy.failed(fail("driver_commit.before"))
     error = copy.refused("ROWS_DIFFER", where="partition <> 3")
-    assert "Slot 3 of micro-batch 1 was written before, with 100 rows" in error
+    assert "Slot 3 of batch 1 was written before, with 100 rows" in error
     assert "now it has 0 rows" in error
     copy.complete()
     copy.expect_each_once()

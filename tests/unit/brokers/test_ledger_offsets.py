@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger, fitting_width, groups_named
-from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, key_of
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, TopicIdentity, encode, key_of
+from pyspark_zkafka.model.nouns import TopicPartition
 
 NAME = QueryName("zkafka", "8f1c")
 WIDTH = st.integers(1, 10)
@@ -31,6 +34,42 @@ def test_group_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "_entries", entries)
     assert Ledger("127.0.0.1:1", {}, NAME, "ledger", 4).entries() == {}
     assert sorted(asked) == [2, 4, 4]
+
+
+class Offsets:
+    """A client of a group with one committed offset, or none."""
+
+    def __init__(self, entry: Entry | None) -> None:
+        self._entry = entry
+
+    def committed_with_metadata(self, asked: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        """The offset, under the first partition that is asked for."""
+        return {} if self._entry is None else {asked[0]: (0, encode(self._entry))}
+
+
+def test_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries whose rows are gone with a deleted topic are none, also where they are of a later micro-batch."""
+    old, new = TopicIdentity("orders", 12), TopicIdentity("orders", 77)
+    gone = Entry(0, 8, 5, "aa", "run", sink=old)
+    kept = Entry(0, 7, 5, "aa", "run", sink=new)
+    committed = {f"{NAME}.slots-1-0": gone, f"{NAME}.slots-2-0": kept}
+    monkeypatch.setattr(Ledger, "_group_names", lambda _: list(committed))
+    monkeypatch.setattr(Ledger, "_lease_offsets", lambda _, group: nullcontext(Offsets(committed.get(group))))
+    assert Ledger("127.0.0.1:2", {}, NAME, "ledger", 2, sink=new).entry(0) == kept
+    assert Ledger("127.0.0.1:2", {}, NAME, "ledger", 2, sink=new).entries() == {0: kept}
+    assert Ledger("127.0.0.1:2", {}, NAME, "ledger", 2).entries() == {0: gone}
+
+
+def test_topic_created_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So they are under other names of the query."""
+    entry = Entry(0, 8, 5, "aa", "run", sink=TopicIdentity("orders", 12))
+    group = "team-8f1c.slots-1-0"
+    found = {group: {TopicPartition("ledger", 0): encode(entry)}}
+    monkeypatch.setattr(Ledger, "_group_names", lambda _: [group])
+    monkeypatch.setattr(Ledger, "_committed_metadata", lambda *_: found)
+    for sink, expected in ((12, [entry]), (77, [])):
+        ledger = Ledger("127.0.0.1:1", {}, NAME, "ledger", 2, sink=TopicIdentity("orders", sink))
+        assert ledger.others(lambda base: True) == {("team-8f1c", "ledger"): expected}
 
 
 @given(st.lists(WIDTH), WIDTH)

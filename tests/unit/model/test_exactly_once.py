@@ -16,6 +16,7 @@ from pyspark_zkafka.model.exactly_once import (
     Begin,
     Commit,
     Measure,
+    ReadFormer,
     ReadLedger,
     ReadOthers,
     Result,
@@ -30,7 +31,7 @@ from pyspark_zkafka.model.ledger import Entry
 ATTEMPT = Attempt(slot=1, batch=7, run="new")
 FOREACH = replace(ATTEMPT, write="w2")
 NAMED = replace(FOREACH, is_named=True)
-JOB = Attempt(slot=1, batch=7, run="call")
+JOB = Attempt(slot=1, batch=7, run="call", is_job=True)
 OF_GROUP = replace(JOB, ends='{"orders":{"0":7}}')
 ROWS = RowSet(10, "aa")
 NONE = RowSet(0, "00")
@@ -92,16 +93,17 @@ def test_next_micro_batch_of_foreach_batch() -> None:
 
 
 def test_batch_job() -> None:
-    """A batch job's slot looks in every run of the job, as each one may repeat another."""
+    """A batch job's slot looks in every run of the job, and before it commits: another run may write at the same time."""
     own = replace(BEFORE, run="another call")
-    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {}), (Send(), ROWS)]
+    look = (ReadLedger(), {1: own})
+    script = [(Begin(), own), look, (ReadOthers(), {}), (Send(), ROWS), look]
     assert follow(JOB, [*script, (Commit(replace(WRITTEN, run="call")), None)]) == Result(10, was_written=False)
 
 
 def test_job_of_a_group() -> None:
     """A group's job does not look elsewhere: each of the group's ledgers has numbers of its own."""
     recorded = replace(WRITTEN, run="call", ends=OF_GROUP.ends)
-    script = [(Begin(), None), (ReadLedger(), {}), (Send(), ROWS), (Commit(recorded), None)]
+    script = [(Begin(), None), (ReadLedger(), {}), (Send(), ROWS), (ReadLedger(), {}), (Commit(recorded), None)]
     assert follow(OF_GROUP, script) == Result(10, was_written=False)
 
 
@@ -152,18 +154,50 @@ def test_overtaken_while_it_waits() -> None:
     assert failure(ATTEMPT, [*looks, *waits]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
+def test_two_runs_of_a_job() -> None:
+    """A slot that another run of the job records while this one sends is seen before the commit."""
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), {}), (Send(), ROWS)]
+    error = failure(JOB, [*looks, (ReadLedger(), {0: OTHER}), (Await((0,)), False), (Abort(), None)])
+    assert error.condition == "LAYOUT_CHANGED"
+    assert "run the job again" in error.message
+
+
 # --- what the query has recorded elsewhere -------------------------------------------------------------------------------
 
 ELSEWHERE = {"old-8f1c (topic orders)": [replace(OTHER, batch=6), OTHER]}
 
 
-@pytest.mark.parametrize("attempt", [ATTEMPT, JOB])
-def test_renamed(attempt: Attempt) -> None:
+@pytest.mark.parametrize(("attempt", "former"), [(ATTEMPT, []), (JOB, [(ReadFormer(), {})])])
+def test_renamed(attempt: Attempt, former: Script) -> None:
     """A write whose micro-batch another run recorded under another name stops before it sends a row."""
-    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ELSEWHERE)])
+    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), *former, (ReadOthers(), ELSEWHERE)])
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders), and" in error.message
     assert error.parameters["places"] == ("old-8f1c (topic orders)",)
+    assert "another batch job needs another writerName or a higher batchId" in error.message
+
+
+@pytest.mark.parametrize("attempt", [NAMED, JOB])
+def test_renumbered(attempt: Attempt) -> None:
+    """So does one that may have recorded its micro-batch before its batchId was set or left out."""
+    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), ELSEWHERE)])
+    assert error.condition == "LEDGER_MOVED"
+    assert "under old-8f1c (topic orders): this write may" in error.message
+    assert error.parameters["places"] == ("old-8f1c (topic orders)",)
+
+
+@pytest.mark.parametrize("batch", [6, 8])
+def test_renumbered_between_micro_batches(batch: int) -> None:
+    """Other micro-batches are complete, or those of other writes."""
+    former = {"zkafka-8f1c-orders (topic orders)": [replace(OTHER, batch=batch)]}
+    script: Script = [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), former), (ReadOthers(), {}), (Send(), NONE)]
+    assert follow(JOB, script) == Result(0, was_written=False)
+
+
+def test_numbered_before() -> None:
+    """A job that has a ledger looks for no other: a query that happens to be at the same number is no reason to stop."""
+    script: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), {}), (Send(), NONE)]
+    assert follow(JOB, script) == Result(0, was_written=False)
 
 
 def test_renamed_and_rolled_back() -> None:
@@ -186,10 +220,12 @@ def test_waits_for_another_write() -> None:
     script: Script = [
         (Begin(), None),
         (ReadLedger(), {}),
+        (ReadFormer(), {}),
         (ReadOthers(), ELSEWHERE),
         (Send(), ROWS),
         (Await((), places), True),
         (ReadLedger(), {}),
+        (ReadFormer(), {}),
         (ReadOthers(), repeated),
         (Commit(replace(WRITTEN, write="w2")), None),
     ]
@@ -198,9 +234,10 @@ def test_waits_for_another_write() -> None:
 
 def test_waits_for_another_write_in_vain() -> None:
     """Where nobody repeats it, a write was renamed: the transaction is aborted."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ELSEWHERE)]
+    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), {}), (ReadOthers(), ELSEWHERE)]
     error = failure(NAMED, [*looks, (Send(), ROWS), (Await((), tuple(ELSEWHERE)), False), (Abort(), None)])
     assert error.condition == "LEDGER_MOVED"
+    assert "If nothing has changed, restart the query" in error.message
 
 
 # --- a slot that is recorded ---------------------------------------------------------------------------------------------
@@ -210,8 +247,15 @@ def test_repeated_by_another_run() -> None:
     """A slot that another run has recorded is compared, and marked as verified; it does not wait for others."""
     own = replace(WRITTEN_BEFORE, at_ms=5)
     commit = Commit(replace(WRITTEN, at_ms=5))
-    script = [(Begin(), own), (ReadLedger(), {0: OTHER, 1: own}), (Measure(), ROWS), (commit, None)]
-    assert follow(ATTEMPT, script) == Result(10, was_written=True)
+    looks: Script = [(ReadLedger(), {0: OTHER, 1: own}), (ReadOthers(), {})]
+    assert follow(ATTEMPT, [(Begin(), own), *looks, (Measure(), ROWS), (commit, None)]) == Result(10, was_written=True)
+
+
+def test_job_that_is_run_again() -> None:
+    """So is a slot of a job, which looks at the other entries in each run."""
+    commit = Commit(replace(WRITTEN, run="call"))
+    script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (Measure(), ROWS), (commit, None)]
+    assert follow(JOB, script) == Result(10, was_written=True)
 
 
 def test_repeated_by_the_same_run() -> None:
@@ -222,8 +266,9 @@ def test_repeated_by_the_same_run() -> None:
 def test_repeated_by_another_write() -> None:
     """A slot that an earlier try of a named write has recorded is marked as verified by this one."""
     own = replace(WRITTEN, write="w1")
-    script = [(Begin(), own), (ReadLedger(), {1: own}), (Measure(), ROWS), (Commit(replace(WRITTEN, write="w2")), None)]
-    assert follow(NAMED, script) == Result(10, was_written=True)
+    looks: Script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {})]
+    commit = Commit(replace(WRITTEN, write="w2"))
+    assert follow(NAMED, [*looks, (Measure(), ROWS), (commit, None)]) == Result(10, was_written=True)
 
 
 def test_batch_job_repeats_a_task() -> None:
@@ -233,7 +278,10 @@ def test_batch_job_repeats_a_task() -> None:
 
 
 @pytest.mark.parametrize("found", [RowSet(9, "aa"), RowSet(10, "ab"), NONE])
-@pytest.mark.parametrize("before", [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE})]])
+@pytest.mark.parametrize(
+    "before",
+    [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), {})]],
+)
 def test_other_rows(before: list[tuple[Step, Any]], found: RowSet) -> None:
     """Another count, or another digest, of whatever run, is an error before anything is sent."""
     error = failure(ATTEMPT, [*before, (Measure(), found)])
@@ -261,6 +309,13 @@ def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
     """So does one that is recorded itself: the next micro-batch of this run would not look at the others any more."""
     entries = {0: replace(OTHER, batch=8), 1: WRITTEN_BEFORE}
     assert failure(ATTEMPT, [(Begin(), WRITTEN_BEFORE), (ReadLedger(), entries)]).condition == "CHECKPOINT_ROLLED_BACK"
+
+
+def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
+    """So does one whose query was renamed, wrote the next micro-batch, and got its old name and checkpoint back."""
+    ahead = {"team-8f1c (topic orders)": [replace(OTHER, batch=8)]}
+    script: Script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), ahead)]
+    assert failure(ATTEMPT, script).condition == "CHECKPOINT_ROLLED_BACK"
 
 
 @pytest.mark.parametrize(
@@ -293,7 +348,8 @@ def test_no_second_write(other: Entry) -> None:
     steps = write_slot(FOREACH)
     assert next(steps) == Begin()
     assert steps.send(None) == ReadLedger()
-    assert steps.send({0: other}) == ReadOthers()
+    assert steps.send({0: other}) == ReadFormer()
+    assert steps.send({}) == ReadOthers()
     assert steps.send({}) == Send()
 
 

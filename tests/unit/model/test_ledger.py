@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, decode, encode, key_of, newest
+from pyspark_zkafka.model.ledger import (
+    Entry,
+    LedgerGroup,
+    LedgerKey,
+    QueryName,
+    TopicIdentity,
+    decode,
+    encode,
+    key_of,
+    newest,
+)
 from pyspark_zkafka.model.nouns import LAST_MS
 from tests.support.cases import each
 
@@ -84,6 +94,35 @@ def test_size() -> None:
 def test_unknown_fields() -> None:
     """A field that this version does not know is ignored."""
     assert decode(json.dumps(VALUES | {"more": [1]})) == ENTRY
+
+
+@each("sink", [TopicIdentity("orders", "a-b_cdefghijklmnopqrst"), TopicIdentity("orders", 77)])
+def test_topic(sink: TopicIdentity) -> None:
+    """An entry may name the topic of its rows, which one that was written before this version does not."""
+    assert decode(encode(replace(ENTRY, sink=sink))) == replace(ENTRY, sink=sink)
+    assert "sink" not in VALUES
+
+
+@each("sink", [1, "orders", {}, [], ["orders"], ["orders", None], ["a/b", 7], ["orders", -1], ["orders", True], [7, 7]])
+def test_no_topic(sink: Any) -> None:
+    """An entry whose topic is none is unreadable."""
+    with pytest.raises(LedgerError):
+        decode(json.dumps(VALUES | {"sink": sink}))
+
+
+@each(
+    ("before", "is_replaced"),
+    [
+        (None, False),
+        (TopicIdentity("orders", 77), False),
+        (TopicIdentity("orders", 12), True),
+        (TopicIdentity("orders", "a-topic-id"), False),
+        (TopicIdentity("invoices", 12), False),
+    ],
+)
+def test_topic_created_again(before: TopicIdentity | None, is_replaced: bool) -> None:
+    """A topic replaces another one of its name; an id from Kafka and one from ZooKeeper cannot be compared."""
+    assert TopicIdentity("orders", 77).replaces(before) is is_replaced
 
 
 @each(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.model.exactly_once import Attempt
+from pyspark_zkafka.errors import LedgerError, OptionError
+from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.group_jobs import GroupJob
+from pyspark_zkafka.model.ledger import Entry, QueryName
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
-from pyspark_zkafka.write.exactly_once import Writing, identify, write_rows_once
+from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
 from pyspark_zkafka.write.rows import Written
 from tests.support.cases import each
@@ -50,7 +54,7 @@ ONCE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "orders", "deliveryGu
 
 def identified(context: Context, *, call: str = "", job: GroupJob | None = None, **options: str) -> Writing:
     """The attempt of a task."""
-    return identify(context, parse_write({**ONCE, **options}), LedgerPlan("orders", 4, call, job))  # type: ignore[arg-type]
+    return identify(context, parse_write({**ONCE, **options}), LedgerPlan("orders", 4, call, job=job))  # type: ignore[arg-type]
 
 
 def test_stream() -> None:
@@ -77,7 +81,6 @@ NAMED = {"writerName": "audit", "batchId": "7"}
     [
         (Context(), CALL, {}, "does not say which micro-batch it belongs to"),
         (Context(), CALL, {"writerName": "audit"}, "does not say which micro-batch"),
-        (Context(), CALL, COMMITS, "the group has committed all of commitOffsets already, or they are too many"),
         (Context(), "", {}, "does not say which micro-batch"),
         (Context(3, {"sql.streaming.queryId": QUERY}), CALL, {}, "does not say which micro-batch"),
         (of_query("etl"), CALL, {}, r"job group \('etl'\) hides the run"),
@@ -91,11 +94,120 @@ def test_unnamed_write(context: Context, call: str, options: dict[str, str], rea
         identified(context, call=call, **options)
 
 
+LONG = json.dumps({f"{'t' * 200}{n}": {"0": 1} for n in range(20)})
+
+
+def test_unnamed_job_of_a_group() -> None:
+    """A write with commitOffsets cannot have a batchId as well: its error says what can be done instead."""
+    reason = "the group has committed all of commitOffsets already, or they are longer than 3000 bytes"
+    with pytest.raises(OptionError, match=rf"\[UNNAMED_WRITE\].*{reason}.*leave commitOffsets out, and set writerName"):
+        identified(Context(), call=CALL, **COMMITS)
+
+
+def test_remedy_of_an_unnamed_job_of_a_group() -> None:
+    """Without commitOffsets the rows are recorded; a write without rows commits the offsets, and needs no name."""
+    assert str(identified(Context(), call=CALL, **NAMED).name) == "zkafka-writer.audit"
+    options = parse_write({**ONCE, **COMMITS, "commitOffsets": LONG})
+    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, CALL))
+    assert write_rows_once(options, plan, iter([]), Context()) == Written()  # type: ignore[arg-type]
+
+
+class Ledgers:
+    """The ledgers on a cluster by name and topic, in place of `Ledger`."""
+
+    found: ClassVar[dict[tuple[str, str], list[Entry]]] = {}
+
+    def __init__(self, servers: str, kafka: object, name: QueryName, topic: str, partitions: int, **more: object) -> None:
+        self._place = str(name), topic
+
+    def entry(self, slot: int) -> None:
+        """No entry of the slot."""
+
+    def entries(self) -> dict[int, Entry]:
+        """The entries of the name."""
+        return {entry.slot: entry for entry in self.found.get(self._place, ())}
+
+    def others(self, belongs: Callable[[str], bool]) -> dict[tuple[str, str], list[Entry]]:
+        """The entries of other places."""
+        base, _ = self._place
+        ours = {place for place in self.found if place[0] == base or belongs(place[0])}
+        return {place: self.found[place] for place in ours - {self._place}}
+
+
+class Sent(Exception):
+    """A task commits what it has sent."""
+
+
+def commit(*_: object) -> None:
+    """Nothing kept the task from committing."""
+    raise Sent
+
+
+class Producer:
+    """A new transactional producer, which sends nothing."""
+
+    is_kept = False
+    last = None
+    left_s = 0.0
+    transaction_timeout_ms = 1000
+
+    def abort(self) -> None:
+        """Nothing was sent."""
+
+
+BY_ID, BY_NUMBER = f"zkafka-{QUERY}-audit", "zkafka-writer.audit"
+UNNAMED = f"zkafka-{QUERY}-orders"
+OTHER_TOPIC = ("zkafka-writer.audit", "invoices")
+
+
+@each(
+    ("context", "options", "ledger", "batch", "refusal"),
+    [
+        (of_query(), {"writerName": "audit"}, (BY_NUMBER, "orders"), 7, "LEDGER_MOVED"),
+        (of_query(), {"writerName": "audit"}, (BY_NUMBER, "orders"), 6, ""),
+        (of_query(), {"writerName": "audit"}, (BY_NUMBER, "orders"), 8, ""),
+        (of_query(), {"writerName": "audit"}, OTHER_TOPIC, 7, ""),
+        (of_query(), {"writerName": "other"}, (BY_NUMBER, "orders"), 7, ""),
+        (of_query(), {}, ("zkafka-writer.orders", "orders"), 7, "LEDGER_MOVED"),
+        (of_query(), NAMED, (BY_ID, "orders"), 7, "LEDGER_MOVED"),
+        (of_query(), NAMED, (BY_ID, "orders"), 6, ""),
+        (of_query(), NAMED, (BY_ID, "orders"), 8, "CHECKPOINT_ROLLED_BACK"),
+        (Context(), NAMED, (BY_ID, "orders"), 7, "LEDGER_MOVED"),
+        (Context(), NAMED, (UNNAMED, "orders"), 7, "LEDGER_MOVED"),
+        (Context(), NAMED, (f"zkafka-{QUERY}", "orders"), 7, "LEDGER_MOVED"),
+        (Context(), NAMED, (UNNAMED, "orders"), 8, ""),
+        (Context(), NAMED, (UNNAMED, "invoices"), 7, ""),
+        (Context(), NAMED, (f"zkafka-{QUERY}-invoices", "orders"), 7, ""),
+        (Context(), NAMED, (f"team-{QUERY}-orders", "orders"), 7, ""),
+        (Context(), NAMED, OTHER_TOPIC, 7, "LEDGER_MOVED"),
+    ],
+)
+def test_renumbered(
+    monkeypatch: pytest.MonkeyPatch,
+    context: Context,
+    options: dict[str, str],
+    ledger: tuple[str, str],
+    batch: int,
+    refusal: str,
+) -> None:
+    """A write whose batchId was left out or added while its micro-batch is interrupted is refused before it commits."""
+    found = {ledger: [Entry(0, batch, 5, "aa", "another run")]}
+    monkeypatch.setattr(Ledgers, "found", found)
+    monkeypatch.setattr("pyspark_zkafka.write.exactly_once.Ledger", Ledgers)
+    monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", lambda *_, **__: nullcontext(Producer()))
+    monkeypatch.setattr(_Rows, "send", lambda _: RowSet(1, "aa"))
+    monkeypatch.setattr(_SlotTask, "_commit", commit)
+    plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, CALL))
+    rows = pa.record_batch([pa.array([b"v"], pa.binary())], names=["value"])
+    with pytest.raises(LedgerError if refusal else Sent, match=refusal or None):
+        write_rows_once(parse_write({**ONCE, **options}), plan, iter([rows]), context)  # type: ignore[arg-type]
+
+
 def test_batch_job() -> None:
     """A named batch job is recorded under its name and its number, which each run of it shares."""
     found = identified(Context(), call=CALL, **NAMED)
     assert str(found.name) == "zkafka-writer.audit"
-    assert found.attempt == Attempt(3, 7, CALL)
+    assert found.attempt == Attempt(3, 7, CALL, is_job=True)
 
 
 @pytest.mark.parametrize("run", [RUN, "etl"])
@@ -116,7 +228,7 @@ def test_job_of_a_group() -> None:
     """A batch job that commits a group's offsets is recorded under the group, with its number and these offsets."""
     found = identified(Context(), call=CALL, job=GroupJob("group.billing", 4, '{"orders":{"0":7}}'))
     assert str(found.name) == "zkafka-group.billing"
-    assert found.attempt == Attempt(3, 4, CALL, ends='{"orders":{"0":7}}')
+    assert found.attempt == Attempt(3, 4, CALL, is_job=True, ends='{"orders":{"0":7}}')
 
 
 class Opened(Exception):

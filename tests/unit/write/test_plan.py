@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import UnknownTopic
+from pyspark_zkafka.model.ledger import TopicIdentity
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, named_topics, plan_topics
+from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, identity_of, named_topics, plan_topics
 
 ONCE = {"deliveryGuarantee": "exactly-once"}
 ORDERS = Topic("orders", {0: (1,), 1: (2,), 2: (1,)}, czxid=77)
@@ -86,7 +87,21 @@ def test_topics_without_identity() -> None:
     assert plan(ORDERS, replace(AUDIT, topic_id=None, czxid=None)).generation is None
 
 
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        (ORDERS, TopicIdentity("orders", 77)),
+        (AUDIT, TopicIdentity("audit", "a-b_cdefghijklmnopqrst")),
+        (replace(ORDERS, czxid=None), None),
+        (None, None),
+    ],
+)
+def test_topic_of_the_rows(topic: Topic | None, expected: TopicIdentity | None) -> None:
+    """Entries of the ledger name the topic by its id in Kafka if it has one, else by its znode."""
+    assert identity_of(topic) == expected
+
+
 def test_pickle() -> None:
     """A plan is the same after it was sent to a task."""
-    found = replace(plan(ORDERS), ledger=LedgerPlan("orders", 3, "call"))
+    found = replace(plan(ORDERS), ledger=LedgerPlan("orders", 3, "call", sink=TopicIdentity("orders", 77)))
     assert pickle.loads(pickle.dumps(found)) == found
