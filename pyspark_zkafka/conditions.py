@@ -51,8 +51,8 @@ INVALID_OPTION = OptionError.define("""INVALID_OPTION
     set the missing option.""")
 UNNAMED_WRITE = OptionError.define("""UNNAMED_WRITE
     An exactly-once batch write cannot identify its micro-batch: it runs under Spark Connect, in a thread that
-    `foreachBatch` starts, or in a batch job. Set `writerName` and `batchId` while no micro-batch is interrupted; see
-    [Exactly once](exactly-once.md#batch-jobs).""")
+    `foreachBatch` starts, or in a batch job. Set `writerName` and `batchId` while no micro-batch is interrupted, or with
+    `commitOffsets` do what the message says; see [Exactly once](exactly-once.md#batch-jobs).""")
 INVALID_SCHEMA = OptionError.define("""INVALID_SCHEMA
     A column is unknown, missing or of the wrong type. Select, rename or cast the columns listed in the message.""")
 INVALID_OFFSETS_FILE = OptionError.define("""INVALID_OFFSETS_FILE
@@ -332,11 +332,12 @@ TRANSACTION_FAILED = TransactionFailed.define("""TRANSACTION_FAILED
     cause and restart the query, which writes the micro-batch again without duplicates.""")
 
 ROWS_DIFFER = LedgerError.define("""ROWS_DIFFER
-    A repeated micro-batch has other rows for a slot that was already written. Restart the query unchanged, and make its
-    plan deterministic; see [Exactly once](exactly-once.md).""")
+    A repeated micro-batch or job has other rows for a slot that was already written. Restart the query, or run the job
+    again, unchanged, and make its plan deterministic; see [Exactly once](exactly-once.md).""")
 LAYOUT_CHANGED = LedgerError.define("""LAYOUT_CHANGED
-    A repeated micro-batch has no task for slots that were already written. Restart the query with the same number of
-    shuffle partitions, and with as many cores as slots; see [Exactly once](exactly-once.md).""")
+    A repeated micro-batch or job has no task for slots that were already written, or two runs of a job write at the same
+    time. Restart the query, or run the job again, with the same number of shuffle partitions and as many cores as slots,
+    and run a job once at a time; see [Exactly once](exactly-once.md).""")
 CHECKPOINT_ROLLED_BACK = LedgerError.define("""CHECKPOINT_ROLLED_BACK
     The ledger has rows of a later micro-batch, or of a job with a higher `batchId`. Start the query with its latest
     checkpoint, or with a new one to write everything again; run numbered jobs in order, or under another `writerName`.""")
@@ -344,9 +345,10 @@ UNFINISHED_JOB = LedgerError.define("""UNFINISHED_JOB
     An exactly-once batch job ended before it committed its offsets, and another job follows it. Run the job once with
     the `endingOffsets` and `commitOffsets` in the message; see [Exactly once](exactly-once.md).""")
 LEDGER_MOVED = LedgerError.define("""LEDGER_MOVED
-    `transactionalIdPrefix`, `writerName`, `topic` or `ledgerTopic` changed while a micro-batch or job was interrupted,
-    and its rows are recorded under the old names. Restore the options, and change them when the micro-batch or job is
-    complete; see [Exactly once](exactly-once.md#change-names-and-topics).""")
+    `transactionalIdPrefix`, `writerName`, `batchId`, `topic` or `ledgerTopic` changed while a micro-batch or job was
+    interrupted, and its rows are recorded under the old names, or another job has the same name and number. Restore the
+    options, and change them when the micro-batch or job is complete, or give the other job its own name or number; see
+    [Exactly once](exactly-once.md#change-names-and-topics).""")
 WRITTEN_TWICE = LedgerError.define("""WRITTEN_TWICE
     Two writes in one `foreachBatch` have the same name, or the function retries a failed write. Let the query fail and
     restart instead of retrying, and give a second write its own `writerName` without renaming the first.""")
@@ -358,7 +360,8 @@ UNKNOWN_LEDGER = LedgerError.define("""UNKNOWN_LEDGER
     the ledgers with `zkafka ledger list`, and correct the name.""")
 LEDGER_IN_USE = LedgerError.define("""LEDGER_IN_USE
     The query of a ledger may be running: the ledger has entries of the last minute or of unknown age, or changed since
-    it was shown. Stop the query and delete its ledger a minute later, or delete the ledger at once with `--force`.""")
+    it was shown. Stop the query and delete its ledger a minute later, or delete the ledger at once with `--force`, which
+    entries of unknown age need in any case.""")
 
 MALFORMED_ZNODE = CodecError.define("""MALFORMED_ZNODE
     A znode has data that Kafka does not write there; the message quotes its path and data. Correct or delete the znode,

@@ -208,7 +208,7 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
     slots = _awaited(attempt, entries)
     if not is_first or attempt.ends:  # each ledger of a group numbers jobs on its own; their plan looks at the others
         return Await(slots)
-    if attempt.write or (attempt.is_job and not entries):  # a job that has a ledger had its batchId before
+    if _may_be_renumbered(attempt, entries):
         _require_not_former(attempt, (yield ReadFormer()))
     return Await(slots, _awaited_elsewhere(attempt, (yield ReadOthers())))
 
@@ -264,6 +264,17 @@ def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]
         for place, entries in others.items()
         if any(entry.batch == attempt.batch and entry.run != attempt.run for entry in entries)
     )
+
+
+def _may_be_renumbered(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
+    """True for a write whose batchId may have been set or left out since it tried this batch.
+
+    A batch that has an entry under the present name was accepted before. A job may be any query's write, and so is suspect
+    only as long as it has no entry at all: queries and jobs often have the same numbers.
+    """
+    if attempt.is_job:
+        return not entries
+    return bool(attempt.write) and all(entry.batch != attempt.batch for entry in entries.values())
 
 
 def _require_not_former(attempt: Attempt, former: Mapping[str, Collection[Entry]]) -> None:

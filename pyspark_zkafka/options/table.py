@@ -329,8 +329,9 @@ TABLE: tuple[Option, ...] = (
         "batchId",
         integer(0),
         _WRITE,
-        "Number of a named exactly-once batch write, the same when the write is repeated; in foreachBatch, the number that "
-        "Spark passes to the function. Required under Spark Connect, in threads and in batch jobs; see [Exactly "
+        "Number of a named exactly-once batch write, of at most 18 digits, the same when the write is repeated; in "
+        "foreachBatch, the number that Spark passes to the function. Set it, or leave it out, only while no micro-batch or "
+        "job is interrupted. Required under Spark Connect, in threads and in batch jobs; see [Exactly "
         "once](exactly-once.md#batch-jobs).",
     ),
     # How much a micro-batch reads
