@@ -108,6 +108,18 @@ def test_two_runs_of_a_job(jobs: Jobs) -> None:
     assert jobs.written() == once(range(1000 * IN_TRANSACTION))
 
 
+def test_topic_created_again(jobs: Jobs, new_topic: NewTopic) -> None:
+    """Rows that are gone with a deleted topic are written again, although the ledger of their job has survived it."""
+    more = {"ledgerTopic": new_topic(partitions=2)}
+    for expected in (0, 5):
+        assert jobs.job(7, **more).write(range(5)).repeated == expected
+    jobs.cluster.delete_topic(jobs.topic)
+    jobs.cluster.create_topic(jobs.topic, partitions=2)
+    for expected in (0, 5):
+        assert jobs.job(7, **more).write(range(5)).repeated == expected
+    assert jobs.written() == once(range(5))
+
+
 # --- queries that are renamed --------------------------------------------------------------------------------------------
 
 
@@ -315,18 +327,4 @@ def test_unnamed_batch_job(copy: Copy) -> None:
         copy.write(frame)
     for _ in range(2):
         copy.write(frame, writerName=copy.sink, batchId=7)
-    assert copy.written() == once(range(100))
-
-
-def test_topic_created_again(copy: Copy, new_topic: NewTopic) -> None:
-    """Rows that are gone with a deleted topic are written again, although the ledger of their job has survived it."""
-    frame = copy.spark.range(100).selectExpr("cast(id AS string) AS value")
-    job = {"writerName": copy.sink, "batchId": 7, "ledgerTopic": new_topic(partitions=2)}
-    for _ in range(2):
-        copy.write(frame, **job)
-    assert copy.written() == once(range(100))
-    copy.cluster.delete_topic(copy.sink)
-    copy.cluster.create_topic(copy.sink, partitions=2)
-    for _ in range(2):
-        copy.write(frame, **job)
     assert copy.written() == once(range(100))
