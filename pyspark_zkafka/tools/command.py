@@ -33,6 +33,8 @@ from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 FAILED, USAGE = 1, 2
 """Exit statuses."""
+MOST_SECONDS = 86_400.0
+"""The largest value of options that set a pause or the limit of a wait."""
 
 Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups.", show_default=False)]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]

@@ -17,7 +17,7 @@ import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.inspect.groups import OffsetsStorage
-from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.command import MOST_SECONDS, Target, reads_cluster
 from pyspark_zkafka.tools.group_describe import StorageOption
 from pyspark_zkafka.tools.output import LogFormatter
 
@@ -38,7 +38,8 @@ def exporter(
     topic_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only topics with a match in their name.")] = "",
     group_filter: Annotated[str, typer.Option(metavar="REGEX", help="Only groups with a match in their name.")] = "",
     timeout: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's.")
+        float,
+        typer.Option(min=1, max=MOST_SECONDS, metavar="SECONDS", help="Time limit of a scrape, less than Prometheus's."),
     ] = 8.0,
     storage: StorageOption = "zookeeper",
 ) -> None:

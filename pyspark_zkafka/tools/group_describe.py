@@ -11,19 +11,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.inspect.groups import OffsetsStorage
-from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
+from pyspark_zkafka.inspect.group_reads import read_groups
+from pyspark_zkafka.inspect.groups import OffsetsStorage, PartitionReport
+from pyspark_zkafka.tools.command import (
+    MOST_SECONDS,
+    AllGroups,
+    Groups,
+    Target,
+    open_servers,
+    reads_cluster,
+    require_groups,
+)
+from pyspark_zkafka.tools.group_watch import watch_groups
 from pyspark_zkafka.tools.output import Column, Row, columns, iso_time
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.inspect.groups import PartitionReport
 
 StorageOption = Annotated[
     OffsetsStorage,
     typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits)."),
 ]
 _Watch = Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")]
-_Interval = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between the tables of --watch.")]
+_Interval = Annotated[
+    float, typer.Option(min=0.1, max=MOST_SECONDS, metavar="S", help="Seconds between the tables of --watch.")
+]
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
 _DESCRIBE = columns("group topic partition offset latest lag consumer", right=_NUMBERS)
@@ -46,8 +55,6 @@ def describe(
     Examples: zkafka groups describe billing --zookeeper zk1:2181/kafka;
     zkafka groups describe --all-groups --watch --interval 5
     """
-    from pyspark_zkafka.inspect.group_reads import read_groups
-
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
         read = partial(
@@ -59,9 +66,7 @@ def describe(
             prompt_brokers=lambda: servers.brokers_with_short_timeout,
         )
         if watch:
-            from pyspark_zkafka.tools.group_watch import watch_groups
-
-            watch_groups(target.output, read, interval)
+                watch_groups(target.output, read, interval)
             return
         reports = read()
     for problem in reports.problems:

@@ -33,6 +33,7 @@ from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.command import (
     FAILED,
+    MOST_SECONDS,
     AllGroups,
     Groups,
     Target,
@@ -71,7 +72,9 @@ _Verify = Annotated[bool, typer.Option("--verify", help="Only compare the stores
 _Force = Annotated[
     bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
 ]
-_Interval = Annotated[float, typer.Option("--interval", min=0.1, help="With --live: seconds between two looks.")]
+_Interval = Annotated[
+    float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two looks.")
+]
 _Timeout = Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")]
 
 

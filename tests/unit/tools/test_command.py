@@ -14,6 +14,7 @@ from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.command import Servers, Target, changes_cluster, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import columns
+from tests.support.cases import each
 
 app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -115,3 +116,10 @@ def test_no_zookeeper() -> None:
     """A command that needs ZooKeeper's data says how to name it."""
     with pytest.raises(OptionError, match=r"use --zookeeper .*kafka-consumer-groups"):
         _ = Servers(None, lambda: pytest.fail("the brokers were opened")).ensemble
+
+
+@each("command", [["groups", "describe", "g", "--watch"], ["groups", "migrate", "g", "--live"]])
+def test_pause_without_an_end(command: list[str]) -> None:
+    """A pause that never ends is a wrong option."""
+    result = CliRunner().invoke(zkafka, [*command, "--interval", "inf", "--zookeeper", "127.0.0.1:1"])
+    assert (result.exit_code, "--interval" in result.stderr) == (2, True)

@@ -34,7 +34,7 @@ def test_sigterm_of_process_1() -> None:
             assert "/metrics; Ctrl-C ends." in process.stderr.readline()
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             subprocess.run(["kill", "-TERM", *(children or [str(process.pid)])], check=True)
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
         finally:
             process.kill()
 
@@ -90,6 +90,7 @@ def test_filters_find_a_part_of_the_name() -> None:
         (["--zookeeper", "z:1", "--listen-address", "x"], "--listen-address is x"),
         (["--bootstrap-server", "k:1"], "The exporter reads ZooKeeper; use --zookeeper"),
         ([], "No cluster is given"),
+        (["--zookeeper", "z:1", "--timeout", "inf"], "--timeout"),
     ],
 )
 def test_wrong_options(options: list[str], problem: str) -> None:
