@@ -107,7 +107,13 @@ class StreamDriver:
             member.wait_settled()
         owned = self._rebalance(snapshot)
         self._with_leader(owned, snapshot)
-        begun = self._beginning = self._session.retry(lambda: self._starts.begin(owned, self._session.cluster.snapshot()))
+
+        def begin() -> tuple[ClusterSnapshot, Beginning]:
+            now = self._session.cluster.snapshot()
+            return now, self._starts.begin(owned, now)
+
+        snapshot, begun = self._session.retry(begin)
+        self._beginning = begun
         self._state = self._state.assign(owned, begun.gains)
         spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states

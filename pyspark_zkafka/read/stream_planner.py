@@ -188,6 +188,10 @@ def check_topics(
         losses.append(Loss(PARTITIONS_GONE, f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
         state = state.replace_topic(name, _GONE)
+    # Of a topic that came and went since the last micro-batch nothing was read: a later one of its name starts anew.
+    kept = {tp: progress for tp, progress in state.assigned.items() if tp.topic in snapshot.topics}
+    if len(kept) < len(state.assigned):
+        state = replace(state, assigned=kept)
     gone_before = {name for name, mark in state.replaced.items() if mark == _GONE}
     back = (gone_before & snapshot.topics.keys()) - again.keys()
     if back:

@@ -379,6 +379,22 @@ def test_topic_created_again_before_its_first_record() -> None:
         found.latest(start, limited=True)
 
 
+def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
+    """A topic that is deleted before anything of it was read leaves no position for the next topic of its name."""
+    session = Session(member := Member(T0))
+    found = driver(session, subscribe="t,u", missingTopics="wait")
+    end = found.latest(found.initial(), limited=True)
+    session.logs[U0], session.stored = 10, {U0: StoredOffset(10, 8)}
+    member.claims[U0] = Claim("c-0", 9)
+    assert found.latest(end, limited=True) == end
+    del session.logs[U0]
+    session.stored, session.logs[T0] = {}, 120
+    end = found.latest(end, limited=True)
+    assert "u" not in end["topics"]
+    session.logs[U0], session.czxids["u"] = 30, 50
+    assert planned(found, end) == [(0, 10, 30)]
+
+
 def test_fixed_ends_after_a_rebalance() -> None:
     """A member that only its coordinator knows to be settled leaves the partitions of others to them."""
     session = Session(member := Member(T0))
