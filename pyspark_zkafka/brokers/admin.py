@@ -225,7 +225,7 @@ class KafkaAdmin(AdminRequests):
     def _warm_up(self, topics: Collection[str]) -> None:
         """Request a topic's metadata first with a new client: else its lookup of leaders may stall for up to three seconds.
 
-        Blocks for a second at the most; see `pyspark_zkafka.brokers.clients`.
+        Blocks for at most a second; see `pyspark_zkafka.brokers.clients`.
         """
         if topics and not self._is_warm:
             self._is_warm = True

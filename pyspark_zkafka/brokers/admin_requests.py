@@ -79,7 +79,7 @@ class AdminRequests:
         self._opened.close()
 
     def refresh_metadata(self, topics: Collection[str]) -> None:
-        """Refresh librdkafka's metadata of topics' leaders; blocks for one request, 5 s at the most.
+        """Refresh librdkafka's metadata of topics' leaders; blocks for one request, for at most 5 s.
 
         Otherwise it uses old metadata for minutes: it sends requests to a leader that is down until they time out, and does
         not know added partitions. If the brokers do not answer, nothing has changed.
@@ -201,7 +201,7 @@ class AdminRequests:
             attempt_s = min(PATIENCE_S, left_s) if is_gone else left_s
 
     def _authorization_error(self, topic: str) -> KafkaError | None:
-        """The error for a topic that an ACL hides; blocks for a request, 5 s at the most."""
+        """The error for a topic that an ACL hides; blocks for a request, for at most 5 s."""
         timeout_s = min(PATIENCE_S, self._timeout_s)
         found = self._call("requesting metadata", lambda c: c.list_topics(topic, timeout=timeout_s)).topics.get(topic)
         error = None if found is None else found.error

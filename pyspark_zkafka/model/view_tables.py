@@ -110,7 +110,7 @@ def require_view_projection(view: str, schema: pa.Schema) -> None:
 
 
 def view_problems(view: str, names: Iterable[str]) -> list[str]:
-    """The problems of options that are given beside a view, by their names in the table of options."""
+    """The problems of options that are given with a view, by their names in the table of options."""
     return [problem for name in names for problem in _objections(view, name)]
 
 

@@ -73,9 +73,9 @@ class Results:
 class ZooKeeperConnection:
     """A session with an ensemble, open inside its ``with`` block; the requests of a round are sent and awaited together.
 
-    Paths are relative to the chroot. Requests are sent in rounds of 2,000, and a round takes `connection_timeout_ms` at the
-    most; a read whose connection or session is lost is sent again within that time. Reads never create anything. Safe for
-    threads; not pickle-safe, but `config` is; to be opened after a fork, not before.
+    Paths are relative to the chroot. Requests are sent in rounds of 2,000, and a round takes at most
+    `connection_timeout_ms`; a read whose connection or session is lost is sent again within that time. Reads never create
+    anything. Safe for threads; not pickle-safe, but `config` is; to be opened after a fork, not before.
 
     `on_state` is called with each new state of the session, on kazoo's thread: it must not block, nor use the connection.
     After LOST, a new session begins automatically, and is CONNECTED.
