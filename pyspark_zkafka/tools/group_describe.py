@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -66,7 +66,7 @@ def describe(
             prompt_brokers=lambda: servers.brokers_with_short_timeout,
         )
         if watch:
-                watch_groups(target.output, read, interval)
+            watch_groups(target.output, read, interval)
             return
         reports = read()
     for problem in reports.problems:
