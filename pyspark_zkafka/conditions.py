@@ -51,8 +51,8 @@ INVALID_OPTION = OptionError.define("""INVALID_OPTION
     set the missing option.""")
 UNNAMED_WRITE = OptionError.define("""UNNAMED_WRITE
     An exactly-once batch write cannot identify its micro-batch: it runs under Spark Connect, in a thread that
-    `foreachBatch` starts, or in a batch job. Set `writerName` and `batchId` while no micro-batch is interrupted, or with
-    `commitOffsets` do what the message says; see [Exactly once](exactly-once.md#batch-jobs).""")
+    `foreachBatch` starts, or in a batch job. Set `writerName` and `batchId` while no micro-batch is interrupted, and leave
+    `commitOffsets` out; see [Exactly once](exactly-once.md#batch-jobs).""")
 INVALID_SCHEMA = OptionError.define("""INVALID_SCHEMA
     A column is unknown, missing or of the wrong type. Select, rename or cast the columns listed in the message.""")
 INVALID_OFFSETS_FILE = OptionError.define("""INVALID_OFFSETS_FILE
