@@ -293,9 +293,14 @@ class _SlotTask:
         former = self._former
         if former is None:
             return {}
-        found = self._ledger.others(lambda base: former.fullmatch(base) is not None)
-        topics = {self._ledger_topic, self._options.topic}
-        return _by_place({p: entries for p, entries in found.items() if former.fullmatch(p[0]) and p[1] in topics})
+        found, topic = self._ledger.others(lambda base: former.fullmatch(base) is not None), self._options.topic
+        return _by_place(
+            {
+                place: [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
+                for place, entries in found.items()
+                if former.fullmatch(place[0]) and place[1] in (self._ledger_topic, topic)
+            }
+        )
 
     def _await(self, producer: TransactionalProducer, awaited: Await) -> bool:
         pause_s = next(self._pauses)

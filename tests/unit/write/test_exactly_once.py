@@ -14,7 +14,7 @@ import pytest
 from pyspark_zkafka.errors import LedgerError, OptionError
 from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.group_jobs import GroupJob
-from pyspark_zkafka.model.ledger import Entry, QueryName
+from pyspark_zkafka.model.ledger import Entry, QueryName, TopicIdentity
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
@@ -191,7 +191,27 @@ def test_renumbered(
     refusal: str,
 ) -> None:
     """A write whose batchId was left out or added while its micro-batch is interrupted is refused before it commits."""
-    found = {ledger: [Entry(0, batch, 5, "aa", "another run")]}
+    with pytest.raises(LedgerError if refusal else Sent, match=refusal or None):
+        write_with(monkeypatch, {ledger: [Entry(0, batch, 5, "aa", "another run")]}, context, options)
+
+
+@pytest.mark.parametrize(("topic", "expected"), [("orders", LedgerError), ("invoices", Sent)])
+def test_renumbered_with_a_ledger_of_several_topics(
+    monkeypatch: pytest.MonkeyPatch, topic: str, expected: type[Exception]
+) -> None:
+    """In a topic that holds the ledgers of several, entries of rows in another topic are those of another write."""
+    entry = Entry(0, 7, 5, "aa", "another run", sink=TopicIdentity(topic, 77))
+    with pytest.raises(expected):
+        write_with(monkeypatch, {(f"zkafka-{QUERY}", "orders"): [entry]}, Context(), NAMED)
+
+
+def write_with(
+    monkeypatch: pytest.MonkeyPatch,
+    found: dict[tuple[str, str], list[Entry]],
+    context: Context,
+    options: dict[str, str],
+) -> None:
+    """Write a row, with these ledgers on the cluster; raises Sent where it is committed."""
     monkeypatch.setattr(Ledgers, "found", found)
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.Ledger", Ledgers)
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", lambda *_, **__: nullcontext(Producer()))
@@ -199,8 +219,7 @@ def test_renumbered(
     monkeypatch.setattr(_SlotTask, "_commit", commit)
     plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, CALL))
     rows = pa.record_batch([pa.array([b"v"], pa.binary())], names=["value"])
-    with pytest.raises(LedgerError if refusal else Sent, match=refusal or None):
-        write_rows_once(parse_write({**ONCE, **options}), plan, iter([rows]), context)  # type: ignore[arg-type]
+    write_rows_once(parse_write({**ONCE, **options}), plan, iter([rows]), context)  # type: ignore[arg-type]
 
 
 def test_batch_job() -> None:
