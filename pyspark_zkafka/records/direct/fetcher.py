@@ -71,7 +71,7 @@ class Fetcher:
         joint: JointFetches | None = None,
     ) -> None:
         self._client = client
-        self._joint = joint
+        self._joint = joint or JointFetches(client, ())
         self._partition = split.partition
         self._topic_id = id_bytes(split.topic_id)
         self._events = events
@@ -100,9 +100,10 @@ class Fetcher:
         self.abandon()
         self._offset, self._last_epoch = offset, -1
         self._is_stopped, self._reported_end, self._empty = False, -1, 0
-        if self._joint is not None and self._joint.has(self._partition, offset):
+        joint = self._joint.request(self._partition, offset)
+        if joint is not None:
             with self._noting_loss():
-                self._joint.send(self._partition, offset)
+                joint.send_if_connected()
             return
         connection = self._broker.connected()
         if connection is not None and self._clock() >= self._retry_at:
@@ -170,8 +171,9 @@ class Fetcher:
 
     def _exchange(self, deadline: Deadline) -> PartitionData | None:
         """Receive the response to the request in flight, or to a new request."""
-        if self._joint is not None and self._joint.has(self._partition, self._offset):
-            return self._joint.take(self._partition, self._offset, deadline)
+        joint = self._joint.request(self._partition, self._offset)
+        if joint is not None:
+            return joint.take(self._partition, self._offset, deadline)
         if self._in_flight is None:
             refused = self._send_to_broker(deadline)
             if refused is not None:
@@ -348,10 +350,10 @@ class JointFetches:
             leader = planned_leader(split, client.settings.fetch.rack)
             if leader is not None:
                 by_leader.setdefault(leader, {}).setdefault(split.partition, split)
-        self._requests: dict[_Place, _JointRequest] = {}
+        self._requests: dict[_Place, JointRequest] = {}
         for leader, firsts in by_leader.items():
             if len(firsts) > 1:
-                request = _JointRequest(client, leader, firsts.values())
+                request = JointRequest(client, leader, firsts.values())
                 self._requests.update(dict.fromkeys(request.places, request))
 
     def close(self) -> None:
@@ -359,24 +361,13 @@ class JointFetches:
         for request in self._requests.values():
             request.close()
 
-    def has(self, partition: TopicPartition, offset: int) -> bool:
-        """True if `take` may return data for a partition at an offset."""
+    def request(self, partition: TopicPartition, offset: int) -> JointRequest | None:
+        """The request that has data for a partition at an offset, or may get data."""
         request = self._requests.get((partition, offset))
-        return request is not None and (partition, offset) in request.places
-
-    def send(self, partition: TopicPartition, offset: int) -> None:
-        """Send the request with this partition if there is a connection, unless it was sent. Raises ConnectionLost."""
-        self._requests[partition, offset].send_if_connected()
-
-    def take(self, partition: TopicPartition, offset: int, deadline: Deadline) -> PartitionData | None:
-        """Return, once, what was fetched of a partition; None if nothing was, or no response has arrived by the deadline.
-
-        A failed request has data for no split. Raises ConnectionLost and Unsupported.
-        """
-        return self._requests[partition, offset].take((partition, offset), deadline)
+        return request if request is not None and (partition, offset) in request.places else None
 
 
-class _JointRequest:
+class JointRequest:
     """A request to one leader. `places` are the partitions and offsets that it has data for, or may get data for."""
 
     def __init__(self, client: DirectClient, leader: Address, splits: Iterable[Split]) -> None:
@@ -401,12 +392,18 @@ class _JointRequest:
             self._in_flight = None
 
     def send_if_connected(self) -> None:
+        """Send the request if there is a connection, unless it was sent. Raises ConnectionLost."""
         with closed_by_errors(self.close):
             connection = None if self._is_sent else self._client.connected(self._leader)
             if connection is not None:
                 self._send(connection)
 
-    def take(self, place: _Place, deadline: Deadline) -> PartitionData | None:
+    def take(self, partition: TopicPartition, offset: int, deadline: Deadline) -> PartitionData | None:
+        """Return, once, what was fetched of a partition; None if nothing was, or no response has arrived by the deadline.
+
+        A failed request has data for no partition. Raises ConnectionLost and Unsupported.
+        """
+        place = partition, offset
         with closed_by_errors(self.close):
             if not self._is_sent:
                 connection = self._client.try_connect(self._leader, deadline)

@@ -172,7 +172,7 @@ def test_closed(new_task: NewTask) -> None:
     task.leader.is_open.clear()
     assert task.fetcher(0).fetch(END, Deadline.after(0.1), Poll()) is None
     task.joint.close()
-    assert not task.joint.has(T0, 0)
+    assert task.joint.request(T0, 0) is None
     task.leader.is_open.set()
     eventually(lambda: len(task.leader.fetches) == 1)
     assert task.read(0) == END
@@ -194,7 +194,7 @@ def test_which(splits: list[Split], rack: str, together: set[TopicPartition]) ->
     """Several partitions with the same planned leader are fetched together."""
     with DirectClient({"bootstrap.servers": "a:1", "client.rack": rack}) as client:
         joint = JointFetches(client, splits)
-        assert {split.partition for split in splits if joint.has(split.partition, split.start)} == together
+        assert {split.partition for split in splits if joint.request(split.partition, split.start)} == together
 
 
 def test_two_ranges_of_a_partition() -> None:
@@ -202,7 +202,7 @@ def test_two_ranges_of_a_partition() -> None:
     splits = [Split(tp, start, start + 5, 0, 1, (0,), ("a:1",)) for tp, start in ((T0, 0), (T0, 5), (T1, 0))]
     with DirectClient({"bootstrap.servers": "a:1"}) as client:
         joint = JointFetches(client, splits)
-    assert [joint.has(split.partition, split.start) for split in splits] == [True, False, True]
+    assert [bool(joint.request(split.partition, split.start)) for split in splits] == [True, False, True]
 
 
 def test_broker_without_a_limit_of_responses() -> None:
@@ -212,7 +212,8 @@ def test_broker_without_a_limit_of_responses() -> None:
         splits = [Split(TopicPartition("t", n), 0, END, 0, 1, (0,), (server,)) for n in range(2)]
         with DirectClient({"bootstrap.servers": server}) as client:
             joint = JointFetches(client, splits)
-            assert joint.has(splits[0].partition, 0)
-            assert joint.take(splits[0].partition, 0, Deadline.after(5)) is None
-            assert not joint.has(splits[1].partition, 0)
+            request = joint.request(splits[0].partition, 0)
+            assert request is not None
+            assert request.take(splits[0].partition, 0, Deadline.after(5)) is None
+            assert joint.request(splits[1].partition, 0) is None
             assert {request.api for request in broker.received} == {API_VERSIONS}
