@@ -222,7 +222,7 @@ class SplitReader:
             f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
             f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
         )
-        self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to go on in the new log")
+        self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to continue in the new log")
         self._postpone_deadline()
 
     def _on_log_end(self, end: int) -> None:
@@ -270,7 +270,7 @@ class SplitReader:
             f"{self._split.partition}: records [{self._position}, {resume}) of the range "
             f"[{self._split.start}, {self._until}) are gone; {cause}"
         )
-        self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to go on without them")
+        self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to continue without them")
         self._position = resume
         self._postpone_deadline()
 

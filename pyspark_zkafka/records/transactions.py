@@ -252,7 +252,8 @@ class _TransactionRows(CountingProducer):
     def connect(self, topic: str) -> None:
         """Connect to a broker by requesting the metadata of a topic. The next request reports an error.
 
-        The first answer replaces the bootstrap servers by the cluster's brokers, of which the second request connects one.
+        The first answer replaces the bootstrap servers by the cluster's brokers. The second request connects to one of
+        them.
         """
         with suppress(KafkaException):
             for _ in range(2):

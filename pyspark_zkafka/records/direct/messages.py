@@ -11,9 +11,9 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.consumer import Unsupported
@@ -31,6 +31,7 @@ from pyspark_zkafka.records.direct.wire import (
     unsigned_varint,
 )
 
+R = TypeVar("R")
 NONE, UNSUPPORTED_VERSION = 0, 35
 EARLIEST, LATEST = -2, -1
 """The timestamps with which ListOffsets returns the ends of a log."""
@@ -241,15 +242,9 @@ def read_list_offsets(response: Reader, version: int, partition: TopicPartition)
             response.int32()  # leader epoch
         return index, found
 
-    def topic() -> tuple[str, dict[int, ListedOffset]]:
-        return response.required_string(), dict(response.array(row))
-
     if version >= 2:
         response.int32()  # throttle time
-    found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
-    if found is None:
-        raise MalformedResponse("the response to ListOffsets lacks the partition")
-    return found
+    return _only_row(response, LIST_OFFSETS, partition, row)
 
 
 class EpochEndOffset(NamedTuple):
@@ -277,11 +272,17 @@ def read_epoch_end(response: Reader, partition: TopicPartition) -> EpochEndOffse
         error, index = response.int16(), response.int32()
         return index, EpochEndOffset(error, response.int32(), response.int64())
 
-    def topic() -> tuple[str, dict[int, EpochEndOffset]]:
+    response.int32()  # throttle time
+    return _only_row(response, OFFSET_FOR_LEADER_EPOCH, partition, row)
+
+
+def _only_row(response: Reader, api: Api, partition: TopicPartition, row: Callable[[], tuple[int, R]]) -> R:
+    """Read topics with rows of partitions, and return the row of one partition."""
+
+    def topic() -> tuple[str, dict[int, R]]:
         return response.required_string(), dict(response.array(row))
 
-    response.int32()  # throttle time
     found = dict(response.array(topic)).get(partition.topic, {}).get(partition.partition)
     if found is None:
-        raise MalformedResponse("the response to OffsetForLeaderEpoch lacks the partition")
+        raise MalformedResponse(f"the response to {api.name} lacks the partition")
     return found

@@ -23,13 +23,6 @@ static uint32_t crc32(const uint8_t *data, size_t size) {
     return ~crc;
 }
 
-static uint32_t unsigned_32(const uint8_t *data) {
-    return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
-}
-
-static int32_t int_32(const uint8_t *data) { return (int32_t)unsigned_32(data); }
-static int64_t int_64(const uint8_t *data) { return (int64_t)((uint64_t)unsigned_32(data) << 32 | unsigned_32(data + 4)); }
-
 /* The size of the first message, with its offset and size; 0 if it is not complete. */
 static int64_t whole_size(const uint8_t *data, int64_t size) {
     if (size < MESSAGE_LEAST_BYTES) return 0;

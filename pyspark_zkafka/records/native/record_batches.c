@@ -67,13 +67,7 @@ struct limits {
 
 /* --- Numbers ------------------------------------------------------------------------------------------------------- */
 
-static uint32_t unsigned_32(const uint8_t *data) {
-    return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
-}
-
 static int16_t int_16(const uint8_t *data) { return (int16_t)(uint16_t)(data[0] << 8 | data[1]); }
-static int32_t int_32(const uint8_t *data) { return (int32_t)unsigned_32(data); }
-static int64_t int_64(const uint8_t *data) { return (int64_t)((uint64_t)unsigned_32(data) << 32 | unsigned_32(data + 4)); }
 
 static int64_t size_of(struct bytes bytes) { return bytes.end - bytes.at; }
 

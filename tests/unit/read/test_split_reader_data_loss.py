@@ -20,7 +20,7 @@ def test_retention_that_overtakes_the_reader_is_data_loss() -> None:
     assert caught.value.condition == "DATA_LOSS"
     assert (
         "t-2: records [256, 700) of the range [0, 1000) are gone; the log now begins at 700: retention or a delete "
-        "removed the records; set failOnDataLoss to false to go on without them"
+        "removed the records; set failOnDataLoss to false to continue without them"
     ) in str(caught.value)
 
 
