@@ -162,7 +162,7 @@ class SplitReader:
         if poll.first < self._position or not poll.ordered:
             raise OFFSETS_OUT_OF_ORDER(
                 f"{self._split.partition}: offsets are not ascending: got {poll.first} to {poll.last}, expected "
-                f"{self._position} or more; report this with the log of librdkafka (kafka.debug=fetch)",
+                f"{self._position} or more. Report this with the log of librdkafka (kafka.debug=fetch)",
             )
         self._position = min(poll.last + 1, self._until)
         self._is_at_end = False
@@ -220,7 +220,7 @@ class SplitReader:
         """Fail, or warn and continue at the position: the records before it were replaced."""
         text = (
             f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
-            f"has grown again: records before that offset were replaced after they were read; the client found: {report}"
+            f"has grown again. The client found: {report}. Records before that offset were replaced after they were read"
         )
         self._report_loss(DATA_LOSS, text, "set failOnDataLoss to false to continue in the new log")
         self._postpone_deadline()
@@ -239,7 +239,7 @@ class SplitReader:
             raise TRANSACTION_OPEN(
                 f"{self._split.partition}: records [{self._position}, {self._until}) of the range [{self._split.start}, "
                 f"{self._until}) are not stable: a transaction has been open for {waited}, and kafka.isolation.level is "
-                "read_committed; read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
+                "read_committed. Read again when it has ended, or raise kafkaConsumer.pollTimeoutMs",
             )
         if self._is_at_end and log_end <= self._position:
             self._lose(self._until, f"the log ends at {log_end}, and has not grown for {waited}: it was truncated")
@@ -247,7 +247,7 @@ class SplitReader:
         raise BROKERS_UNAVAILABLE(
             f"{self._split.partition}: no records from the brokers for {waited} at offset {self._position} "
             f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, endpoints "
-            f"{', '.join(self._split.endpoints)}; last error: {error or 'none'}); check the brokers, or raise "
+            f"{', '.join(self._split.endpoints)}; last error: {error or 'none'}). Check the brokers, or raise "
             "kafkaConsumer.pollTimeoutMs",
         )
 

@@ -63,7 +63,7 @@ class CountingProducer:
     from `producer_properties`; their queue limits become the limits of the sender.
     """
 
-    _remedy = "correct the cause and write again: the acknowledged rows will be duplicated"
+    _remedy = "Correct the cause and write again, which duplicates the acknowledged rows"
     _flush_stalled_s = _STALLED_S
 
     def __init__(
@@ -193,12 +193,12 @@ class CountingProducer:
             if led and (late or len(led) == len(leaders)):
                 return len(leaders), led
             if late and leaders:
-                raise NO_LEADER(f"No partition of {topic} has a leader; start a broker that has a replica of it")
+                raise NO_LEADER(f"No partition of {topic} has a leader. Start a broker that has a replica of it")
             is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
             if late or (is_unknown and not self._is_on("allow.auto.create.topics")):
                 raise UNKNOWN_TOPIC(
-                    f"The cluster has no topic {topic}, and does not create it automatically; "
-                    "create it, or correct the name",
+                    f"The cluster has no topic {topic}, and does not create it automatically. "
+                    "Create it, or correct the name",
                 )
             self._sender.poll(0.2)
 
@@ -252,7 +252,7 @@ class CountingProducer:
         return DELIVERY_FAILED(
             f"{failure.partition}: {why}; of {counts.handed_over} records handed over by this task "
             f"{counts.acknowledged} were acknowledged and {failed} were not (last error of the connection: "
-            f"{self._reports.last or 'none'}); {self._remedy}",
+            f"{self._reports.last or 'none'}). {self._remedy}",
             acknowledged=counts.acknowledged,
             failed=failed,
             missing_topic=missing,

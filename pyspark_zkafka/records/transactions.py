@@ -230,7 +230,7 @@ class _Call(threading.Thread):
 class _TransactionRows(CountingProducer):
     """The producer of the rows, with access to the transactions of its client."""
 
-    _remedy = "correct the cause and write again: readers of committed records do not see any row of the transaction"
+    _remedy = "Correct the cause and write again: committed readers do not see any row of the transaction"
     # librdkafka sends no record before its partition is registered in the transaction, so that the first flush sends none.
     _flush_stalled_s = 0.01
 

@@ -169,7 +169,7 @@ def require() -> Any:
     found, text = load()
     if found is None:
         raise NO_NATIVE_PATH(
-            f"The compiled path is required, but {text}; install from a wheel or with a C compiler on the driver and every "
+            f"The compiled path is required, but {text}. Install from a wheel or with a C compiler on the driver and every "
             "executor, or leave transport at auto",
         )
     return found

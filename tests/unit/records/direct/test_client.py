@@ -1,16 +1,24 @@
-"""Connections of a client to several brokers."""
+"""Connections of a client to several brokers, and the broker to fetch a partition from."""
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
-from pyspark_zkafka.records.direct.client import DirectClient
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Split
+from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
 from pyspark_zkafka.records.direct.messages import FETCH, Request
 from pyspark_zkafka.records.direct.wire import ConnectionLost
-from tests.support.fake_partition import TP, FakePartition
+from pyspark_zkafka.retries import Deadline
+from tests.support.fake_partition import METADATA, TP, FakePartition
 from tests.support.scripted_broker import ScriptedBroker
 
 NOWHERE = "127.0.0.1:1"
@@ -55,3 +63,178 @@ def test_silent_server() -> None:
             for _ in range(4):
                 opened.metadata(TP.topic)
             assert time.monotonic() - begin < 5
+
+
+NOWHERE_PORT = 1
+OLD_S = 300
+
+
+class Clock:
+    """Monotonic seconds, set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Cluster:
+    """A leader, and a replica that is broker 9."""
+
+    def __init__(self, opened: ExitStack) -> None:
+        self._opened = opened
+        self.clock = Clock()
+        self.partition = FakePartition(b"")
+        self.leader = opened.enter_context(ScriptedBroker(self.partition))
+        self.replica = opened.enter_context(ScriptedBroker(lambda request: None))
+        self.partition.port = self.leader.address[1]
+        self.partition.others = {9: self.replica.address[1]}
+
+    def broker(self, *endpoints: str, partition: TopicPartition = TP, **kafka: Any) -> PartitionBroker:
+        """The broker of a split with these endpoints."""
+        given = {name.replace("_", "."): value for name, value in kafka.items()}
+        server = f"127.0.0.1:{self.leader.address[1]}"
+        client = self._opened.enter_context(DirectClient({"bootstrap.servers": server, **given}, self.clock))
+        return PartitionBroker(client, Split(partition, 0, 10, 0, 4, (0,), endpoints))
+
+    @property
+    def planned(self) -> str:
+        """The leader's endpoint."""
+        return f"127.0.0.1:{self.leader.address[1]}"
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A leader, and a replica."""
+    with ExitStack() as opened:
+        yield Cluster(opened)
+
+
+def address(broker: PartitionBroker) -> str:
+    """The address that is fetched from now."""
+    return str(broker.connect(Deadline(math.inf)))
+
+
+def test_planned_leader(cluster: Cluster) -> None:
+    """The leader of the plan is used without a request for metadata, with the epoch of the plan."""
+    broker = cluster.broker(cluster.planned, "127.0.0.1:1")
+    assert (broker.find(), broker.epoch, broker.connected()) == (0, 4, None)
+    opened = broker.connect_leader()
+    assert str(opened) == cluster.planned
+    assert broker.connected() is opened
+    assert METADATA not in cluster.partition.asked
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "kafka"),
+    [((), {}), (("127.0.0.1:1",), {"client_rack": "a"}), (("127.0.0.1:1,127.0.0.1:2",), {})],
+    ids=["no endpoint", "nearest replica first", "several addresses"],
+)
+def test_leader_to_look_up(cluster: Cluster, endpoints: tuple[str, ...], kafka: dict[str, str]) -> None:
+    """Where the plan does not name the leader alone, the metadata do, with its epoch."""
+    cluster.partition.leader_epoch = 7
+    broker = cluster.broker(*endpoints, **kafka)
+    assert broker.connected() is None
+    assert (broker.find(), broker.epoch) == (0, 7)
+    assert address(broker) == cluster.planned
+    assert cluster.partition.asked == [METADATA]
+
+
+def test_leader_to_look_up_again(cluster: Cluster) -> None:
+    """A leader that was forgotten is looked up, and one that is known is not."""
+    broker = cluster.broker(cluster.planned)
+    broker.forget()
+    assert broker.connected() is None
+    assert [broker.find(), broker.find()] == [0, 0]
+    assert cluster.partition.asked == [METADATA]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ({"topic_error": KafkaError.LEADER_NOT_AVAILABLE}, KafkaError.LEADER_NOT_AVAILABLE),
+        ({"topic_error": KafkaError.UNKNOWN_TOPIC_OR_PART}, KafkaError.UNKNOWN_TOPIC_OR_PART),
+        ({"partition_error": KafkaError.LEADER_NOT_AVAILABLE}, KafkaError.LEADER_NOT_AVAILABLE),
+        ({"partition_error": KafkaError.REPLICA_NOT_AVAILABLE}, 0),
+        ({"leader": -1}, KafkaError.LEADER_NOT_AVAILABLE),
+        ({"leader": 5}, KafkaError.LEADER_NOT_AVAILABLE),
+    ],
+)
+def test_errors_of_metadata(cluster: Cluster, metadata: dict[str, int], code: int) -> None:
+    """The error of a topic or partition without a leader is returned; a replica that is down does not matter."""
+    for name, value in metadata.items():
+        setattr(cluster.partition, name, value)
+    broker = cluster.broker()
+    assert broker.find() == code
+    if code:
+        with pytest.raises(RuntimeError, match="the leader has not been found"):
+            broker.connect_leader()
+
+
+def test_unknown_partition(cluster: Cluster) -> None:
+    """A partition that the metadata of its topic lack is unknown."""
+    assert cluster.broker(partition=TopicPartition("t", 5)).find() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+@pytest.mark.parametrize("name", ["topic_error", "partition_error"])
+def test_errors_that_do_not_pass(cluster: Cluster, name: str) -> None:
+    """An error that another request does not resolve is left to librdkafka, which explains it."""
+    setattr(cluster.partition, name, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(Unsupported, match="the metadata of t has error 29"):
+        cluster.broker().find()
+
+
+@pytest.mark.parametrize("endpoints", [(), ("the leader",)])
+def test_preferred_replica(cluster: Cluster, endpoints: tuple[str, ...]) -> None:
+    """A replica that the leader names is fetched from until the metadata are old, then the leader is."""
+    broker = cluster.broker(*(cluster.planned for _ in endpoints))
+    broker.find()
+    broker.prefer(9)
+    assert broker.is_replica
+    assert address(broker) == f"127.0.0.1:{cluster.replica.address[1]}"
+    assert str(broker.connect_leader()) == cluster.planned
+    cluster.clock.now += OLD_S
+    assert broker.is_replica
+    cluster.clock.now += 1
+    assert address(broker) == cluster.planned
+    assert not broker.is_replica
+    assert not broker.avoids_replicas
+
+
+def test_replica_that_is_left(cluster: Cluster) -> None:
+    """The leader is fetched from again when the replica is left, which is not avoided for it."""
+    broker = cluster.broker(cluster.planned)
+    broker.prefer(9)
+    broker.leave_replica()
+    assert (broker.is_replica, broker.avoids_replicas) == (False, False)
+    assert address(broker) == cluster.planned
+
+
+def test_unknown_replica(cluster: Cluster) -> None:
+    """A replica that the metadata do not have leaves the fetches to the leader, which must not name one for a while."""
+    broker = cluster.broker(cluster.planned)
+    broker.prefer(8)
+    assert (broker.is_replica, broker.avoids_replicas) == (False, True)
+    assert cluster.partition.asked == [METADATA]
+    cluster.clock.now += OLD_S
+    assert not broker.avoids_replicas
+
+
+def test_replica_out_of_reach(cluster: Cluster) -> None:
+    """A replica that accepts no connection is avoided for a while; the next attempt is the caller's decision."""
+    cluster.partition.others = {9: NOWHERE_PORT}
+    broker = cluster.broker(cluster.planned)
+    broker.prefer(9)
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed"):
+        broker.connect(Deadline(math.inf))
+    assert broker.avoids_replicas
+
+
+def test_leader_out_of_reach(cluster: Cluster) -> None:
+    """A leader that accepts no connection has nothing to do with replicas."""
+    broker = cluster.broker(f"127.0.0.1:{NOWHERE_PORT}")
+    connect: list[Callable[[], object]] = [lambda: broker.connect(Deadline(math.inf)), broker.connect_leader]
+    for call in connect:
+        with pytest.raises(ConnectionLost):
+            call()
+    assert not broker.avoids_replicas

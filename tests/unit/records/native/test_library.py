@@ -219,7 +219,7 @@ class TestChoice:
     @pytest.mark.usefixtures("absent")
     def test_direct_where_it_is_absent(self) -> None:
         """With direct where it is not there, it is an error that says what to do."""
-        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled path is .* install from a wheel"):
+        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled path is .* Install from a wheel"):
             choice.uses_native(connection("direct"))
 
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
