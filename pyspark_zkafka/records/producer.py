@@ -109,7 +109,7 @@ class CountingProducer:
         The normal end waits for every record. An error drops queued records; then do not use the producer again.
         """
         self._sender.begin()
-        self._begin_request()
+        self.begin_request()
         self._last_acknowledged = 0
         try:
             yield
@@ -179,7 +179,7 @@ class CountingProducer:
         May create a missing topic (auto.create.topics.enable). Blocks for up to 10 s until all partitions have leaders.
         Then raises UnknownTopic if the topic does not exist, and NoLeader if no partition has a leader.
         """
-        self._begin_request()
+        self.begin_request()
         deadline = Deadline.after(_CREATION_S, self._clock)
         while True:
             try:
@@ -202,7 +202,8 @@ class CountingProducer:
                 )
             self._sender.poll(0.2)
 
-    def _begin_request(self) -> None:
+    def begin_request(self) -> None:
+        """Handle earlier reports, which do not belong to the next request."""
         self._sender.poll(0)
         self._reports.begin()
 

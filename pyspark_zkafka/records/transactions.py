@@ -113,7 +113,7 @@ class TransactionalProducer:
             if self.is_open:
                 # If it fails, the brokers abort it: when the id is used again, or after transaction.timeout.ms.
                 with suppress(ZKafkaError):
-                    self._abort(_CLOSING_S)
+                    self.abort(_CLOSING_S)
 
     @property
     def producer(self) -> CountingProducer:
@@ -156,11 +156,8 @@ class TransactionalProducer:
         self._complete("committing a transaction", transactions.commit)
         self._began_at = None
 
-    def abort(self) -> None:
-        """Abort the transaction. Committed readers never see its rows and its offset."""
-        self._abort(self._patience_s)
-
-    def _abort(self, patience_s: float) -> None:
+    def abort(self, patience_s: float | None = None) -> None:
+        """Abort the transaction. Committed readers never see its rows and its offset. Waits as for each step by default."""
         self._complete("aborting a transaction", self._rows.transactions.abort, patience_s)
         self._began_at = None
 
@@ -258,10 +255,6 @@ class _TransactionRows(CountingProducer):
         with suppress(KafkaException):
             for _ in range(2):
                 self._sender.leaders(topic, INTRODUCTION_S)
-
-    def begin_request(self) -> None:
-        """Handle earlier reports, which do not belong to the next request."""
-        self._begin_request()
 
     def note_answer(self) -> None:
         """Note that the brokers have answered."""

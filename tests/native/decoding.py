@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, build_batch
+from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.support.message_sets import MessageSet
 from tests.support.record_batches import CONTROL, LOG_APPEND_TIME, Batch, Row
@@ -150,3 +151,8 @@ def polled(decoder: RecordDecoder, limits: Limits) -> int:
             return rows
         assert before <= poll.first <= poll.last == decoder.position - 1
         rows, before = rows + poll.records, decoder.position
+
+
+def fields(fed: FedBatches) -> tuple[int, int, int, int, bool, bool]:
+    """The fields of a struct, in their order."""
+    return fed.size, fed.first_offset, fed.next_offset, fed.last_epoch, bool(fed.malformed), bool(fed.exhausted)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.records.consumer import Unsupported
-from pyspark_zkafka.records.native.record_decoder import Fed, RecordDecoder
-from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, polled, taken
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, fields, polled, taken
 from tests.support.cases import each
 from tests.support.message_sets import MessageSet, message
 from tests.support.record_batches import CODECS, Batch, Row
@@ -95,13 +95,13 @@ def test_whole_messages() -> None:
     """What was fed is known by its headers; messages have no leader epoch."""
     first, second = numbered(5, 1).encode(), numbered(6, 4, codec="gzip").encode()
     with RecordDecoder(PARTITION, ALL) as decoder:
-        assert decoder.feed(first + second)[:4] == (len(first + second), 5, 10, -1)
+        assert fields(decoder.feed(first + second))[:4] == (len(first + second), 5, 10, -1)
         for end in range(len(second)):
-            assert decoder.feed(first + second[:end])[:4] == (len(first), 5, 6, -1)
+            assert fields(decoder.feed(first + second[:end]))[:4] == (len(first), 5, 6, -1)
         for end in range(len(first)):
-            assert decoder.feed(first[:end]) == Fed(0, -1, -1, -1, is_malformed=False, is_exhausted=True)
+            assert fields(decoder.feed(first[:end])) == (0, -1, -1, -1, False, True)
         for length in (-1, 0, 21):
-            assert decoder.feed(first[:8] + length.to_bytes(4, "big", signed=True) + first[12:]).is_malformed
+            assert decoder.feed(first[:8] + length.to_bytes(4, "big", signed=True) + first[12:]).malformed
 
 
 def test_gaps_of_compaction() -> None:

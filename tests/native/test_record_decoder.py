@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.records import COLUMNS
 from pyspark_zkafka.records.consumer import Unsupported
-from pyspark_zkafka.records.native.record_decoder import Fed, RecordDecoder
-from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, polled
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, encode, expected, fields, polled
 from tests.support.cases import each
 from tests.support.record_batches import (
     ABORT,
@@ -249,18 +249,18 @@ class TestResponses:
         batches = [Batch((Row(101),), base_offset=100, last_offset=104), numbered(110, 10, leader_epoch=8, codec="lz4")]
         first, second = (batch.encode() for batch in batches)
         with RecordDecoder(PARTITION, ALL) as decoder:
-            whole = Fed(len(first + second), 100, 120, 8, is_malformed=False, is_exhausted=False)
-            assert decoder.feed(first + second) == whole
+            whole = (len(first + second), 100, 120, 8, False, False)
+            assert fields(decoder.feed(first + second)) == whole
             for end in range(len(second)):
-                assert decoder.feed(first + second[:end])[:4] == (len(first), 100, 105, 0)
+                assert fields(decoder.feed(first + second[:end]))[:4] == (len(first), 100, 105, 0)
 
     def test_no_whole_batch(self) -> None:
         """A response without a whole batch is exhausted."""
         batch = encode([numbered(0, 3)])
         with RecordDecoder(PARTITION, ALL) as decoder:
             for end in range(len(batch)):
-                nothing = Fed(0, -1, -1, -1, is_malformed=False, is_exhausted=True)
-                assert decoder.feed(batch[:end]) == nothing
+                nothing = (0, -1, -1, -1, False, True)
+                assert fields(decoder.feed(batch[:end])) == nothing
                 assert decoder.is_exhausted
                 assert decoder.poll(10, 1000, 100).first is None
 
@@ -270,9 +270,9 @@ class TestResponses:
         good, bad = encode([numbered(0, 3)]), bytearray(encode([numbered(3, 3)]))
         bad[8:12] = length.to_bytes(4, "big", signed=True)
         with RecordDecoder(PARTITION, ALL) as decoder:
-            assert decoder.feed(bytes(bad)).is_malformed
+            assert decoder.feed(bytes(bad)).malformed
             fed = decoder.feed(good + bytes(bad))
-            assert (fed.size, fed.next_offset, fed.is_malformed) == (len(good), 3, True)
+            assert (fed.size, fed.next_offset, fed.malformed) == (len(good), 3, True)
 
     @given(st.binary(max_size=400))
     def test_any_bytes(self, data: bytes) -> None:

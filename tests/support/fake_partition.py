@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import wire
-from pyspark_zkafka.records.native.record_decoder import Fed, RecordDecoder
+from pyspark_zkafka.records.native.library import FedBatches
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.support.record_batches import Batch, Row
 from tests.support.scripted_broker import Received, answered
 
@@ -27,7 +28,7 @@ def records(first: int, until: int, epoch: int = 1) -> bytes:
     return Batch(tuple(Row(n, value=b"%d" % n) for n in range(first, until)), leader_epoch=epoch).encode()
 
 
-def feed(data: memoryview, aborted: Sequence[tuple[int, int]] | None) -> Fed:
+def feed(data: memoryview, aborted: Sequence[tuple[int, int]] | None) -> FedBatches:
     """The whole batches of a response, for a fetcher without a reader."""
     with RecordDecoder(TP, pa.schema([])) as decoder:
         return decoder.feed(data, aborted)

@@ -35,10 +35,10 @@ from pyspark_zkafka.records.direct.messages import (
 )
 from pyspark_zkafka.records.direct.settings import Backoff
 from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse, closed_by_errors
-from pyspark_zkafka.records.native.record_decoder import Fed
+from pyspark_zkafka.records.native.library import FedBatches
 from pyspark_zkafka.retries import Deadline
 
-Feed = Callable[[memoryview, Sequence[tuple[int, int]] | None], Fed]
+Feed = Callable[[memoryview, Sequence[tuple[int, int]] | None], FedBatches]
 """`RecordDecoder.feed`: takes the record batches of a response, and its aborted transactions."""
 
 _Place = tuple[TopicPartition, int]
@@ -116,7 +116,7 @@ class Fetcher:
             self._in_flight.close()
             self._in_flight = None
 
-    def fetch(self, until: int, deadline: Deadline, poll: Poll) -> Fed | None:
+    def fetch(self, until: int, deadline: Deadline, poll: Poll) -> FedBatches | None:
         """Feed the next records, and request more unless they reach `until`. Raises Unsupported.
 
         None at the deadline, or after an event, which is added to the poll.
@@ -264,7 +264,7 @@ class Fetcher:
         if now - self._unknown_since >= self._client.settings.propagation_s:
             self._events.note(error)
 
-    def _take(self, data: PartitionData, until: int, poll: Poll) -> Fed | None:
+    def _take(self, data: PartitionData, until: int, poll: Poll) -> FedBatches | None:
         """Feed records, or add an event to the poll. Does neither if the fetch must be repeated."""
         if data.throttle_ms > 0:
             self._retry_at = self._clock() + data.throttle_ms / 1000
@@ -315,12 +315,12 @@ class Fetcher:
         if self._offset == end != self._reported_end:
             self._reported_end = poll.end = end
 
-    def _advance(self, data: PartitionData, until: int) -> Fed:
+    def _advance(self, data: PartitionData, until: int) -> FedBatches:
         """Feed the records, move past them, and request the next records."""
         fed = self._feed(data.records, (data.aborted or ()) if self._settings.read_committed else None)
-        if fed.is_malformed:
+        if fed.malformed:
             raise MalformedResponse(f"a record batch of wrong length after offset {max(self._offset, fed.next_offset)}")
-        if fed.is_exhausted or (fed.size and fed.next_offset <= self._offset):
+        if fed.exhausted or (fed.size and fed.next_offset <= self._offset):
             raise Unsupported(f"a fetch at offset {self._offset} without a whole batch after it")
         if not fed.size:
             return fed  # the decoder reports what is wrong with the first batch

@@ -55,8 +55,12 @@ class Flaws(Structure):
     )
 
 
-class CFed(Structure):
-    """`zkafka_fed`: the whole record batches of a response."""
+class FedBatches(Structure):
+    """`zkafka_fed`: the complete, readable batches at the start of a response.
+
+    `malformed` is nonzero if the next batch has an impossible length, `exhausted` if the response has no complete batch.
+    Offsets and epoch are -1 without a batch.
+    """
 
     _fields_ = (
         *((name, c_int64) for name in ("size", "first_offset", "next_offset")),
@@ -111,7 +115,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "decoder_seek": (None, (c_void_p, c_int64)),
     "decoder_feed": (
         c_bool,
-        (c_void_p, c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64), c_int64, POINTER(CFed)),
+        (c_void_p, c_void_p, c_int64, POINTER(c_int64), POINTER(c_int64), c_int64, POINTER(FedBatches)),
     ),
     "decoder_decode": (
         c_int32,

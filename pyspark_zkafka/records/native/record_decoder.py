@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_int32, c_int64
-from typing import NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaError
@@ -15,7 +14,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import COLUMNS, malformed_timestamp, malformed_utf8
 from pyspark_zkafka.records.consumer import Poll, Unsupported
 from pyspark_zkafka.records.native.decompression import CorruptRecords, decompress
-from pyspark_zkafka.records.native.library import CArray, CFed, Decoded, Flaws, require, topic_argument
+from pyspark_zkafka.records.native.library import CArray, Decoded, FedBatches, Flaws, require, topic_argument
 
 # From zkafka.h.
 _COMPRESSED, _OTHER_FORMAT, _UNKNOWN_CODEC, _STRANGE_OFFSET, _WRONG_CHECKSUM, _MALFORMED, _NO_MEMORY = range(2, 9)
@@ -37,22 +36,6 @@ _UTF8_FLAWS: dict[str, Callable[[Flaws], int]] = {
     "value": lambda flaws: flaws.value_not_utf8,
     "headers": lambda flaws: flaws.header_not_utf8,
 }
-
-
-class Fed(NamedTuple):
-    """The complete, readable batches at the start of a response.
-
-    Has the offset of the first batch, the offset after the last batch, and the leader epoch of the last batch, each -1 if
-    there is none. `is_malformed` is True if the next batch has an impossible length, `is_exhausted` if the response has no
-    complete batch, readable or not.
-    """
-
-    size: int
-    first_offset: int
-    next_offset: int
-    last_epoch: int
-    is_malformed: bool
-    is_exhausted: bool
 
 
 class RecordDecoder:
@@ -96,7 +79,7 @@ class RecordDecoder:
         self.position = offset
         self._forget()
 
-    def feed(self, records: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> Fed:
+    def feed(self, records: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> FedBatches:
         """Replace the fed records by those of another response, which must not change until `is_exhausted`.
 
         `aborted` has the producer id and first offset of each aborted transaction in the response, in any order. None for
@@ -105,7 +88,7 @@ class RecordDecoder:
         transactions = sorted(aborted or (), key=lambda transaction: transaction[1])
         numbers = c_int64 * len(transactions)
         producers, first_offsets = numbers(*(t[0] for t in transactions)), numbers(*(t[1] for t in transactions))
-        self._fed, self._decompressed, found = pa.py_buffer(records), None, CFed()
+        self._fed, self._decompressed, found = pa.py_buffer(records), None, FedBatches()
         address, size = self._fed.address, self._fed.size
         if not self._native.decoder_feed(
             self._handle, address, size, producers, first_offsets, len(producers), byref(found)
@@ -113,8 +96,7 @@ class RecordDecoder:
             raise MemoryError(f"no memory for the aborted transactions of {self._partition}")
         if found.exhausted:
             self._forget()
-        malformed, exhausted = bool(found.malformed), bool(found.exhausted)
-        return Fed(found.size, found.first_offset, found.next_offset, found.last_epoch, malformed, exhausted)
+        return found
 
     def poll(self, most_records: int, most_bytes: int, until: int) -> Poll:
         """Add fed records before offset `until` to the batch: at most `most_records`, of about `most_bytes`.
