@@ -1,4 +1,4 @@
-"""One action by each transport, whose outcomes must be equal."""
+"""Runs an action by each transport, and compares the outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOTH: tuple[Transport, ...] = ("librdkafka", "direct")
 each_path = pytest.mark.parametrize("transport", BOTH)
 
 HASTY = {"topic.metadata.propagation.max.ms": 300}
-"""For topics that there are not: librdkafka shall not wait long for them."""
+"""For missing topics, which librdkafka would wait for."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def same(
     shown: Callable[[Any], Any] = lambda found: found,
     transports: Sequence[Transport] = BOTH,
 ) -> Any:
-    """The outcome of an action, once all transports have shown the same one."""
+    """The outcome of an action, after a check that it is the same for all transports."""
     first, *others = (outcome(act, transport) for transport in transports)
     for other in others:
         assert shown(other) == shown(first)
@@ -50,7 +50,7 @@ def same(
 
 
 def unnumbered(found: Any) -> Any:
-    """An error without its numbers, which depend on timing, and without the last word of the connection."""
+    """An error without numbers, which depend on timing, and without the last error of the connection."""
     if not isinstance(found, Failed):
         return found
     text = re.sub(r"last error(?: of the connection)?: [^;]*[;)]", "last error;", found.message)

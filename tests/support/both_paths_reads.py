@@ -26,7 +26,7 @@ TYPES = {name: types[0] for name, types in COLUMNS.items()}
 
 
 def schema(*names: str, **kinds: pa.DataType) -> pa.Schema:
-    """Columns by name with their own types, then some with other types."""
+    """Columns by name with their default types, then columns with other types."""
     return pa.schema([*((name, TYPES[name]) for name in names), *kinds.items()])
 
 
@@ -75,7 +75,7 @@ class Read:
         self._cluster = cluster
 
     def __call__(self, topic: str, until: int, shown: Callable[[Any], Any] = unnumbered, **how: Any) -> Any:
-        """The table, or the error; what is given by name and is no field of `Range` is a property of librdkafka."""
+        """The table or the error. `how` has fields of `Range`, and `kafka`: properties of librdkafka."""
         kafka = how.pop("kafka", {})
         wanted = Range(topic, until, **how)
         return same(lambda transport: as_table(wanted.columns, self.batches(wanted, transport, kafka)), shown)

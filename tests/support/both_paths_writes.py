@@ -42,7 +42,7 @@ def send(
 
 
 class Write:
-    """Writes by both paths, to a topic for each, and looks at what has arrived."""
+    """Writes by both paths, to one topic each, and reads what has arrived."""
 
     def __init__(self, cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
         self.servers = cluster.bootstrap_servers
@@ -57,7 +57,7 @@ class Write:
         config: Mapping[str, str] | None = None,
         **kafka: Any,
     ) -> tuple[Any, dict[int, list[Any]]]:
-        """The counts, or the error, and what has arrived; the producer is told of `counted` partitions."""
+        """The counts or the error, and the records that arrived. `counted` is the number of partitions for the producer."""
 
         def act(transport: Transport) -> Any:
             topic = self._new_topic(partitions=partitions, config={**KEPT, **(config or {})})
@@ -68,7 +68,7 @@ class Write:
 
 
 def timeless(arrived: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
-    """Records of `arrived`, with 'now' for times of the last hour."""
+    """Records of `arrived`, with 'now' for timestamps in the last hour."""
     now = time.time() * 1000
     return {
         p: [(*row[:-1], "now" if now - row[-1] < 3_600_000 else row[-1]) for row in rows] for p, rows in arrived.items()
@@ -76,7 +76,7 @@ def timeless(arrived: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
 
 
 def frame(**columns: Any) -> pa.RecordBatch:
-    """A batch; values are binary where nothing else is said."""
+    """A batch. Values that are not Arrow arrays are binary."""
     arrays = [c if isinstance(c, pa.Array) else pa.array(c, pa.binary()) for c in columns.values()]
     return pa.record_batch(arrays, list(columns))
 

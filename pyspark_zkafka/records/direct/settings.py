@@ -304,32 +304,24 @@ def _fetch(given: _Properties) -> FetchSettings:
 def tls_context(settings: TlsSettings) -> ssl.SSLContext:
     """The TLS context for connections to brokers. Raises Unsupported for a file, key or cipher that cannot be used."""
     try:
-        return _context(settings)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = settings.checks_certificate and settings.checks_host
+        context.verify_mode = ssl.CERT_REQUIRED if settings.checks_certificate else ssl.CERT_NONE
+        if settings.ciphers is not None:
+            context.set_ciphers(settings.ciphers)
+        if settings.ca_pem is not None:
+            context.load_verify_locations(cadata=settings.ca_pem)
+        elif settings.ca_location is None:
+            context.load_default_certs()
+        elif Path(settings.ca_location).is_dir():
+            context.load_verify_locations(capath=settings.ca_location)
+        else:
+            context.load_verify_locations(cafile=settings.ca_location)
+        _load_certificate(context, settings)
+        return context
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         # The text of the error may quote a key.
         raise Unsupported(f"TLS settings that Python's ssl refuses ({type(error).__name__})") from None
-
-
-def _context(settings: TlsSettings) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = settings.checks_certificate and settings.checks_host
-    context.verify_mode = ssl.CERT_REQUIRED if settings.checks_certificate else ssl.CERT_NONE
-    if settings.ciphers is not None:
-        context.set_ciphers(settings.ciphers)
-    _load_authorities(context, settings)
-    _load_certificate(context, settings)
-    return context
-
-
-def _load_authorities(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    if settings.ca_pem is not None:
-        context.load_verify_locations(cadata=settings.ca_pem)
-    elif settings.ca_location is None:
-        context.load_default_certs()
-    elif Path(settings.ca_location).is_dir():
-        context.load_verify_locations(capath=settings.ca_location)
-    else:
-        context.load_verify_locations(cafile=settings.ca_location)
 
 
 def _load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
