@@ -55,7 +55,7 @@ class TestFailedWrites:
         assert found[1] == {0: []}
 
     def test_unknown_partition(self, write: Write) -> None:
-        """A partition that the brokers do not have fails the write, though the producer was told of it."""
+        """A partition that the brokers do not have fails the write."""
         found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 1000})
         assert found[0].condition == "DELIVERY_FAILED"
         assert "-4: " in found[0].message

@@ -29,7 +29,7 @@ class TestRanges:
 
     @pytest.mark.parametrize(("start", "until"), [(0, 5000), (0, 1), (4999, 5000), (300, 4000), (1234, 1234)])
     def test_parts_of_a_log(self, read: Read, numbered: str, start: int, until: int) -> None:
-        """A range has its records and no others, wherever in the log it lies."""
+        """A range has exactly its records, anywhere in the log."""
         found = read(numbered, until, start=start, columns=VALUE)
         assert found.column("offset").to_pylist() == list(range(start, until))
         assert found.column("value").to_pylist() == [b"%d" % n for n in range(start, until)]
@@ -73,7 +73,7 @@ class TestRanges:
         assert read(topic, 5, start=3, columns=VALUE, kafka={"isolation.level": "read_committed"}).num_rows == 0
 
     def test_compacted(self, read: Read, zkafka_cluster: LocalCluster, compacted: str) -> None:
-        """The gaps of a compacted log are skipped, wherever a range begins or ends in one."""
+        """The gaps of a compacted log are skipped, even if a range begins or ends in one."""
         end = zkafka_cluster.produce(compacted, [{"key": b"end", "value": b""}])[0][0]
         offsets = read(compacted, end, columns=VALUE).column("offset").to_pylist()
         assert 0 < len(offsets) < end

@@ -94,7 +94,7 @@ class TestRecords:
 
     @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
     def test_codecs(self, read: Read, topic_of: TopicOf, codec: str) -> None:
-        """Records come back whatever codec they were compressed with."""
+        """Records of every codec come back."""
         values = [b"%d " % n * 50 for n in range(2000)]
         topic = topic_of([{"value": v} for v in values], producer={"compression.type": codec})
         assert read(topic, 2000, columns=VALUE).column("value").to_pylist() == values
@@ -116,7 +116,7 @@ class TestRecords:
         assert read(topic, 3, columns=schema("timestampType")).column(0).to_pylist() == [0, 0, 0]
 
     def test_first_bad_column_is_told(self, read: Read, topic_of: TopicOf) -> None:
-        """Of several columns that cannot be held, the first of the schema is told, though another record comes before."""
+        """Of several unreadable columns, the error names the first in the schema, even if another record comes first."""
         topic = topic_of([{"value": b"\xff"}, {"key": b"\xff"}])
         found = read(topic, 2, shown=lambda text: text, columns=schema(key=pa.string(), value=pa.string()))
         assert f"The key of {topic}-0 at offset 1" in found.message

@@ -85,7 +85,7 @@ class TestWriteTask:
 
 
 def impatient(sender: type[Any]) -> type[Any]:
-    """A class of senders that wait for metadata for 0.3 s, whatever time they are given."""
+    """A class of senders that wait 0.3 s for metadata, with any time-out."""
 
     class Impatient(sender):  # type: ignore[misc]
         def leaders(self, topic: str, timeout_s: float) -> Any:
@@ -105,7 +105,7 @@ class TestPartitionsOf:
     """The number of partitions, from the brokers."""
 
     def test_partitions(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """How many partitions there are, and those with a leader."""
+        """The number of partitions, and the partitions with a leader."""
         topic = new_topic(partitions=6, replication=2)
         assert same(lambda transport: asked(zkafka_cluster.bootstrap_servers, transport, topic)) == (6, (0, 1, 2, 3, 4, 5))
 

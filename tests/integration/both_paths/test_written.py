@@ -56,7 +56,7 @@ class TestWritten:
         assert [row[2] for row in found[0]] == [[("a", b"1"), ("b", None)], None, [("c", b"")]]
 
     def test_timestamps(self, write: Write) -> None:
-        """Timestamps are those given, and now where there is none."""
+        """Timestamps arrive as given. A missing timestamp is the current time."""
         batch = frame(value=[b"0", b"1", b"2"], timestamp=moments(WHEN_MS, None, 1))
         found = timeless(write([(batch, [0] * 3)])[1])
         assert [row[3] for row in found[0]] == [WHEN_MS, "now", 1]
@@ -72,7 +72,7 @@ class TestWritten:
         assert [row[:2] for row in found[0]] == [(d, d) for n in range(6) for d in data[n:]]
 
     def test_slices_of_all_columns(self, write: Write) -> None:
-        """A slice of a frame is its rows, whatever lies before and behind them in the arrays."""
+        """A slice of a frame has only its own rows."""
         rows = range(100)
         whole = frame(
             key=[b"k%d" % n if n % 3 else None for n in rows],
@@ -136,6 +136,6 @@ class TestWritten:
 
     @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
     def test_codecs(self, write: Write, codec: str) -> None:
-        """Rows arrive whatever codec compresses them."""
+        """Rows arrive with every codec."""
         values = [b"%d " % n * 20 for n in range(500)]
         assert [row[1] for row in write([(frame(value=values), [0] * 500)], **{"compression.type": codec})[1][0]] == values

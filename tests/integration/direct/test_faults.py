@@ -72,7 +72,7 @@ def check(batches: list[pa.RecordBatch]) -> None:
 
 @pytest.mark.parametrize("size", [1, 150_000, *seldom(0, 100, 700, 1_000_000)])
 def test_cut(zkafka_cluster: LocalCluster, topic: str, size: int) -> None:
-    """A connection that is cut, wherever, is made again, and the read continues where it was."""
+    """After a cut at any byte, the read reconnects and continues."""
     with (
         FaultyWire(zkafka_cluster.port(0), cut_after(size), faulty=2) as wire,
         direct_reader(topic, wire.address) as (left, reader),

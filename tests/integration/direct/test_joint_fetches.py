@@ -82,7 +82,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
 @pytest.mark.parametrize("isolation", ["read_committed", *seldom("read_uncommitted")])
 def test_same_records(zkafka_cluster: LocalCluster, topics: list[str], isolation: str, sent: list[Request]) -> None:
-    """The records are those that librdkafka reads, and come with one request to each leader."""
+    """One request to each leader returns the records that librdkafka reads."""
     *small, _ = topics
     found = rows(zkafka_cluster, small, "direct", isolation_level=isolation)
     assert [request.api for request in sent].count(FETCH) == 2

@@ -1,4 +1,4 @@
-"""Reads by the direct transport from followers, and while leaders move; the racks by which they are chosen."""
+"""Reads by the direct transport from followers, chosen by rack, and while leaders move."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ SIZES = [
 
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(sizes))
 def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
-    """Sizes that the options accept fit each client: those of tasks, samples, groups and planners."""
+    """Sizes that the options accept fit each client: of tasks, samples, groups and planners."""
     # Not 10 ms: librdkafka 2.16.0 frees memory twice if ListOffsets for 1,000 partitions times out before it is sent.
     kafka = connection(**sizes, **{"request.timeout.ms": "300"}).kafka
     with MessageClient(consumer_properties(connection(**sizes), UNREACHABLE, "g")):

@@ -69,7 +69,7 @@ def test_a_handshake_that_succeeds_the_second_time(events: PartitionEvents, cloc
 
 @pytest.mark.parametrize("answer", [Poll(records=1, first=5, last=5), Poll(first=7, last=7), Poll(end=8)])
 def test_an_answer_ends_a_refusal(events: PartitionEvents, clock: Clock, answer: Poll) -> None:
-    """When brokers give records, those behind the range among them, or the log's end, earlier refusals are over."""
+    """Records, even beyond the range, and the log's end clear earlier refusals."""
     events.note(REFUSED)
     events.finish(answer)
     clock.now += 3600
@@ -77,7 +77,7 @@ def test_an_answer_ends_a_refusal(events: PartitionEvents, clock: Clock, answer:
 
 
 def test_a_new_refusal_after_an_answer(events: PartitionEvents, clock: Clock) -> None:
-    """Credentials that were revoked during the read end it, too."""
+    """Credentials that are revoked during a read end it."""
     events.finish(RECORDS)
     events.note(REFUSED)
     clock.now += 2
@@ -87,7 +87,7 @@ def test_a_new_refusal_after_an_answer(events: PartitionEvents, clock: Clock) ->
 
 @pytest.mark.parametrize(("text", "truncation"), [(TRUNCATED, TRUNCATED), (UNKNOWN_EPOCH, None), (NOT_THERE, None)])
 def test_reasons_of_a_reset(text: str, truncation: str | None) -> None:
-    """An offset that is to be reset was out of range, or the log was truncated: librdkafka's text says which."""
+    """A reset means an offset out of range, or a truncated log: librdkafka's text distinguishes them."""
     poll = Poll()
     PartitionEvents(TopicPartition("t", 0)).take(KafkaError(KafkaError._AUTO_OFFSET_RESET, text), -1001, poll)
     assert poll.out_of_range

@@ -35,7 +35,7 @@ def partitions(count: int) -> np.ndarray:
 
 @SENDERS
 def test_lines_of_the_log_are_no_records(make: Callable[..., Sender]) -> None:
-    """All records of a flush stay acknowledged, whatever the client reports after that."""
+    """All records of a flush stay acknowledged after later reports of the client."""
     with CountingProducer(TALKATIVE, make) as producer, producer.counting():
         producer.send(rows(100), partitions(100), 4)
         producer.flush()

@@ -51,7 +51,7 @@ def test_calls(name: str) -> None:
 
 
 def test_offset_of_a_group() -> None:
-    """An offset is sent with its metadata, for the group, as of a producer that is no member of it."""
+    """An offset is sent with its metadata, for a group of which the producer is not a member."""
     producer = FakeProducer()
     transactions = MessageTransactions(producer)
     transactions.commit_offset(OFFSET, 1.5)

@@ -139,7 +139,7 @@ def test_a_refusal_before_this_task_is_forgotten(clock: Clock) -> None:
 
 
 def test_acknowledgements_end_a_refusal(clock: Clock) -> None:
-    """A task whose records are acknowledged goes on after a failed handshake that librdkafka repeats with success."""
+    """A task with acknowledged records continues after a failed handshake that librdkafka repeats with success."""
     with opened(clock) as (producer, sender), producer.counting():
         sender.reported.append(REFUSED)
         for _ in range(20):
@@ -148,7 +148,7 @@ def test_acknowledgements_end_a_refusal(clock: Clock) -> None:
 
 
 def test_a_refusal_without_acknowledgements(clock: Clock) -> None:
-    """A task of which nothing is acknowledged for two seconds after a refusal fails with it."""
+    """A task fails with a refusal if nothing is acknowledged for two seconds after it."""
     with opened(clock) as (producer, sender):
         sender.silent = True
         sender.reported.append(REFUSED)
@@ -183,7 +183,7 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
     ],
 )
 def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int | None, cause: str) -> None:
-    """Their time passes, as that of records for brokers that do not answer; the error tells the one from the other."""
+    """Records for a missing topic time out like records for silent brokers. The error distinguishes the two."""
     with opened(clock) as (producer, sender):
         sender.error_of_topics = None if error is None else KafkaError(error)
         sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)

@@ -1,4 +1,4 @@
-"""Which transport reads and writes, and which client is used again: without brokers, or with those of a test."""
+"""Which transport reads and writes, and which clients are reused, without real brokers."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ class TestWrites:
 
     @BOTH
     def test_producers_of_topics_without_identity(self, properties: Callable[..., dict[str, Any]], transport: str) -> None:
-        """Where the topics cannot be told from others of the same names, each task has a producer of its own."""
+        """Without a generation of topics, each task has a producer of its own."""
         options, given = connection(transport, scope="write"), properties(f"once-{transport}")
         with open_producer(options, given) as first, open_producer(options, given) as second:
             assert first is not second

@@ -48,7 +48,7 @@ def test_the_protocol_has_no_constructor() -> None:
 
 
 def test_rows_wait_for_room(sender: MessageSender) -> None:
-    """However often there is no room yet, the rows wait, and none is handed over."""
+    """Rows wait while the queue has no room, and none is handed over."""
     add(sender, *[b"y" * 500_000] * 4)
     assert not any(sender.advance(0) for _ in range(100_000))
     assert sender.queued == 1
@@ -64,7 +64,7 @@ def test_waiting_does_not_make_the_queued_records_smaller(sender: MessageSender)
 @pytest.mark.parametrize("make", [MessageSender, ArrowSender])
 @pytest.mark.parametrize("column", ["value", "key", "headers"])
 def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -> None:
-    """Bytes of keys and headers count as those of values do, for room for a megabyte."""
+    """Keys and headers count towards the limit of bytes, as values do."""
     many, large = 10_000, [b"x" * 1_000] * 10_000
     cells: dict[str, Any] = {"key": None, "headers": None, "value": pa.nulls(many, pa.binary())}
     heads = pa.ListArray.from_arrays(pa.array(range(many + 1), pa.int32()), pa.array([("h", b"x" * 999)] * many, HEADER))
@@ -134,7 +134,7 @@ class FailingProducer:
 
 @pytest.mark.parametrize("call", [MessageSender.poll, MessageSender.flush])
 def test_a_fatal_error_is_a_failure(call: Callable[[MessageSender, float], None]) -> None:
-    """A fatal error that confluent-kafka raises is noted, and fails the records, of which no report comes any more."""
+    """A fatal error that confluent-kafka raises is noted, and fails records whose reports are lost."""
     noted: list[KafkaError] = []
     sender = MessageSender({}, QueueLimits(), noted.append)
     sender._open = FailingProducer()

@@ -29,7 +29,7 @@ def client(*servers: str, **kafka: Any) -> DirectClient:
 
 
 def test_response_that_is_due() -> None:
-    """A connection on which a response is due is closed, and replaced, where another request is to be sent."""
+    """A connection with a response due is closed and replaced before another request."""
     with ScriptedBroker(lambda request: b"") as broker, client(NOWHERE) as opened:
         first = opened.connect(broker.address)
         assert opened.connect(broker.address) is first
@@ -141,7 +141,7 @@ def test_leader_to_look_up(cluster: Cluster, endpoints: tuple[str, ...], kafka: 
 
 
 def test_leader_to_look_up_again(cluster: Cluster) -> None:
-    """A leader that was forgotten is looked up, and one that is known is not."""
+    """A forgotten leader is looked up, and a known leader is not."""
     broker = cluster.broker(cluster.planned)
     broker.forget()
     assert broker.connected() is None

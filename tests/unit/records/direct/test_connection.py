@@ -1,4 +1,4 @@
-"""Connections to a broker that answers as it is told."""
+"""Connections to a scripted broker."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_in_pieces(connect: Connect) -> None:
 
 
 def test_a_question_drops_earlier_answers(connect: Connect) -> None:
-    """`ask` returns its own response, behind those that nobody waits for any more."""
+    """`ask` returns its own response, and drops earlier ones."""
     connection, _ = connect(lambda r: answered(r, b"%d" % r.correlation_id))
     connection.send(ASK)
     found = connection.ask(ASK, soon())

@@ -1,4 +1,4 @@
-"""The direct transport's consumer of a partition on a broker that answers as it is told."""
+"""The direct transport's consumer of a partition on a scripted broker."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_ends_of_the_log_in_time() -> None:
 
 @pytest.mark.parametrize(("error", "is_retriable"), [(NOT_LEADER, True), (REFUSED, False)])
 def test_ends_of_the_log_that_are_refused(error: int, is_retriable: bool) -> None:
-    """An error of the broker is raised at once, and the leader is looked up before the next request."""
+    """An error of the broker is raised at once, and the leader is looked up again."""
     partition = FakePartition(b"")
     partition.ends = [error, (3, 20)]
     with consumer(partition) as opened:

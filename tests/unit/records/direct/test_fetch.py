@@ -84,7 +84,7 @@ class TestRequest:
 
     @pytest.mark.parametrize("version", [4, 12, 17])
     def test_several(self, version: int) -> None:
-        """The partitions of a topic are together, those of the first topic first."""
+        """The partitions of a topic are together, in the order of topics."""
         other = TopicPartition("invoices", 0)
         parts = [
             FetchPartition(TP, TOPIC_ID, FetchPosition(42)),
@@ -193,7 +193,7 @@ class TestResponse:
         assert found.diverging == (4, 17)
 
     def test_error_of_the_whole(self) -> None:
-        """An error of the session is that of each partition."""
+        """An error of the session is an error of each partition."""
         found = read_fetch(Reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0)), 7, parts(3, 4))
         assert [each.error for each in found] == [71, 71]
 
@@ -209,7 +209,7 @@ class TestResponse:
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_several(self, version: int) -> None:
-        """What was fetched comes in the order of the request, whatever the order of the response is."""
+        """Data comes in the order of the request, in any order of the response."""
         data = response(version, 3, 1, 2, records=b"abc")
         data = data.replace(b"abc", b"bcd", 1)
         assert [bytes(f.records) for f in read_fetch(Reader(data), version, parts(1, 2, 3))] == [b"abc", b"abc", b"bcd"]

@@ -1,4 +1,4 @@
-"""Fetches of one partition, and of several splits together, from brokers that answer as they are told."""
+"""Fetches of one partition, and of several splits together, from scripted brokers."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, in
 
 
 def test_time_of_a_poll() -> None:
-    """A poll returns in its time while a connection is opened, also where the metadata is to be asked first."""
+    """A poll returns at its deadline while a connection is opened, and while metadata is requested first."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         with DirectClient({"bootstrap.servers": servers}) as client:
@@ -133,7 +133,7 @@ def test_time_of_a_poll() -> None:
 
 @pytest.mark.parametrize("begin", [0, 9])
 def test_size_of_records(begin: int) -> None:
-    """The size of records is that of whole batches, wherever in the first one the fetch begins."""
+    """The size of records includes the whole first batch, even if the fetch begins within it."""
     data = records(0, 10)
     with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
@@ -252,7 +252,7 @@ BATCH = records(0, END)
 
 
 class Task:
-    """A task of several splits, whose fetchers have a client each, as those of a reader have."""
+    """A task of several splits. Each fetcher has a client of its own, as in a reader."""
 
     def __init__(self, opened: ExitStack, leader: FakeLeader, splits: list[Split], **kafka: str | int) -> None:
         self._opened = opened
@@ -326,7 +326,7 @@ def test_room_for_all_that_is_no_record(new_task: NewTask) -> None:
 
 
 def test_end_of_a_log(new_task: NewTask) -> None:
-    """A split whose log has ended is told so by the same response."""
+    """The joint response reports the end of a split's log."""
     task = new_task({T0: BATCH, T1: BATCH}, start=END)
     assert task.read(0) == task.read(1) == Poll(end=END)
     assert len(task.leader.fetches) == 1
@@ -351,7 +351,7 @@ def test_cut_connection(new_task: NewTask) -> None:
 
 
 def test_late_response(new_task: NewTask) -> None:
-    """A response that is late is waited for, by whichever fetcher asks."""
+    """Any fetcher waits for a late response."""
     task = new_task({T0: BATCH, T1: BATCH})
     task.leader.is_open.clear()
     first, second = task.fetcher(0), task.fetcher(1)
@@ -366,7 +366,7 @@ def test_late_response(new_task: NewTask) -> None:
 
 
 def test_other_offset(new_task: NewTask) -> None:
-    """A fetcher that goes on elsewhere asks for itself."""
+    """A fetcher that continues at another offset sends its own request."""
     task = new_task({T0: BATCH, T1: BATCH})
     fetcher = task.fetcher(0)
     fetcher.seek(5)

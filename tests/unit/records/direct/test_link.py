@@ -175,7 +175,7 @@ def test_address_that_is_silent(server: socket.socket, monkeypatch: pytest.Monke
 
 
 def test_connecting_in_steps() -> None:
-    """Connecting returns to the caller when its time is over, as often as it likes, and fails at the deadline."""
+    """Connecting returns to the caller at each pause, and fails at the deadline."""
     clock = Clock()
     with ExitStack() as opened:
         found = link(silent_address(opened))

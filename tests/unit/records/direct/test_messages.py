@@ -1,4 +1,4 @@
-"""Requests and responses besides Fetch."""
+"""Requests and responses of all APIs but Fetch."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TestApiVersions:
             messages.read_api_versions(Reader(wire.int16(42)), 3)
 
     def test_software(self) -> None:
-        """The broker is told the name and the version of the software."""
+        """The request has the name and the version of the software."""
         assert messages.api_versions_request(3, "1.2").body == b"\x0fpyspark-zkafka\x041.2\x00"
         assert messages.api_versions_request(0, "1.2").body == b""
 
@@ -117,7 +117,7 @@ class TestMetadata:
         )
 
     def test_request(self) -> None:
-        """One topic, which is not to be created, as far as the broker can be told."""
+        """One topic, which is not created from version 4."""
         assert messages.metadata_request(7, "orders").body == b"\x00\x00\x00\x01\x00\x06orders\x00"
         assert messages.metadata_request(3, "orders").body == b"\x00\x00\x00\x01\x00\x06orders"
 
@@ -135,7 +135,7 @@ class TestListOffsets:
     """ListOffsets."""
 
     def test_request(self) -> None:
-        """Each version has what the one before had, and more."""
+        """Each version adds fields to the version before."""
         bodies = [
             messages.list_offsets_request(v, TP, messages.LATEST, 7, read_committed=True).body.hex() for v in (0, 1, 2, 4)
         ]
@@ -162,7 +162,7 @@ class TestListOffsets:
 
     @pytest.mark.parametrize(("offsets", "found"), [([99], 99), ([], -1)])
     def test_first_response(self, offsets: list[int], found: int) -> None:
-        """Version 0 has a list of offsets, of which one was asked for."""
+        """Version 0 has a list of offsets, with one offset."""
         row = wire.int32(3) + wire.int16(0) + wire.int32(len(offsets)) + b"".join(map(wire.int64, offsets))
         data = wire.int32(1) + wire.string("orders") + wire.int32(1) + row
         assert messages.read_list_offsets(Reader(data), 0, TP) == ListedOffset(0, found)
@@ -191,7 +191,7 @@ class TestHeader:
 
 
 def test_epoch_end_request() -> None:
-    """Version 3 has the replica besides, which a consumer is not."""
+    """Version 3 adds the replica id, which is -1 for a consumer."""
     body = "00000001 0006 6f7264657273 00000001 00000003 00000007 00000005"
     assert messages.epoch_end_request(2, TP, 7, 5).body == bytes.fromhex(body)
     assert messages.epoch_end_request(3, TP, 7, 5).body == bytes.fromhex(f"ffffffff {body}")

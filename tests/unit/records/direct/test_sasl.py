@@ -33,7 +33,7 @@ def server(mechanism: str) -> object:
 
 
 def test_plain() -> None:
-    """PLAIN is one token with user and password as UTF-8, whatever the broker answers."""
+    """PLAIN sends one token with user and password as UTF-8, for any answer."""
     tokens = exchange(Login("PLAIN", "al\u00efce", PASSWORD))
     assert next(tokens) == "\0al\u00efce\0open-sesame".encode()
     with pytest.raises(StopIteration):

@@ -162,7 +162,7 @@ def test_checks(trusting: TlsSettings, certificate: bool, host: bool, mode: ssl.
 
 
 def test_authorities(authority: Authority, trusting: TlsSettings, tmp_path: Path) -> None:
-    """Authorities are those of a file or a PEM text, and no others; those of a folder are looked up when needed."""
+    """Only the authorities of the file or PEM text are trusted. A folder is searched on demand."""
     pem = Path(authority.file).read_text()
     for settings in (trusting, replace(NOTHING, ca_pem=pem), replace(NOTHING, ca_pem=pem, ca_location="/nowhere")):
         (found,) = tls_context(settings).get_ca_certs()
@@ -223,7 +223,7 @@ def test_key_without_certificate(trusting: TlsSettings, name: str) -> None:
 
 
 def test_ciphers(trusting: TlsSettings) -> None:
-    """Ciphers before TLS 1.3 are those of the property."""
+    """The property sets the ciphers before TLS 1.3."""
     name = "ECDHE-ECDSA-AES256-GCM-SHA384"
     offered = tls_context(replace(trusting, ciphers=name)).get_ciphers()
     assert [c["name"] for c in offered if c["protocol"] != "TLSv1.3"] == [name]

@@ -32,7 +32,7 @@ def test_codecs(name: str, size: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_large_records(name: str) -> None:
-    """Records larger than a step of the decompression come back, too."""
+    """Records larger than one step of the decompression come back."""
     large = random.Random(1).randbytes(300_000) * 40
     assert unpacked(name, CODECS[name][1](large)) == large
 

@@ -26,7 +26,7 @@ PURE = "pure Python is used"
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """What was found before is looked for again, and again after the test."""
+    """Forget what was loaded, before and after the test."""
     library.load.cache_clear()
     yield
     library.load.cache_clear()
@@ -53,7 +53,7 @@ def connection(transport: Transport) -> Connection:
 
 
 def assert_unused(reason: str) -> None:
-    """Pure Python is used for a reason, and whoever insists on the compiled path is told it."""
+    """The reason for pure Python is logged, and is in the error if the compiled path is required."""
     assert library.library() is None
     assert reason in library.describe()
     assert PURE in library.describe()
@@ -85,7 +85,7 @@ def test_same_librdkafka() -> None:
 
 @pytest.mark.usefixtures("absent")
 def test_not_built() -> None:
-    """Without a compiler there is no library, and that is said."""
+    """Without a compiler there is no library, and the reason says so."""
     assert_unused("the compiled path was not built when the package was installed")
 
 
@@ -161,7 +161,7 @@ def test_versions_of_librdkafka(monkeypatch: pytest.MonkeyPatch, version: str, g
 
 
 def test_failure_to_bind_keeps_what_was_bound() -> None:
-    """A library that lacks functions takes nothing from the one that is in use."""
+    """A library that lacks functions does not affect the library in use."""
     functions = library.require()
     why = ctypes.create_string_buffer(512)
     assert not functions.bind(b"libc.so.6", why, 512)
@@ -223,7 +223,7 @@ class TestChoice:
             choice.uses_native(connection("direct"))
 
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Senders and hashes are those of the path."""
+        """The path determines senders and hashes."""
         from pyspark_zkafka.model.key_hashes import hash_keys as python
         from pyspark_zkafka.records.librdkafka_sender import MessageSender
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
