@@ -174,7 +174,11 @@ def read_fetch(response: Reader, version: int, partitions: Sequence[FetchPartiti
     found: dict[tuple[str | bytes | None, int], PartitionData] = {}
 
     def topic() -> None:
-        name = _read_topic(response, version)
+        name: str | bytes | None
+        if version >= _FIRST_WITH_IDS:
+            name = bytes(response.span(_ID_BYTES))
+        else:
+            name = response.compact_string() if flexible else response.string()
         for index, fetched in array(lambda: _read_partition(response, version, throttle_ms)):
             found[name, index] = fetched
         if flexible:
@@ -190,13 +194,6 @@ def read_fetch(response: Reader, version: int, partitions: Sequence[FetchPartiti
     if found.keys() != set(asked):
         raise MalformedResponse(f"the response to Fetch has the partitions {list(found)}, not {asked}")
     return [found[key] for key in asked]
-
-
-def _read_topic(response: Reader, version: int) -> str | bytes | None:
-    """The topic's id or name."""
-    if version >= _FIRST_WITH_IDS:
-        return bytes(response.span(_ID_BYTES))
-    return response.compact_string() if version >= _FIRST_FLEXIBLE else response.string()
 
 
 def _key(version: int, asked: FetchPartition) -> tuple[str | bytes | None, int]:

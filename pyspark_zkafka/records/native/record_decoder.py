@@ -152,8 +152,12 @@ class RecordDecoder:
             status = int(
                 self._native.decoder_decode(self._handle, fed.address, fed.size, address, size, *limits, byref(found))
             )
+            if status == _NO_MEMORY:
+                raise MemoryError(f"no memory for a batch of {self._partition}")
+            if status in _UNSUPPORTED:
+                return Unsupported(_UNSUPPORTED[status](found))
             if status != _COMPRESSED:
-                return self._failure(status, found)
+                return self._corrupt(found.batch, _CORRUPT[status]) if status in _CORRUPT else None
             self._decompressed = None  # an error must not leave the records of an earlier batch
             try:
                 self._decompressed = decompress(found.codec, fed.slice(found.begin, found.end - found.begin), found.magic)
@@ -161,13 +165,6 @@ class RecordDecoder:
                 return self._corrupt(found.batch, f"its records cannot be decompressed: {error}")
             except Unsupported as error:
                 return error
-
-    def _failure(self, status: int, found: Decoded) -> Exception | None:
-        if status == _NO_MEMORY:
-            raise MemoryError(f"no memory for a batch of {self._partition}")
-        if status in _UNSUPPORTED:
-            return Unsupported(_UNSUPPORTED[status](found))
-        return self._corrupt(found.batch, _CORRUPT[status]) if status in _CORRUPT else None
 
     def _corrupt(self, base_offset: int, flaw: str) -> ZKafkaError:
         """librdkafka's error for a damaged record batch, with its offset and the damage."""
