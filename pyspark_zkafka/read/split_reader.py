@@ -63,6 +63,11 @@ class SplitReader:
         consumer reports the last stable offset. Called if the position is beyond that offset, or the read times out.
     fallback : callable, optional
         Opens another consumer, which continues if the first one raises Unsupported.
+
+    Attributes
+    ----------
+    is_compared : bool
+        True if all records are certainly of the planned topic, as the brokers have compared its id.
     """
 
     def __init__(
@@ -90,7 +95,7 @@ class SplitReader:
         self._deadline = Deadline(0.0, clock)
         self._is_at_end = False
         self._is_replaced = False
-        self._is_compared = True
+        self.is_compared = True
         self._is_begun = False
 
     def begin(self) -> None:
@@ -101,11 +106,6 @@ class SplitReader:
                 self._consumer.seek(self._position)
             except Unsupported as why:
                 self._unsupported = why
-
-    @property
-    def is_compared(self) -> bool:
-        """True if all records are certainly of the planned topic, as the brokers have compared its id."""
-        return self._is_compared
 
     def batches(self, *, compare: bool = True) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most `max_records` rows and about `max_bytes` of values.
@@ -129,7 +129,7 @@ class SplitReader:
             if self._gather():
                 yield self._consumer.take()
                 self._postpone_deadline()  # do not count the time that Spark took
-        if compare and not self._is_compared:
+        if compare and not self.is_compared:
             self.compare()
 
     def compare(self) -> None:
@@ -171,7 +171,7 @@ class SplitReader:
     def _handle_events(self, poll: Poll) -> None:
         has_progress = poll.first is not None or poll.end is not None
         if (has_progress and not poll.by_id) or poll.out_of_range or poll.gone:
-            self._is_compared = False
+            self.is_compared = False
         if poll.out_of_range:
             self._on_out_of_range(poll.truncation)
         elif poll.gone:

@@ -1,4 +1,7 @@
-"""Selects the transport of each read and write, and keeps open clients for the next."""
+"""Selects the transport of each read and write, and keeps open clients for the next.
+
+Functions import their transport when they are called: each worker of Spark imports only what its tasks use.
+"""
 
 from __future__ import annotations
 
