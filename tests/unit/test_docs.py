@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.znodes import admin, brokers, groups, topics
 from pyspark_zkafka.options.client_property_table import PROPERTIES
+from pyspark_zkafka.options.stream import KAFKA_STRATEGIES
 from pyspark_zkafka.options.table import BY_NAME, TABLE
 from tests.support.cases import each
 from tests.support.commands import problem
@@ -128,6 +130,11 @@ def codes(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
+def test_strategies() -> None:
+    """docs/groups.md has every assignment strategy."""
+    assert {*STRATEGIES, *KAFKA_STRATEGIES} - set(codes((DOCS / "groups.md").read_text())) == set()
+
+
 class TestMigration:
     """The guides name what exists."""
 
@@ -205,7 +212,7 @@ def unknown_name(name: str) -> str | None:
     >>> unknown_name("batch_planner.plan_batch"), unknown_name("SplitReader.batches"), unknown_name("auto.offset.reset")
     (None, None, None)
     >>> unknown_name("offsets.resolve")
-    'offsets.resolve: 3 modules of that name'
+    'offsets.resolve: not one module'
     >>> unknown_name("batch_planner.plan")
     'batch_planner.plan: not defined'
     """
@@ -219,7 +226,7 @@ def unknown_name(name: str) -> str | None:
         path for path in definitions() if path.endswith(f"/{module}")
     ]
     if len(found) != 1:
-        return f"{name}: {len(found)} modules of that name"
+        return f"{name}: not one module"
     return None if member in definitions()[found[0]] else f"{name}: not defined"
 
 
@@ -229,12 +236,12 @@ def unknown_path(path: str) -> str | None:
     >>> unknown_path("read/batch_planner.py"), unknown_path("batch_planner.py"), unknown_path("tests/unit/test_docs.py")
     (None, None, None)
     >>> unknown_path("offsets.py")
-    'offsets.py: 3 files of that name'
+    'offsets.py: not one file'
     """
     if (ROOT / path).exists() or (PACKAGE / path).exists():
         return None
     count = sum(file.as_posix().endswith(f"/{path}") for file in PACKAGE.rglob(Path(path).name))
-    return None if count == 1 else f"{path}: {count} files of that name"
+    return None if count == 1 else f"{path}: not one file"
 
 
 def test_names_in_the_design() -> None:
@@ -242,6 +249,8 @@ def test_names_in_the_design() -> None:
     words = set(codes(DESIGN.read_text(encoding="utf-8")))
     if not (PACKAGE / "tools").exists():
         words = {word for word in words if not word.startswith("tools/")}
+    everywhere = {name.rpartition(".")[2] for names in definitions().values() for name in names}
     paths = {word for word in words if re.fullmatch(r"[\w/]+\.(py|c|h)|[\w/]+/", word)}
     names = {word for word in words - paths if re.fullmatch(r"(\w+/)*\w+(\.\w+)+", word)}
     assert list(filter(None, [*map(unknown_path, sorted(paths)), *map(unknown_name, sorted(names))])) == []
+    assert {word for word in words if re.fullmatch(r"_\w+|_?[A-Z]\w*", word)} - everywhere == set()
