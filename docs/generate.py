@@ -1,4 +1,4 @@
-"""Generate the pages that are made from tables in the code: run by ``make docs``, compared by a test."""
+"""Generate the pages from tables in the code. ``make docs`` runs this; a test compares the pages."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from pyspark_zkafka.testing import conditions as local
 
 _OPTIONS = """# Options
 
-For `spark.read.format("zkafka")` and `df.write.format("zkafka")`. Names are case-insensitive. Unknown names, malformed
-values and contradictory options are refused, all in one error, before any task runs.
+Options of `spark.read.format("zkafka")` and `df.write.format("zkafka")`. Names are case-insensitive. Unknown names,
+malformed values and contradictory options are refused in one error, before any task runs.
 
-If several options set the start, `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over
-`startingOffsets`; likewise for the end. `startingOffsets` as JSON must name every partition that is read (or its whole
-topic), unless `auto.offset.reset` sets the start of the others.
+If several options set the start, `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, which takes
+precedence over `startingOffsets`. The same applies to the end. `startingOffsets` as JSON must name every partition, or its
+topic, unless `auto.offset.reset` sets the start of the other partitions.
 
 | option | value | default | for | description |
 |---|---|---|---|---|
 """
 _PROPERTIES = """# Client properties: `kafka.*`
 
-Options with the prefix `kafka.` are librdkafka's properties. None is dropped: each is translated, refused with the reason,
-or passed on.
+Options with the prefix `kafka.` are librdkafka's properties. Each property is translated, refused with the reason, or
+passed on. None is dropped.
 
-- Spellings of Kafka's Java clients, and aliases, are translated as in the first table.
-- Properties that would have no effect, or would break reading or writing, are refused: see the second table. So are
-  consumer properties in a write, and producer properties in a read.
+- Names of Kafka's Java clients, and aliases, are translated as in the first table.
+- Properties that would have no effect, or would break reading or writing, are refused as in the second table. A write
+  also refuses consumer properties, and a read refuses producer properties.
 - Every other property is passed on under its own name; see librdkafka's
   [CONFIGURATION.md](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md).
 
-Before any task runs, the driver's librdkafka judges names, values, and all properties together; an error has its reason.
-A number that librdkafka would misread is refused, such as `10s`, which it reads as 10. The executors need the same
-librdkafka.
+Before any task runs, the driver's librdkafka checks names, values, and all properties together. The error quotes its
+reason. A number that librdkafka would misread is refused: it reads `10s` as 10. The executors need the same librdkafka.
 
-If the driver's librdkafka cannot check properties, because it is linked statically into confluent-kafka's module, they
-are passed on unchecked, and the first client refuses them with `UNUSABLE_KAFKA_PROPERTY`.
+If librdkafka is linked statically into confluent-kafka's module, the driver cannot check properties. They are passed on,
+and the first client refuses bad ones with `UNUSABLE_KAFKA_PROPERTY`.
 
 The tables cover Kafka's Java clients 3.9.1 and librdkafka 2.16.
 
@@ -50,12 +49,12 @@ The tables cover Kafka's Java clients 3.9.1 and librdkafka 2.16.
 """
 _ERRORS = """# Errors
 
-An error reads `[CONDITION] what happened; what was found; what to do`. Spark wraps it in errors of its own, of which only
-the text survives: read the line that begins with the condition. Errors that are not listed here are Spark's, see
+An error reads `[CONDITION] what happened; what was found; what to do`. Spark wraps errors in its own, and keeps only the
+text: read the line that starts with the condition. Errors that are not listed here are Spark's; see
 [Troubleshooting](troubleshooting.md).
 
-In Python, all of these are `ZKafkaError`s, of the classes in `pyspark_zkafka.errors` that head the tables, with the
-attributes `condition`, `message`, `parameters` and `retriable`. After a retriable error, the same call may succeed.
+In Python, all errors are `ZKafkaError`s, with the attributes `condition`, `message`, `parameters` and `retriable`. The
+tables have one heading for each class in `pyspark_zkafka.errors`. After a retriable error, the same call may succeed.
 """
 _CLIENTS = {"C": "read", "P": "write", "CP": "both"}
 
@@ -85,7 +84,7 @@ def _condition(when: tuple[str | None, ...]) -> str:
 
 
 def pages() -> dict[str, str]:
-    """The generated pages, by file name."""
+    """Return the generated pages, by file name."""
     refused = "".join(f"| `{name}` | {reason} |\n" for name, reason in sorted(REFUSED.items()))
     return {
         "options.md": _OPTIONS + "".join(map(_option_row, TABLE)),

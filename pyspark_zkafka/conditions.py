@@ -226,8 +226,8 @@ GROUP_ACTIVE = GroupError.define("""GROUP_ACTIVE
 UNKNOWN_GROUP = GroupError.define("""UNKNOWN_GROUP
     No group has that name, or the group has no offsets. Correct the name, or the chroot in `zookeeper.connect`.""")
 OFFSETS_REFUSED = GroupError.define("""OFFSETS_REFUSED
-    The brokers refused some offsets of a group, and accepted the others; the message lists the refused offsets. Remove
-    the cause, and write the refused offsets again.""")
+    The brokers refused some offsets of a group, while others were written; the message says which. Remove the cause,
+    and write the refused offsets again.""")
 MEMBERS_IN_ZOOKEEPER = GroupError.define("""MEMBERS_IN_ZOOKEEPER
     A member cannot join a group in Kafka while ZooKeeper coordinates members of the group. Stop these members first; a
     dead member disappears when its session expires.""")

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 
-from pyspark_zkafka.testing import spec, znodes
+from pyspark_zkafka.testing import readiness, spec
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, settle
 from pyspark_zkafka.testing.producing import Record, produce
-from pyspark_zkafka.testing.servers import BrokerView, ClusterServers
+from pyspark_zkafka.testing.readiness import BrokerView
+from pyspark_zkafka.testing.servers import ClusterServers
 from pyspark_zkafka.testing.spec import ZOOKEEPER, Server
 from pyspark_zkafka.testing.topics import (
     AdminTopics,
@@ -157,7 +158,7 @@ class LocalCluster(ClusterServers):
 
     def expire_session(self, session_id: int, password: bytes) -> None:
         """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
-        znodes.expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
+        readiness.expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
 
     # -- topics and records
 

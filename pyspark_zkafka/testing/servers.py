@@ -13,36 +13,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing import configs, spec, znodes
+from pyspark_zkafka.testing import configs, readiness, spec
 from pyspark_zkafka.testing.conditions import NOT_READY, SERVER_DID_NOT_END, SERVER_NOT_RUNNING, STORAGE_NOT_FORMATTED
 from pyspark_zkafka.testing.configs import format_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath
-from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, ServerProcesses, unsettled
+from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
+from pyspark_zkafka.testing.readiness import MetadataWatch
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
 
-_ANSWER_TIMEOUT_S = 2.0
 _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
 _FORMAT_TIMEOUT_S = 120
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
-
-
-@dataclass(frozen=True)
-class BrokerView:
-    """One broker's view of the live brokers, and of each topic's leaders by partition (-1 without a leader)."""
-
-    brokers: frozenset[int]
-    leaders: Mapping[str, Mapping[int, int]]
-
-    def is_led(self, topic: str, partitions: int) -> bool:
-        """True if a topic has this number of partitions, each with a leader."""
-        leaders = self.leaders.get(topic, {})
-        return len(leaders) == partitions and -1 not in leaders.values()
 
 
 def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Mapping[str, str]) -> dict[str, object]:
@@ -58,54 +43,6 @@ def client_settings(bootstrap: str, kafka_version: tuple[int, ...], settings: Ma
         **(old if kafka_version < (0, 10) else {}),
         **settings,
     }
-
-
-class MetadataWatch:
-    """A client for each of some brokers, to fetch the broker's metadata repeatedly."""
-
-    def __init__(self, settings: Mapping[int, Mapping[str, object]]) -> None:
-        self._clients = {broker: AdminClient(dict(given)) for broker, given in settings.items()}
-
-    def close(self) -> None:
-        """Close the clients on this thread. On a client's own thread, the garbage collector would abort the process."""
-        for client in self._clients.values():
-            client.__exit__(None, None, None)
-
-    def uninformed(self, brokers: set[int]) -> set[int]:
-        """Find the brokers that do not answer, or do not know all of `brokers`."""
-        return {b for b, view in self._views().items() if view is None or not brokers <= view.brokers}
-
-    def agree(
-        self, agreed: Callable[[list[BrokerView]], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S
-    ) -> list[BrokerView]:
-        """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
-
-        def look() -> list[BrokerView] | None:
-            views = [view for view in self._views().values() if view is not None]
-            return views if len(views) == len(self._clients) and agreed(views) else None
-
-        found = Deadline(timeout_s).until(look)
-        if found is None:
-            raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
-        return found
-
-    def _views(self) -> dict[int, BrokerView | None]:
-        return {broker: _view(client) for broker, client in self._clients.items()}
-
-
-def _view(client: AdminClient) -> BrokerView | None:
-    """Return the view of one broker; None if it does not answer within 2 s.
-
-    Requests all topics, because a request by name could create the topic. A broker of 0.8 lists no broker before the first
-    topic is created.
-    """
-    try:
-        found = client.list_topics(timeout=_ANSWER_TIMEOUT_S)
-    except KafkaException as exc:
-        return BrokerView(frozenset(), {}) if exc.args[0].code() == KafkaError._PARTIAL else None
-    known = {name: t for name, t in found.topics.items() if t.error is None}
-    leaders = {name: {p.id: p.leader for p in t.partitions.values()} for name, t in known.items()}
-    return BrokerView(frozenset(found.brokers), leaders)
 
 
 def new_cluster_id() -> str:
@@ -206,7 +143,7 @@ class ClusterServers(ClusterSpec):
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """Connect a kazoo client, with the cluster's chroot, for a `with` block; raises `NO_ZOOKEEPER` in KRaft mode."""
-        return znodes.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
+        return readiness.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
     # -- clients
 
@@ -243,8 +180,8 @@ class ClusterServers(ClusterSpec):
             format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
         else:
             self._launch(ZOOKEEPER)
-            znodes.wait_for_zookeeper(self._processes, deadline)
-            with znodes.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
+            readiness.wait_for_zookeeper(self._processes, deadline)
+            with readiness.zookeeper_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", deadline.left_s) as client:
                 client.ensure_path(self._chroot)
         for node in dict.fromkeys([*self.controller_ids, *self.broker_ids]):
             self._launch(node)
@@ -294,12 +231,12 @@ class ClusterServers(ClusterSpec):
 
     def _wait_registered(self, deadline: Deadline) -> set[int]:
         """Wait until all brokers have a znode; return the brokers that each broker must then know."""
-        znodes.wait_for_zookeeper(self._processes, deadline)
+        readiness.wait_for_zookeeper(self._processes, deadline)
         expected = set(self.running_broker_ids)
-        with znodes.zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
-            self._wait_for_brokers(lambda: expected - znodes.registered_brokers(client), "have no znode", deadline)
+        with readiness.zookeeper_session(self.zookeeper_connect, deadline.left_s) as client:
+            self._wait_for_brokers(lambda: expected - readiness.registered_brokers(client), "have no znode", deadline)
             # In 0.8, brokers learn about each other with the first topic.
-            is_known = spec.version_tuple(self.kafka_version) >= (0, 9) or znodes.has_topics(client)
+            is_known = spec.version_tuple(self.kafka_version) >= (0, 9) or readiness.has_topics(client)
         return expected if is_known else set()
 
     def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
@@ -330,7 +267,7 @@ class ClusterServers(ClusterSpec):
         """Wait until no broker, or ZooKeeper, lists this one any more."""
         if not self._is_kraft:
             with self.zookeeper() as client:
-                if deadline.until(lambda: None if broker in znodes.registered_brokers(client) else True) is None:
+                if deadline.until(lambda: None if broker in readiness.registered_brokers(client) else True) is None:
                     raise NOT_READY(f"Broker {broker} ended and still has a znode; stop other brokers with this id")
         elif 2 * len(self._running & set(self.controller_ids)) > len(self.controller_ids):
             with self._metadata() as watch:

@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.servers import BrokerView, MetadataWatch, client_settings
+from pyspark_zkafka.testing.readiness import BrokerView, MetadataWatch
+from pyspark_zkafka.testing.servers import client_settings
 
 
 @pytest.mark.parametrize(

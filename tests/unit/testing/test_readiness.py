@@ -12,13 +12,13 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.processes import Deadline
-from pyspark_zkafka.testing.topics import ZnodeState
-from pyspark_zkafka.testing.znodes import (
+from pyspark_zkafka.testing.readiness import (
     has_topics,
     registered_brokers,
     wait_for_zookeeper,
     zookeeper_session,
 )
+from pyspark_zkafka.testing.topics import ZnodeState
 from tests.support.listening import server
 
 TOPIC = "/brokers/topics/t"
