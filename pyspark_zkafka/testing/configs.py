@@ -52,7 +52,7 @@ def server_properties(
         config = broker_properties(int(server), spec.brokers, spec.kafka_version, data, port(""), connect)
         values["zookeeper"] = connect
         if spec.listeners:
-            config |= extra_listeners(spec.listeners, port)
+            config |= client_listeners(spec.listeners, port)
     if spec.racks is not None:
         config["broker.rack"] = spec.racks[int(server)]
     return fill({**config, **(spec.broker_config or {})}, {**values, "port": str(port(""))}, port)
@@ -112,19 +112,17 @@ def node_properties(
 ) -> dict[str, str]:
     """Return the configuration of a node in KRaft mode: a broker, a controller, or both."""
     is_broker, is_controller = node in range(spec.brokers), node in controller_ids(spec)
-    protocols = {"PLAINTEXT": "PLAINTEXT", **(spec.listeners or {})} if is_broker else {}
-    clients = [f"{name}://{LOOPBACK}:{port('' if name == 'PLAINTEXT' else name)}" for name in protocols]
-    quorum = [f"{CONTROLLER_LISTENER}://{LOOPBACK}:{port(CONTROLLER_LISTENER)}"] if is_controller else []
-    security = {**protocols, CONTROLLER_LISTENER: "PLAINTEXT"}
-    reached = {"advertised.listeners": ",".join(clients), "inter.broker.listener.name": "PLAINTEXT"}
+    clients = client_listeners(spec.listeners or {}, port) if is_broker else {}
+    quorum = f"{CONTROLLER_LISTENER}://{LOOPBACK}:{port(CONTROLLER_LISTENER)}" if is_controller else ""
+    security = (clients.get("listener.security.protocol.map"), f"{CONTROLLER_LISTENER}:PLAINTEXT")
     return {
         "process.roles": ",".join(["broker"] * is_broker + ["controller"] * is_controller),
         "node.id": str(node),
         "controller.quorum.voters": quorum_voters,
         "controller.listener.names": CONTROLLER_LISTENER,
-        "listeners": ",".join([*clients, *quorum]),
-        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in security.items()),
-        **(reached if is_broker else {}),
+        **clients,
+        "listeners": ",".join(filter(None, (clients.get("listeners"), quorum))),
+        "listener.security.protocol.map": ",".join(filter(None, security)),
         "broker.session.timeout.ms": "6000",
         "broker.heartbeat.interval.ms": "1000",
         **_shared_properties(spec.brokers, data),
@@ -154,8 +152,8 @@ def _shared_properties(brokers: int, data: Path) -> dict[str, str]:
     }
 
 
-def extra_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
-    """Return the settings of a broker with further listeners; `protocols` maps their names to security protocols."""
+def client_listeners(protocols: Mapping[str, str], port: Callable[[str], int]) -> dict[str, str]:
+    """Return a broker's settings of its plain-text and further listeners; `protocols` maps names to security protocols."""
     addresses = [f"PLAINTEXT://{LOOPBACK}:{port('')}", *(f"{name}://{LOOPBACK}:{port(name)}" for name in protocols)]
     return {
         "listeners": ",".join(addresses),

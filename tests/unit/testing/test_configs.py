@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_zkafka.testing.configs import (
     broker_properties,
-    extra_listeners,
+    client_listeners,
     fill,
     jvm_command,
     properties_text,
@@ -36,7 +36,7 @@ def test_old_brokers_have_no_listeners() -> None:
 
 def test_extra_listeners() -> None:
     """Further listeners stand beside the plain one, which the brokers keep for themselves."""
-    assert extra_listeners({"SASL": "SASL_PLAINTEXT"}, {"": 1, "SASL": 2}.__getitem__) == {
+    assert client_listeners({"SASL": "SASL_PLAINTEXT"}, {"": 1, "SASL": 2}.__getitem__) == {
         "listeners": "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2",
         "advertised.listeners": "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
