@@ -118,7 +118,7 @@ def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
         client.start(max(timeout_s, 0.1))
         yield client
     except KazooTimeoutError as exc:
-        reason = f"ZooKeeper at {hosts} did not answer within {timeout_s:.0f} s; is it stopped or paused?"
+        reason = f"ZooKeeper at {hosts} did not answer within {timeout_s:.0f} s; check whether it is stopped or paused"
         raise ZOOKEEPER_SILENT(reason) from exc
     finally:
         client.stop()
