@@ -247,8 +247,6 @@ def unknown_path(path: str) -> str | None:
 def test_names_in_the_design() -> None:
     """Every path and every name of a function, class or method in DESIGN.md exists, and means one thing."""
     words = set(codes(DESIGN.read_text(encoding="utf-8")))
-    if not (PACKAGE / "tools").exists():
-        words = {word for word in words if not word.startswith("tools/")}
     everywhere = {name.rpartition(".")[2] for names in definitions().values() for name in names}
     paths = {word for word in words if re.fullmatch(r"[\w/]+\.(py|c|h)|[\w/]+/", word)}
     names = {word for word in words - paths if re.fullmatch(r"(\w+/)*\w+(\.\w+)+", word)}
