@@ -1,9 +1,22 @@
+<<<<<<< HEAD
 """Connections to ZooKeeper, and their TLS."""
 
 from __future__ import annotations
 
 import ssl
 from pathlib import Path
+=======
+"""A client that is not open, and the time for which a session lasts."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+
+import pytest
+>>>>>>> b1ce25f7 (Test without servers how long a session of a member lasts)
 
 import pytest
 from cryptography.x509 import DNSName
@@ -24,6 +37,7 @@ def test_constructing_a_client_does_nothing() -> None:
         retry(lambda: client.get_many(["/"]))
 
 
+<<<<<<< HEAD
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     """An authority of the test's own."""
@@ -63,3 +77,33 @@ def test_unusable_truststore(tmp_path: Path, content: str | None) -> None:
         file.write_text(content)
     with pytest.raises(OptionError, match=r"UNUSABLE_TLS_FILE\] zookeeper\.ssl\.truststore\.location is '.*trusted\.pem'"):
         tls_context(ZooKeeperTls(truststore=str(file)))
+=======
+_NO_NODE = -101
+
+
+def serve(server: socket.socket, granted_ms: int) -> None:
+    """Serve one client as a ZooKeeper that grants a session of this time, and has no znodes."""
+    connected, _ = server.accept()
+    with connected, connected.makefile("rb") as requests:
+        answer = struct.pack(">iiqi16s?", 0, granted_ms, 7, 16, b"", False)
+        while size := requests.read(4):
+            request = requests.read(int.from_bytes(size, "big"))
+            answer = answer or request[:4] + struct.pack(">qi", 1, _NO_NODE)
+            connected.sendall(struct.pack(">i", len(answer)) + answer)
+            answer = b""
+
+
+def test_a_session_lasts_as_long_as_granted() -> None:
+    """A session may be over after the time that the server grants, if more was asked for, and lasts so long if less was."""
+    for asked_ms, granted_ms in ((30_000, 6000), (2000, 6000)):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            serving = threading.Thread(target=serve, args=(server, granted_ms))
+            serving.start()
+            hosts = f"127.0.0.1:{server.getsockname()[1]}"
+            config = ZooKeeperConfig(hosts, session_timeout_ms=asked_ms, connection_timeout_ms=60_000)
+            started = time.monotonic()
+            with ZooKeeperConnection(config) as client:
+                assert client.session_timeout_ms == granted_ms
+                assert started <= client.session_ends_at - granted_ms / 1000 <= time.monotonic()
+            serving.join(10)
+>>>>>>> b1ce25f7 (Test without servers how long a session of a member lasts)
