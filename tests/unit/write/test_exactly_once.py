@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ import pytest
 from pyspark_zkafka.errors import LedgerError, OptionError
 from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.group_jobs import GroupJob
-from pyspark_zkafka.model.ledger import Entry, QueryName, TopicIdentity
+from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, TopicIdentity
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
@@ -294,3 +294,102 @@ def test_micro_batch_without_rows() -> None:
         with pytest.raises(Opened):
             write(of_query(run, 7))
         assert write(of_query(run, 8)).rows == {}
+
+
+class Transaction:
+    """A task's producer, rows and ledger in one, on a clock that only pauses move.
+
+    An earlier run has recorded slot 0, which the task's run verifies after `verified_s`, and `elsewhere`, the base of a
+    ledger, a slot under another name. `committed` is the slot's entry.
+    """
+
+    is_kept, last, is_open, written = False, None, True, Written()
+
+    def __init__(self, timeout_s: float = 60, verified_s: float = 0, elsewhere: str = "") -> None:
+        self.transaction_timeout_ms = int(timeout_s * 1000)
+        self.verified_s = verified_s
+        self.elsewhere = elsewhere
+        self.now = 0.0
+        self.committed: tuple[object, ...] = ()
+
+    @property
+    def left_s(self) -> float:
+        """The rest of the transaction's time."""
+        return self.transaction_timeout_ms / 1000 - self.now
+
+    def sleep(self, pause_s: float) -> None:
+        """Move the clock."""
+        self.now += pause_s
+
+    def send(self) -> RowSet:
+        """The rows that were sent."""
+        return RowSet(1, "0" * 32)
+
+    def commit(self, *entry: object) -> None:
+        """Commit the rows and the entry."""
+        self.committed = entry
+
+    def abort(self) -> None:
+        """Abort the transaction."""
+
+    def entry(self, slot: int) -> Entry | None:
+        """The slot was not recorded."""
+
+    def entries(self) -> dict[int, Entry]:
+        """The entries of the ledger."""
+        return {0: Entry(0, 7, 1, "0" * 32, RUN if self.now >= self.verified_s else "earlier")}
+
+    def others(self, belongs: Callable[[str], bool]) -> dict[tuple[str, str], list[Entry]]:
+        """The entries elsewhere."""
+        found = [Entry(0, 7, 1, "0" * 32, "earlier")]
+        return {(self.elsewhere, "orders"): found} if belongs(self.elsewhere) else {}
+
+    def key(self, slot: int) -> LedgerKey:
+        """Where the entry is stored."""
+        return LedgerKey("g", 0)
+
+
+def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write a row of a micro-batch that an earlier run began."""
+
+    @contextmanager
+    def open_transactional(*arguments: object, anew: bool) -> Iterator[Transaction]:
+        yield transaction
+
+    module = "pyspark_zkafka.write.exactly_once"
+    monkeypatch.setattr(f"{module}.open_transactional", open_transactional)
+    for name in "Ledger", "_Rows":
+        monkeypatch.setattr(f"{module}.{name}", lambda *_, **_named: transaction)
+    monkeypatch.setattr(f"{module}.time.sleep", transaction.sleep)
+    write(of_query(), b"v")
+
+
+@each("timeout_s", [60, 10, 8, 4])
+def test_wait_for_other_slots(timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot that is not recorded waits for those that are, in a transaction of any length, and commits then."""
+    transaction = Transaction(timeout_s, verified_s=timeout_s / 2)
+    write_in(transaction, monkeypatch)
+    assert transaction.committed
+    assert timeout_s / 2 <= transaction.now < timeout_s
+
+
+@each(("timeout_s", "kept_s"), [(60, 10), (8, 2)])
+def test_wait_that_leaves_time_to_commit(timeout_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits no longer than leaves time to commit, and writes nothing then."""
+    transaction = Transaction(timeout_s, verified_s=timeout_s - kept_s / 2)
+    with pytest.raises(LedgerError, match="LAYOUT_CHANGED"):
+        write_in(transaction, monkeypatch)
+    assert not transaction.committed
+    assert kept_s <= transaction.left_s < kept_s + 1
+
+
+def test_rows_recorded_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that the same query has written under another prefix or name are not written again; other queries' may be."""
+    for name in f"team-{QUERY}", f"zkafka-{QUERY}-audit":
+        renamed = Transaction(elsewhere=name)
+        with pytest.raises(LedgerError, match=f"LEDGER_MOVED.*{name} \\(topic orders\\)"):
+            write_in(renamed, monkeypatch)
+        assert not renamed.committed
+    other = Transaction(elsewhere=f"zkafka-{RUN}")
+    write_in(other, monkeypatch)
+    assert other.committed

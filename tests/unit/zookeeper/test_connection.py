@@ -1,22 +1,13 @@
-<<<<<<< HEAD
-"""Connections to ZooKeeper, and their TLS."""
-
-from __future__ import annotations
-
-import ssl
-from pathlib import Path
-=======
-"""A client that is not open, and the time for which a session lasts."""
+"""Connections to ZooKeeper: their TLS, a client that is not open, and the time for which a session lasts."""
 
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 import time
-
-import pytest
->>>>>>> b1ce25f7 (Test without servers how long a session of a member lasts)
+from pathlib import Path
 
 import pytest
 from cryptography.x509 import DNSName
@@ -37,7 +28,6 @@ def test_constructing_a_client_does_nothing() -> None:
         retry(lambda: client.get_many(["/"]))
 
 
-<<<<<<< HEAD
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     """An authority of the test's own."""
@@ -77,7 +67,8 @@ def test_unusable_truststore(tmp_path: Path, content: str | None) -> None:
         file.write_text(content)
     with pytest.raises(OptionError, match=r"UNUSABLE_TLS_FILE\] zookeeper\.ssl\.truststore\.location is '.*trusted\.pem'"):
         tls_context(ZooKeeperTls(truststore=str(file)))
-=======
+
+
 _NO_NODE = -101
 
 
@@ -106,4 +97,3 @@ def test_a_session_lasts_as_long_as_granted() -> None:
                 assert client.session_timeout_ms == granted_ms
                 assert started <= client.session_ends_at - granted_ms / 1000 <= time.monotonic()
             serving.join(10)
->>>>>>> b1ce25f7 (Test without servers how long a session of a member lasts)
