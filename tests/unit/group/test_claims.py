@@ -57,6 +57,15 @@ def test_claim(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> Non
     assert (client.data(PATH_0), stat.version, stat.ephemeral_owner) == (b"g_a-0", 1, client.session_id)
 
 
+def test_data_above_a_claim(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
+    """Data that somebody has written above the claims is kept, but dropped if a transaction might not have room for it."""
+    for data, kept in ((b"note", b"note"), (b"x" * 1_000_000, None)):
+        client.put("/consumers/g/owners/t", data)
+        assert claims.claim(THREADS, owner) == []
+        assert client.data("/consumers/g/owners/t") == kept
+        claims.release(THREADS, owner)
+
+
 def test_blocked(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
     """If another consumer owns one of the partitions, none is claimed, and the owner is returned."""
     claim_by_jvm(client, PATH_1)
