@@ -20,6 +20,7 @@ from pyspark_zkafka.model.nouns import (
 from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.read.cluster_state import has_same_topics
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.retries import Retry
 
@@ -37,7 +38,7 @@ class Session:
     Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
     own the partitions in `others`. Topics were created in transaction `czxid`, those in `czxids` in others. The planner
     has `expected` some topics to exist. Without a member, the query reads the partitions in `assigned`, or all, but the
-    topics `unsubscribed`. `while_waiting` is called whenever the planner waits.
+    topics `unsubscribed`. `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
     """
 
     def __init__(self, member: Member | None = None) -> None:
@@ -60,6 +61,7 @@ class Session:
         self.now = 0.0
         self.while_waiting: Callable[[], None] = lambda: None
         self.retry = Retry(3, 1.0, self.sleep)
+        self.while_asking: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Session:
         self.opened += 1
@@ -89,7 +91,7 @@ class Session:
         return ["t", "orders"]
 
     def is_still(self, snapshot: ClusterSnapshot) -> bool:
-        return True
+        return has_same_topics(snapshot, self.snapshot())
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
         everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
@@ -121,6 +123,7 @@ class Session:
         return {}
 
     def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> Any:
+        self.while_asking()
         failed = {tp: NoLeader("NO_LEADER", f"the leader of {tp} is silent") for tp in partitions if tp in self.silent}
         return {tp: self.logs[tp] for tp in partitions if tp not in failed}, failed
 

@@ -8,9 +8,9 @@ import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.group.membership import Timing
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
+from pyspark_zkafka.retries import Timing
 
 
 def new_member(timing: Timing | None = None) -> GroupMember:

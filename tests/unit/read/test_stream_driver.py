@@ -255,6 +255,18 @@ def test_topic_created_again(session: Session) -> None:
     assert planned(found, end) == [(0, 10, 30)]
 
 
+def test_topic_created_again_while_it_is_planned(session: Session) -> None:
+    """Ends of logs that belong to another topic of the name are no ends of the planned one; the new one is read whole."""
+
+    def create_again() -> None:
+        session.logs, session.czxid = {T0: 150, T1: 150}, 99
+
+    found = driver(session, failOnDataLoss="false")
+    end = found.latest(found.initial(), limited=True)
+    session.while_asking = create_again
+    assert planned(found, end) == [(0, 10, 150), (1, 10, 150)]
+
+
 def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """A partition of a planned micro-batch that no longer exists is data loss, or left out."""
     end = driver(session).latest(driver(session).initial(), limited=True)
