@@ -293,12 +293,14 @@ class _SlotTask:
         former = self._former
         if former is None:
             return {}
-        found, topic = self._ledger.others(lambda base: former.fullmatch(base) is not None), self._options.topic
+        topic = self._options.topic
+        topics = {self._ledger_topic, topic or self._ledger_topic}
+        found = self._ledger.others(lambda base: former.fullmatch(base) is not None, topics)
         return _by_place(
             {
                 place: [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
                 for place, entries in found.items()
-                if former.fullmatch(place[0]) and place[1] in (self._ledger_topic, topic)
+                if former.fullmatch(place[0])
             }
         )
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger, fitting_width, groups_named
+from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, TopicIdentity, encode, key_of
 from pyspark_zkafka.model.nouns import TopicPartition
 
@@ -70,6 +71,17 @@ def test_topic_created_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     for sink, expected in ((12, [entry]), (77, [])):
         ledger = Ledger("127.0.0.1:1", {}, NAME, "ledger", 2, sink=TopicIdentity("orders", sink))
         assert ledger.others(lambda base: True) == {("team-8f1c", "ledger"): expected}
+
+
+def test_unreadable_entry_of_another_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another query has under a topic that nobody asks for is not read: it may be anything."""
+    found = {"zkafka-9.slots-1-0": {TopicPartition("invoices", 0): "by hand"}}
+    monkeypatch.setattr(Ledger, "_group_names", lambda _: list(found))
+    monkeypatch.setattr(Ledger, "_committed_metadata", lambda *_: found)
+    ledger = Ledger("127.0.0.1:1", {}, NAME, "ledger", 2)
+    assert ledger.others(lambda base: True, {"orders", "ledger"}) == {}
+    with pytest.raises(LedgerError, match="UNREADABLE_LEDGER"):
+        ledger.others(lambda base: True)
 
 
 @given(st.lists(WIDTH), WIDTH)

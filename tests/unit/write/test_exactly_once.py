@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -127,11 +127,13 @@ class Ledgers:
         """The entries of the name."""
         return {entry.slot: entry for entry in self.found.get(self._place, ())}
 
-    def others(self, belongs: Callable[[str], bool]) -> dict[tuple[str, str], list[Entry]]:
+    def others(
+        self, belongs: Callable[[str], bool], topics: Collection[str] | None = None
+    ) -> dict[tuple[str, str], list[Entry]]:
         """The entries of other places."""
         base, _ = self._place
-        ours = {place for place in self.found if place[0] == base or belongs(place[0])}
-        return {place: self.found[place] for place in ours - {self._place}}
+        ours = {place for place in self.found if place[0] == base or belongs(place[0])} - {self._place}
+        return {place: self.found[place] for place in ours if topics is None or place[1] in topics}
 
 
 class Sent(Exception):
