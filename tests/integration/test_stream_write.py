@@ -268,7 +268,7 @@ class TestRefused:
         ("options", "expected"),
         [
             ({"topic": "no-such-topic", **NEVER_CREATE}, r"\[UNKNOWN_TOPIC\] The cluster has no topic no-such-topic"),
-            ({"commitOffsets": '{"t": {"0": 1}}'}, r"\[INVALID_OPTIONS\] commitOffsets .* give group.id to readStream"),
+            ({"commitOffsets": '{"t": {"0": 1}}'}, r"\[INVALID_OPTIONS\] commitOffsets .* set group.id on readStream"),
             ({"topics": "t"}, r"\[INVALID_OPTIONS\] 1 problem.* unknown option topics; did you mean topic"),
         ],
     )
