@@ -99,7 +99,7 @@ class ConsumerGroup:
         options: Mapping[str, str] | None = None,
     ) -> None:
         from pyspark_zkafka.options.stream import parse_stream
-        from pyspark_zkafka.read.stream_warnings import StreamWarnings
+        from pyspark_zkafka.read.stream_session import StreamWarnings
 
         refused = dict(_REFUSED)
         if zookeeper_connect is not None:

@@ -52,8 +52,7 @@ class ZKafkaDataSource(DataSource):
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.model.view_tables import require_view_projection
             from pyspark_zkafka.options.batch import parse_read
-            from pyspark_zkafka.read.batch_reader import PushdownReader, ZKafkaReader
-            from pyspark_zkafka.read.view_reader import ViewReader
+            from pyspark_zkafka.read.batch_reader import PushdownReader, ViewReader, ZKafkaReader
 
         options = parse_read(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")

@@ -124,6 +124,35 @@ class PushdownReader(ZKafkaReader):
         return filters
 
 
+class ViewPartition(InputPartition):
+    """Spark's input partition: all rows of the view, as they were when Spark planned. Pickle-safe."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        super().__init__(batch)
+        self.batch = batch
+
+
+class ViewReader(DataSourceReader):
+    """Reader of a view, one of `VIEWS`. Pickle-safe, as `ZKafkaReader`."""
+
+    def __init__(self, view: str, options: ReadOptions, schema: pa.Schema) -> None:
+        self._view = view
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition, which contains the rows. Blocks for a few round trips to ZooKeeper, or to the brokers."""
+        with prepared_worker():
+            from pyspark_zkafka.model.view_tables import build_view
+            from pyspark_zkafka.read.view_planner import plan_view
+
+        return [ViewPartition(build_view(plan_view(self._view, self._options), self._schema))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows, as one batch."""
+        return iter((partition.batch,) if isinstance(partition, ViewPartition) else ())
+
+
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
     """Spark's input partitions for splits, in order: one for each split, or for several small ones."""
     groups = coalesce(splits, options.min_records, options.max_records)

@@ -28,8 +28,6 @@ from pyspark_zkafka.retries import Retry
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
-__all__ = ["ClusterState", "has_same_topics", "max_age_s", "moved_topics"]
-
 _log = logging.getLogger(__name__)
 
 _WATCHED_AGE_S = 60.0  # watches report changes

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.read.stream_planner import StreamState
-from pyspark_zkafka.read.stream_session import StreamSession
-from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.read.stream_session import StreamSession, StreamWarnings
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership

@@ -34,11 +34,8 @@ from pyspark_zkafka.read.stream_planner import (
     replaced_topics,
 )
 from pyspark_zkafka.read.stream_positions import Beginning, StreamStarts
-from pyspark_zkafka.read.stream_session import StreamSession
-from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.read.stream_session import StreamSession, StreamWarnings
 from pyspark_zkafka.worker import collector_paused
-
-__all__ = ["StreamDriver"]
 
 _log = logging.getLogger(__name__)
 

@@ -14,13 +14,10 @@ from pyspark_zkafka.model.planning import TriggerLimits, describe_offline
 from pyspark_zkafka.model.resumption import outdated
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
-from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession
-from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession, StreamWarnings
 
 if TYPE_CHECKING:
     from pyspark_zkafka.group.membership import Membership
-
-__all__ = ["FixedEnds", "StreamEnds", "StreamLimits"]
 
 _OWN_WAIT_S = 0.2
 _OTHERS_WAIT_S = 1.0

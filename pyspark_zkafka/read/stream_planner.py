@@ -15,18 +15,6 @@ from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMar
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 
-__all__ = [
-    "Loss",
-    "PartitionProgress",
-    "StreamState",
-    "check_ends",
-    "check_fixed_ends",
-    "check_topics",
-    "end_of",
-    "ranges_of",
-    "replaced_topics",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:

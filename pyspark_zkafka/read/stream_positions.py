@@ -40,8 +40,6 @@ from pyspark_zkafka.options.values import StreamOptions
 from pyspark_zkafka.read.stream_planner import PartitionProgress
 from pyspark_zkafka.read.stream_session import ANSWER_S, StreamSession
 
-__all__ = ["Beginning", "StreamStarts"]
-
 _log = logging.getLogger(__name__)
 
 

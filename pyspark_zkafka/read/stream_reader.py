@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pyspark_zkafka.options.values import StreamOptions
     from pyspark_zkafka.read.stream_driver import StreamDriver
 
-__all__ = ["ZKafkaStreamReader"]
-
 _NO_ROW_LIMIT = 2**63 - 1
 
 

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.conditions import INVALID_OPTION, report_data_loss
+from pyspark_zkafka.errors import Condition, DataLoss, ZKafkaError
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import HIGH_WATERMARK, LATEST
-from pyspark_zkafka.model.planning import Assign, Subscribe
+from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, missing_topics
 from pyspark_zkafka.model.znodes.groups import owner_path
-from pyspark_zkafka.options.values import StreamOptions
+from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.cluster_state import ClusterState
 from pyspark_zkafka.retries import Retry
 
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
     from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
-__all__ = ["ANSWER_S", "StreamSession"]
-
 _log = logging.getLogger(__name__)
 
 _SAMPLE_S = 3.0
+_REPEAT_S = 60.0
 ANSWER_S = 5.0  # a leader that does not answer in time is asked again later, so that the others do not wait
 _UNCLAIMED = Claim("", 0)
 
@@ -230,3 +229,57 @@ class StreamSession:
                 everything = [tp for tp in self._subscription.partitions if tp in snapshot.states]
             self._subscribed = snapshot, dict.fromkeys(everything, _UNCLAIMED)
         return self._subscribed[1]
+
+
+class StreamWarnings:
+    """Data loss and warnings of one run of a query, by a monotonic clock."""
+
+    def __init__(self, fail_on_data_loss: bool, clock: Callable[[], float]) -> None:
+        self._fail_on_data_loss = fail_on_data_loss
+        self._clock = clock
+        self._warned: dict[str, float] = {}
+        self._complete: ClusterSnapshot | None = None
+
+    def lose(self, condition: Condition[DataLoss], text: str) -> None:
+        """Raise DataLoss, or, without failOnDataLoss, log a warning."""
+        report_data_loss(condition, f"{text}; some records may be lost", fail=self._fail_on_data_loss)
+
+    def warn(self, text: str) -> None:
+        """Log a warning, unless it was logged within the last minute."""
+        if self._is_due(text):
+            _log.warning("%s", text)
+
+    def check_topics(
+        self,
+        read: ReadOptions,
+        snapshot: ClusterSnapshot,
+        names: Callable[[], Collection[str]],
+        *,
+        may_fail: bool,
+        has_end: bool = False,
+    ) -> None:
+        """Warn of subscribed topics that do not exist, or raise UnknownTopic.
+
+        It `may_fail` if `missingTopics` is fail, or is not set and the query `has_end`, at which it cannot wait. `names`
+        returns the names of all topics, to suggest the nearest. It is called once a minute at the most.
+        """
+        if snapshot is self._complete:
+            return
+        subscription = read.require_subscription()
+        missing = missing_topics(subscription, snapshot)
+        self._complete = None if missing else snapshot
+        fails = may_fail and (read.missing_topics == "fail" or (has_end and read.missing_topics is None))
+        if not missing or not (fails or self._is_due(f"missing: {missing}")):
+            return
+        error = describe_missing(subscription, missing, names(), may_wait=not fails)
+        if fails:
+            raise error
+        _log.warning("%s: %s", "left out" if has_end else "waiting for topics", error)
+
+    def _is_due(self, subject: str) -> bool:
+        """True, once a minute, for each subject of a warning."""
+        now = self._clock()
+        if now - self._warned.get(subject, float("-inf")) <= _REPEAT_S:
+            return False
+        self._warned[subject] = now
+        return True

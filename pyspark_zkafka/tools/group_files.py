@@ -14,7 +14,7 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import Partition
-from pyspark_zkafka.inspect.offsets import StoredOffsets, key_of, stored_offsets
+from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, key_of, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.tools.arguments import find_partitions, read_text

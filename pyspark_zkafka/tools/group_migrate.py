@@ -24,7 +24,7 @@ from pyspark_zkafka.errors import (
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import member_notes
-from pyspark_zkafka.inspect.offsets import StoredOffsets, key_of, stored_offsets
+from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, key_of, stored_offsets
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST

@@ -31,7 +31,7 @@ from pyspark_zkafka.errors import NoLeader, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import OffsetsStorage
-from pyspark_zkafka.inspect.offsets import StoredOffsets, stored_offsets
+from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.tools.arguments import (

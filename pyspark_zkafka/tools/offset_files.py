@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pyspark_zkafka.conditions import INVALID_OFFSETS_FILE
 from pyspark_zkafka.errors import CodecError, OptionError, listing
 from pyspark_zkafka.inspect.groups import Partition
-from pyspark_zkafka.inspect.offsets import key_of, offset_znode
+from pyspark_zkafka.inspect.offset_znodes import key_of, offset_znode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import groups as group_znodes

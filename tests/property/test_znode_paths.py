@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.group.claims import owner_parents
-from pyspark_zkafka.inspect.offsets import offset_znode
+from pyspark_zkafka.inspect.offset_znodes import offset_znode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin, groups, topics

@@ -50,7 +50,7 @@ if "CONFIGURED" in os.environ:
     logging.basicConfig(format="mine: %(message)s")
 with prepared_worker():
     pass
-logging.getLogger("pyspark_zkafka.read.stream_warnings").warning("waiting for topics")
+logging.getLogger("pyspark_zkafka.read.stream_session").warning("waiting for topics")
 """
 TERMINATE = """
 import atexit, os, signal
@@ -132,5 +132,5 @@ def test_callers() -> None:
 
 def test_warnings_have_level_and_logger() -> None:
     """A warning of a worker shows its level and its logger, unless logging is configured."""
-    assert run(WARN).stderr.endswith(" WARNING pyspark_zkafka.read.stream_warnings: waiting for topics\n")
+    assert run(WARN).stderr.endswith(" WARNING pyspark_zkafka.read.stream_session: waiting for topics\n")
     assert run(WARN, CONFIGURED="1").stderr == "mine: waiting for topics\n"

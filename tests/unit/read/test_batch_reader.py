@@ -1,12 +1,18 @@
-"""How a task goes from one split to the next."""
+"""Batch reader: how a task reads one split after another; and the reader of views."""
 
 from __future__ import annotations
 
+import pickle
 from contextlib import ExitStack, closing
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import InputPartition
 
-from pyspark_zkafka.read.batch_reader import one_ahead
+from pyspark_zkafka.options.batch import parse_read
+from pyspark_zkafka.read.batch_reader import ViewPartition, ViewReader, one_ahead
+
+SCHEMA = pa.schema([("topic", pa.string())])
 
 
 class Log:
@@ -63,3 +69,21 @@ def test_all_is_closed_when_one_cannot_be_begun() -> None:
     with pytest.raises(KeyError):
         list(one_ahead([1, 9, 3], log.begin))
     assert sorted(log.lines) == ["begin 1", "begin 9", "end 1", "end 9"]
+
+
+def view_reader() -> ViewReader:
+    """A reader of topics' configurations."""
+    return ViewReader("configs", parse_read({"zookeeper.connect": "zk:2181", "view": "configs"}), SCHEMA)
+
+
+def test_partition_carries_its_rows() -> None:
+    """Reader and partition survive pickling, and the task reads the very batch that was planned."""
+    batch = pa.RecordBatch.from_pylist([{"topic": "a"}], SCHEMA)
+    partition = pickle.loads(pickle.dumps(ViewPartition(batch)))
+    (found,) = pickle.loads(pickle.dumps(view_reader())).read(partition)
+    assert found.equals(batch)
+
+
+def test_partition_that_spark_makes_up() -> None:
+    """A partition that was not planned has no rows."""
+    assert list(view_reader().read(InputPartition(None))) == []

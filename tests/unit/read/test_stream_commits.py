@@ -16,7 +16,7 @@ from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.read.stream_commits import commit_positions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
-from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.read.stream_session import StreamWarnings
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 STATE = StreamState({T0: PartitionProgress(5, claim=1), T1: PartitionProgress(7, StoredOffset(9), resets=True, claim=1)})

@@ -11,7 +11,7 @@ from pyspark_zkafka.errors import DataLoss, NoLeader, ZKafkaError, ZooKeeperRefu
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.read.stream_ends import StreamEnds
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
-from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.read.stream_session import StreamWarnings
 from pyspark_zkafka.retries import Retry
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_zkafka.conditions import PARTITIONS_GONE
 from pyspark_zkafka.errors import DataLoss
-from pyspark_zkafka.read.stream_warnings import StreamWarnings
+from pyspark_zkafka.read.stream_session import StreamWarnings
 
 
 def test_warnings_repeat_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
