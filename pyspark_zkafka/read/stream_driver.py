@@ -111,7 +111,7 @@ class StreamDriver:
 
         snapshot, begun = self._session.retry(begin)
         self._beginning = begun
-        self._state = self._state.assign(owned, begun.gains)
+        self._state = self._state.assign(owned, begun.gains, snapshot.topics)
         spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
         marks = {name: first_mark(topic, known) for name, topic in snapshot.topics.items()}
@@ -331,7 +331,7 @@ class StreamDriver:
                 raise
             self._reports.warn(f"{listing(sorted(gained))} cannot be read yet, trying again: {error}")
             return
-        self._state = self._state.assign(owned, found)
+        self._state = self._state.assign(owned, found, snapshot.topics)
         self.commit()
         self._level_stores(gained)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark_zkafka.conditions import OFFSET_WENT_BACK, PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import Condition, DataLoss, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark, mark_after
-from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
+from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 
 
@@ -60,7 +60,8 @@ class StreamState:
     `assigned` are the partitions that are read, `committed` the offsets that this run committed last, `replaced` the
     present marks of topics deleted or created again since the last micro-batch, `undecided` the query's starts of
     partitions that other members own and of which the group has no offset, `bounds` the fixed ends for AvailableNow, and
-    `bounded` the topics that have fixed ends, as they were then.
+    `bounded` the topics that have fixed ends, as they were then, and `newly_assigned` the topics of partitions assigned
+    since the last micro-batch, as they were then.
     """
 
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class StreamState:
     undecided: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     bounds: Mapping[TopicPartition, int] | None = None
     bounded: Mapping[str, TopicMark] = field(default_factory=dict)
+    newly_assigned: Mapping[str, TopicMark] = field(default_factory=dict)
 
     def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
         """The state after a micro-batch: each position is moved to its end."""
@@ -82,10 +84,15 @@ class StreamState:
         return self if len(kept) == len(assigned) else replace(self, assigned=kept)
 
     def assign(
-        self, owned: Mapping[TopicPartition, Claim], found: Mapping[TopicPartition, PartitionProgress]
+        self,
+        owned: Mapping[TopicPartition, Claim],
+        found: Mapping[TopicPartition, PartitionProgress],
+        topics: Mapping[str, Topic],
     ) -> StreamState:
-        """The state with newly owned partitions."""
-        return self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
+        """Return the state with newly assigned partitions, of `topics` as they are now."""
+        marks = {tp.topic: TopicMark.of(topics[tp.topic]) for tp in found if tp.topic in topics}
+        state = self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
+        return replace(state, newly_assigned={**self.newly_assigned, **marks})
 
     def start(self, decided: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         """The state with the starts that the group has committed, of partitions of which nothing has been read yet."""
@@ -148,9 +155,14 @@ _GONE = TopicMark()
 
 
 def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicMark]:
-    """The topics that were created again since the stream last saw them, or fixed their ends, with their marks now."""
+    """Return the identities of topics that were created again since the last micro-batch.
+
+    A topic that is in no micro-batch yet is compared since its ends were fixed, or one of its partitions was assigned.
+    """
     found = {}
-    for name, mark in {**state.bounded, **finished.topics}.items():
+    assigned = {tp.topic for tp in state.assigned} if state.newly_assigned else set()
+    newly_assigned = {name: mark for name, mark in state.newly_assigned.items() if name in assigned}
+    for name, mark in {**newly_assigned, **state.bounded, **finished.topics}.items():
         topic, seen = snapshot.topics.get(name), state.replaced.get(name, _GONE)
         if topic is not None and (mark if seen == _GONE else seen).is_other(topic):
             found[name] = TopicMark.of(topic)
@@ -249,4 +261,4 @@ def end_of(
     before = {name: mark for name, mark in finished.topics.items() if name not in state.replaced}
     topics = snapshot.topics.items()
     marks = {name: mark_after(topic, before.get(name, TopicMark()), spans) for name, topic in topics}
-    return replace(state, replaced={}, undecided={}), StreamOffset(spans, marks)
+    return replace(state, replaced={}, undecided={}, newly_assigned={}), StreamOffset(spans, marks)

@@ -47,7 +47,7 @@ def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> 
     with Meddled(chroot.config, before=lambda transaction: chroot.other.set(path, b"0")) as client:
         session: Any = Session(Offsets(client))
         reports = StreamWarnings(fail_on_data_loss=True, clock=time.monotonic)
-        state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)})
+        state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)}, {})
         assert commit_positions(state, session, reports) == state
         assert "offsets not committed, retrying later: [COMMIT_CONTENDED]" in caplog.text
         assert chroot.other.get(path)[0] == b"0"

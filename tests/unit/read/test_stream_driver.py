@@ -391,6 +391,23 @@ def test_topic_created_again_before_its_first_record() -> None:
         found.latest(start, limited=True)
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_newly_assigned_topic_created_again_between_two_snapshots(fails: str) -> None:
+    """A topic that is in no micro-batch yet is compared with the topic of which a partition was assigned."""
+    session = Session(member := Member(T0))
+    found = driver(session, subscribe="t,u", missingTopics="wait", failOnDataLoss=fails)
+    end = found.latest(found.initial(), limited=True)
+    session.logs[U0], session.stored = 100, {U0: StoredOffset(100, 8)}
+    member.claims[U0] = Claim("c-0", 9)
+    assert found.latest(end, limited=True) == end
+    session.logs[U0], session.czxids["u"], session.stored = 150, 50, {}
+    if fails == "true":
+        with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*topic u was deleted and created again"):
+            found.latest(end, limited=True)
+    else:
+        assert planned(found, end) == [(0, 10, 150)]
+
+
 def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
     """A topic that is deleted before anything of it was read leaves no position for the next topic of its name."""
     session = Session(member := Member(T0))

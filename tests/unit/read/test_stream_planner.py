@@ -80,7 +80,7 @@ class TestState:
     def test_revoke(self) -> None:
         """What is not owned, or was lost and gained again, is no longer assigned."""
         owned = {T0: Claim("c-0", 1), T1: Claim("c-0", 1)}
-        before = state().assign(owned, {T0: PartitionProgress(1), T1: PartitionProgress(2)})
+        before = state().assign(owned, {T0: PartitionProgress(1), T1: PartitionProgress(2)}, {})
         assert before.revoke(owned) is before
         assert set(before.revoke({T0: owned[T0], T1: Claim("c-0", 2)}).assigned) == {T0}
         assert before.revoke({}).assigned == {}
@@ -177,6 +177,6 @@ class TestEndOf:
     def test_replaced(self) -> None:
         """Of a topic that was created again, nothing is remembered."""
         replaced = state(p0=0).replace_topic("t", TopicMark(None, 8))
-        before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)})
+        before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)}, {})
         _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))
         assert end == StreamOffset({T0: Range(0, 2, 0)}, {"t": TopicMark(None, 8, 1)})
