@@ -176,13 +176,13 @@ class ConsumerGroup:
         snapshot = session.cluster.settled_snapshot()
         self._reports.check_topics(self._options.read, snapshot, session.cluster.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
-        begun = session.retry(lambda: starts.begin(owned, session.cluster.snapshot()))
-        gains = session.retry(lambda: starts.decide(begun)).gains
-        ready = sorted(gains)
-        resets = {tp: gains[tp].position for tp in ready if gains[tp].resets}
+        initial = session.retry(lambda: starts.initial(owned, session.cluster.snapshot()))
+        found = session.retry(lambda: starts.commit(initial)).assigned
+        ready = sorted(found)
+        resets = {tp: found[tp].position for tp in ready if found[tp].resets}
         session.offsets.commit(resets, OwnedBy(owner), resets.keys())  # the stored offsets are of a deleted log
         ends = session.retry(lambda: session.cluster.brokers.list_offsets(dict.fromkeys(ready, LATEST))) if ready else {}
-        ranges = {tp: OffsetRange(tp, gains[tp].position, max(gains[tp].position, ends[tp])) for tp in ready}
+        ranges = {tp: OffsetRange(tp, found[tp].position, max(found[tp].position, ends[tp])) for tp in ready}
         limited = StreamLimits(self._options, session, time.monotonic).apply(ranges, may_wait=False)
         return GroupBatch(self, spark, tuple(limited.values()), owner)
 

@@ -12,7 +12,7 @@ from pyspark_zkafka.cluster import completed, describe_migration
 from pyspark_zkafka.conditions import UNKNOWN_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError, listing
 from pyspark_zkafka.group.membership import old_brokers
-from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage, decode_groups
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage, decode_groups
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.znodes import groups as group_paths
@@ -34,7 +34,7 @@ def read_groups(
     names: Iterable[str] | None = None,
     *,
     storage: OffsetsStorage = "zookeeper",
-    prompt_brokers: Callable[[], GroupAdmin] | None = None,
+    brokers_with_short_timeout: Callable[[], GroupAdmin] | None = None,
     matching: re.Pattern[str] | None = None,
 ) -> GroupReports:
     """Read groups: three or four rounds of requests to ZooKeeper, and what the brokers are asked for.
@@ -46,7 +46,7 @@ def read_groups(
         client is opened only if it is needed. Without it, the reports have neither.
     names : iterable, optional
         The groups; by default all that ZooKeeper has.
-    prompt_brokers : callable, optional
+    brokers_with_short_timeout : callable, optional
         Asked for the members in Kafka, with a short time-out. Brokers that refuse, or do not answer, are no error.
     matching : Pattern, optional
         Leaves out groups without a match in their name, before anything of them is read.
@@ -63,14 +63,14 @@ def read_groups(
     if names is not None and len(existing) < len(wanted):
         raise unknown_groups((name for name in wanted if name not in existing), zookeeper.config.chroot)
     groups = decode_groups(existing, children, group_znodes(zookeeper, children))
-    logs, problem = Logs(), None
+    logs, problem = LogsReport(), None
     if brokers is not None:
         in_kafka = {} if storage == "zookeeper" else brokers().committed_many(groups)
         groups = {name: replace(group, kafka_offsets=in_kafka.get(name, {})) for name, group in groups.items()}
         logs = read_logs(brokers, _read_topics(zookeeper, groups.values()))
-    if prompt_brokers is not None:
+    if brokers_with_short_timeout is not None:
         try:
-            states = {} if not groups or old_brokers(zookeeper) else prompt_brokers().group_states(groups)
+            states = {} if not groups or old_brokers(zookeeper) else brokers_with_short_timeout().group_states(groups)
         except ClusterStateError as error:
             problem = error.message
         else:
@@ -128,7 +128,7 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
 # --- logs --------------------------------------------------------------------------------------------------------------
 
 
-def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> Logs:
+def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> LogsReport:
     """The bounds of all logs in a snapshot; None for a partition whose leader does not answer.
 
     Blocks for two requests to each leader, or some 15 s if one does not answer: it is not asked a second time. `brokers` is
@@ -148,7 +148,7 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
     bounds = {tp: LogBounds(starts.get(tp), ends.get(tp), states[tp].czxid if tp in states else None) for tp in partitions}
     without_leader = [f"No broker leads {listing(offline, _SHOWN)}"] if offline and not snapshot.is_outdated else []
     malformed = [error.message for error in snapshot.unreadable.values()]
-    return Logs(bounds, (*notes, *malformed, *without_leader, *_reasons({**unstarted, **unended})))
+    return LogsReport(bounds, (*notes, *malformed, *without_leader, *_reasons({**unstarted, **unended})))
 
 
 def _with_known_brokers(

@@ -63,7 +63,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class UnusableZnode:
+class UnreadableZnode:
     """A registration, claim or offset that consumers since 0.8 cannot use: it is unreadable, or of Kafka 0.7.
 
     Parameters
@@ -97,7 +97,7 @@ class GroupReport:
     ----------
     topics : frozenset of str
         The names under ``owners`` and ``offsets``, also those without any partition.
-    unusable : tuple of UnusableZnode
+    unreadable : tuple of UnreadableZnode
         Registrations, claims and offsets that are in none of the mappings, in this order.
     kafka_offsets : mapping
         The offsets in Kafka; empty unless the brokers were asked for them.
@@ -110,7 +110,7 @@ class GroupReport:
     owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
     topics: frozenset[str] = frozenset()
-    unusable: tuple[UnusableZnode, ...] = ()
+    unreadable: tuple[UnreadableZnode, ...] = ()
     kafka_offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     kafka_members: int | None = None
 
@@ -124,7 +124,7 @@ class GroupReport:
     @property
     def member_count(self) -> int:
         """The number of members registered in ZooKeeper, including those with unreadable registrations."""
-        return len(self.members) + len(self.unusable_members)
+        return len(self.members) + len(self.unreadable_members)
 
     @property
     def registrations(self) -> dict[str, ConsumerRegistration]:
@@ -137,19 +137,19 @@ class GroupReport:
         return any(member.registration.pattern != "static" for member in self.members.values())
 
     @property
-    def unusable_members(self) -> dict[str, UnusableZnode]:
+    def unreadable_members(self) -> dict[str, UnreadableZnode]:
         """The unreadable registrations by consumer."""
-        return {znode.path.rpartition("/")[2]: znode for znode in self._unusable_below(group_znodes.ids_path(self.name))}
+        return {znode.path.rpartition("/")[2]: znode for znode in self._unreadable_below(group_znodes.ids_path(self.name))}
 
     @property
-    def unusable_owners(self) -> list[UnusableZnode]:
+    def unreadable_owners(self) -> list[UnreadableZnode]:
         """The claims that are not in `owners`."""
-        return self._unusable_below(group_znodes.owners_path(self.name))
+        return self._unreadable_below(group_znodes.owners_path(self.name))
 
     @property
-    def unusable_offsets(self) -> list[UnusableZnode]:
+    def unreadable_offsets(self) -> list[UnreadableZnode]:
         """The offsets that are not in `offsets`."""
-        return self._unusable_below(group_znodes.offsets_path(self.name))
+        return self._unreadable_below(group_znodes.offsets_path(self.name))
 
     def all_topics(self, names: Iterable[str]) -> set[str]:
         """The topics that are subscribed to, owned or committed; `names` are the existing ones, needed for filters only."""
@@ -157,8 +157,8 @@ class GroupReport:
         subscribed = {topic for found in self.registrations.values() for topic in topics_of(found, known)}
         return {*self.topics, *subscribed, *(tp.topic for tp in self.kafka_offsets)}
 
-    def _unusable_below(self, parent: str) -> list[UnusableZnode]:
-        return [znode for znode in self.unusable if znode.path.startswith(f"{parent}/")]
+    def _unreadable_below(self, parent: str) -> list[UnreadableZnode]:
+        return [znode for znode in self.unreadable if znode.path.startswith(f"{parent}/")]
 
 
 def decode_groups(
@@ -186,7 +186,7 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
     members: dict[str, Member] = {}
     claims: dict[TopicPartition, Owner] = {}
     commits: dict[TopicPartition, Committed] = {}
-    unusable: dict[str, list[UnusableZnode]] = {ids: [], owners: [], offsets: []}
+    unreadable: dict[str, list[UnreadableZnode]] = {ids: [], owners: [], offsets: []}
     for path, node in nodes.items():
         stat = node.stat
         parent = "/".join(path.split("/")[:4])
@@ -205,7 +205,7 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
                 expected = "a partition's number as the znode's name (broker-partition is of Kafka 0.7)"
                 raise CodecError(path, key.encode(), expected)
         except CodecError as error:
-            unusable[parent].append(UnusableZnode(path, error, partition, value, stat.modified_ms, stat.version))
+            unreadable[parent].append(UnreadableZnode(path, error, partition, value, stat.modified_ms, stat.version))
             continue
         if isinstance(value, str):
             claims[partition] = Owner(value, stat.ephemeral_owner)
@@ -213,7 +213,7 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
             commits[partition] = Committed(value, stat.modified_ms, stat.mzxid, stat.version)
     topics = frozenset([*children.get(owners, ()), *children.get(offsets, ())])
     return GroupReport(
-        group, members, claims, commits, topics, tuple(znode for found in unusable.values() for znode in found)
+        group, members, claims, commits, topics, tuple(znode for found in unreadable.values() for znode in found)
     )
 
 
@@ -233,7 +233,7 @@ class LogBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
+class LogsReport:
     """The bounds of existing partitions, and the errors of leaders that did not return theirs."""
 
     bounds: Mapping[TopicPartition, LogBounds] = field(default_factory=dict)
@@ -354,7 +354,7 @@ class GroupReports:
 
     groups: Mapping[str, GroupReport] = field(default_factory=dict)
     storage: OffsetsStorage = "zookeeper"
-    logs: Logs = field(default_factory=Logs)
+    logs: LogsReport = field(default_factory=LogsReport)
     kafka_problem: str | None = None
 
     @property
@@ -375,7 +375,7 @@ class GroupReports:
     @property
     def problems(self) -> list[str]:
         """The problems with logs and znodes, as messages, and the notes on members."""
-        unusable = [znode.error.message for group in self.groups.values() for znode in group.unusable]
+        unusable = [znode.error.message for group in self.groups.values() for znode in group.unreadable]
         return [*self.logs.problems, *unusable, *self.member_notes]
 
 

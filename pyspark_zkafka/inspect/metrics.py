@@ -118,7 +118,7 @@ def group_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
     """Metrics of groups and their members, from ZooKeeper alone."""
     reports = list(groups)
     members: _Values = {(group.name,): float(group.member_count) for group in reports}
-    unreadable: _Values = {(group.name,): float(len(group.unusable)) for group in reports}
+    unreadable: _Values = {(group.name,): float(len(group.unreadable)) for group in reports}
     owned: _Values = {}
     for group in reports:
         counts = Counter(owner.consumer for owner in group.owners.values())

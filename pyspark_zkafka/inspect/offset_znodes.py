@@ -92,7 +92,7 @@ def stored_in(group: GroupReport) -> StoredOffsets:
             found.unset.add(tp)
         else:
             found.offsets[tp] = StoredOffset(committed.offset, committed.mzxid)
-    for znode in group.unusable_offsets:
+    for znode in group.unreadable_offsets:
         topic = znode.path.split("/")[-2]
         if not is_topic_name(topic):
             found.misnamed[znode.path] = _no_topic(znode.path, topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pyspark_zkafka.inspect.clusters import ClusterReport
-from pyspark_zkafka.inspect.groups import GroupReport, UnusableZnode
+from pyspark_zkafka.inspect.groups import GroupReport, UnreadableZnode
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.view_tables import Row, timestamp_us
@@ -155,7 +155,7 @@ def member_rows(group: GroupReport) -> list[Row]:
         }
         for consumer, member in group.members.items()
     ]
-    for consumer, znode in group.unusable_members.items():
+    for consumer, znode in group.unreadable_members.items():
         rows.append({"group": group.name, "consumer": consumer, "readable": False, "error": znode.error.message})
     return sorted(rows, key=lambda row: str(row["consumer"]))
 
@@ -167,10 +167,10 @@ def owner_rows(group: GroupReport) -> list[Row]:
         for tp, owner in group.owners.items()
     ]
 
-    def fields(znode: UnusableZnode) -> Row:
+    def fields(znode: UnreadableZnode) -> Row:
         return {"thread": znode.value, "consumer": consumer_of_thread(str(znode.value))}
 
-    return sorted([*rows, *(_unusable_row(group, znode, fields) for znode in group.unusable_owners)], key=_order)
+    return sorted([*rows, *(_unreadable_row(group, znode, fields) for znode in group.unreadable_owners)], key=_order)
 
 
 def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> list[Row]:
@@ -183,13 +183,13 @@ def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> lis
         offset, end = committed.offset, latest.get(tp)
         row = {"group": group.name, **tp._asdict(), "offset": offset, "timestamp": _us(committed.modified_ms)}
         rows.append(row if end is None else {**row, "latest": end, "lag": end - offset if offset >= 0 else None})
-    for znode in group.unusable_offsets:
-        found = _unusable_row(group, znode, lambda znode: {"offset": znode.value})
+    for znode in group.unreadable_offsets:
+        found = _unreadable_row(group, znode, lambda znode: {"offset": znode.value})
         rows.append({**found, "timestamp": _us(znode.modified_ms)})
     return sorted(rows, key=_order)
 
 
-def _unusable_row(group: GroupReport, znode: UnusableZnode, fields: Callable[[UnusableZnode], Row]) -> Row:
+def _unreadable_row(group: GroupReport, znode: UnreadableZnode, fields: Callable[[UnreadableZnode], Row]) -> Row:
     """The row of a claim or offset of Kafka 0.7, or of one that cannot be read, as far as it can."""
     row: Row = {"group": group.name, "topic": znode.path.split("/")[-2]}
     if znode.partition is not None:

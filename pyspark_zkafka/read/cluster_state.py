@@ -135,7 +135,7 @@ class ClusterState:
             found = self.snapshot(anew=True)
         return found
 
-    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+    def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
         """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
         return has_same_topics(snapshot, self.snapshot(anew=self._is_polled))
 

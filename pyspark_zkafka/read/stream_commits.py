@@ -64,7 +64,7 @@ def _note_lost(partitions: Collection[TopicPartition], member: Membership | None
         member.request_rebalance()
 
 
-def level_stores(partitions: Collection[TopicPartition], session: StreamSession) -> None:
+def copy_to_lagging_store(partitions: Collection[TopicPartition], session: StreamSession) -> None:
     """Commit the offsets of partitions just gained to the store that lags; retriable errors are logged."""
     owner = None if session.member is None else session.member.owner
     if session.member is not None and owner is None:
@@ -72,7 +72,7 @@ def level_stores(partitions: Collection[TopicPartition], session: StreamSession)
     from pyspark_zkafka.group.claims import proof_of  # see above
 
     try:
-        session.level(partitions, proof_of(owner))
+        session.copy_to_lagging_store(partitions, proof_of(owner))
     except PartitionOwned:
         return  # reported by the next commit
     except ZKafkaError as error:

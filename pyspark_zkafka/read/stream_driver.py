@@ -1,4 +1,4 @@
-"""Driver of a stream's planner: queries ZooKeeper and the brokers, claims and commits for each micro-batch."""
+"""Driver of a stream: reads ZooKeeper and the brokers, and claims and commits partitions for each micro-batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pyspark_zkafka.model.planning import (
     wanted_topics,
 )
 from pyspark_zkafka.options.values import StreamOptions
-from pyspark_zkafka.read.stream_commits import commit_positions, level_stores
+from pyspark_zkafka.read.stream_commits import commit_positions, copy_to_lagging_store
 from pyspark_zkafka.read.stream_ends import FixedEnds, StreamEnds, StreamLimits
 from pyspark_zkafka.read.stream_planner import (
     Loss,
@@ -33,7 +33,7 @@ from pyspark_zkafka.read.stream_planner import (
     ranges_of,
     replaced_topics,
 )
-from pyspark_zkafka.read.stream_positions import Beginning, StreamStarts
+from pyspark_zkafka.read.stream_positions import InitialPositions, StreamStarts
 from pyspark_zkafka.read.stream_session import StreamSession, StreamWarnings
 from pyspark_zkafka.worker import collector_paused
 
@@ -43,9 +43,9 @@ _IDLE_WAIT_S = 1.0
 
 
 class StreamDriver:
-    """Spark's planning calls, for one run of a query; the first of them opens its session.
+    """Plans one run of a query. The first planning call opens the session.
 
-    Offsets are dicts as `StreamOffset.to_json` returns them. A `session`, if given, is not open yet.
+    Offsets are dicts, as `StreamOffset.to_json` returns them. A given `session` is not open yet.
     """
 
     def __init__(
@@ -66,24 +66,25 @@ class StreamDriver:
         self._ends = StreamEnds(self._session, self._reports, read_committed=options.read.connection.read_committed)
         self._fixed_ends = FixedEnds(options.read, self._session, self._reports, clock, sleep)
         self._initial_offset: dict[str, Any] | None = None
-        self._beginning: Beginning | ZKafkaError | None = None
+        self._initial_positions: InitialPositions | ZKafkaError | None = None
         self._state = StreamState()
         self._start: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
-        self._left: tuple[Mapping[str, TopicMark], frozenset[str]] = {}, frozenset()
+        self._unsubscribed: tuple[Mapping[str, TopicMark], frozenset[str]] = {}, frozenset()
 
     def close(self) -> None:
-        """Leave the group and close all connections; blocks for some seconds at the most."""
+        """Leave the group and close all connections. Blocks for at most some seconds."""
         self._session.close()
 
     def initial(self) -> dict[str, Any]:
-        """The start offset of a new query, the same at each call: Spark repeats it after planning the first micro-batch.
+        """Return the start offset of a new query. Every call returns the same offset.
 
-        Errors that are not retriable are raised by `latest` instead: Spark also requests the start when a restart repeats
-        the first micro-batch, which reads the same records even if the options no longer fit the topics.
+        Spark calls this again after it has planned the first micro-batch, and when a restart repeats that micro-batch. A
+        repeated micro-batch reads the same records, even if the options no longer fit the topics. `latest` therefore raises
+        the errors that are not retriable.
         """
         if self._initial_offset is None:
             self._open()
@@ -92,7 +93,7 @@ class StreamDriver:
             except ZKafkaError as error:
                 if error.retriable:
                     raise
-                self._beginning, self._initial_offset = error, StreamOffset().to_json()
+                self._initial_positions, self._initial_offset = error, StreamOffset().to_json()
             self._start = self._initial_offset
         return self._initial_offset
 
@@ -105,20 +106,19 @@ class StreamDriver:
         owned = self._rebalance(snapshot)
         self._with_leader(owned, snapshot)
 
-        def begin() -> tuple[ClusterSnapshot, Beginning]:
+        def find_positions() -> tuple[ClusterSnapshot, InitialPositions]:
             now = self._session.cluster.snapshot()
-            return now, self._starts.begin(owned, now)
+            return now, self._starts.initial(owned, now)
 
-        snapshot, begun = self._session.retry(begin)
-        self._beginning = begun
-        self._state = self._state.assign(owned, begun.gains, snapshot.topics)
-        spans = {tp: progress.span(progress.position) for tp, progress in self._state.assigned.items()}
+        snapshot, self._initial_positions = self._session.retry(find_positions)
+        self._state = self._state.assign(owned, self._initial_positions.assigned, snapshot.topics)
+        spans = {tp: progress.planned_range(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
         marks = {name: first_mark(topic, known) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
     def _check_subscribed(self, *, has_end: bool) -> None:
-        """Raise UnknownTopic, or warn, if the subscription names what does not exist; see `StreamWarnings.check_topics`."""
+        """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.check_topics`."""
         cluster = self._session.cluster
         snapshot = cluster.snapshot(expected=wanted_topics(self._read.require_subscription()))
         self._reports.check_topics(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
@@ -135,29 +135,33 @@ class StreamDriver:
         self._state = replace(self._state, bounds=ends, bounded=marks)
 
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """The end of the next micro-batch, `start` itself if there is nothing to read; commits, releases and claims.
+        """Return the end of the next micro-batch, or `start` if there is nothing to read. Commits, releases and claims.
 
-        A first call waits until the member is assigned its partitions. With fixed ends, `start` tells Spark that the query
-        is done: it is returned once they are reached; see `FixedEnds.wait` for the errors while they are not.
+        The first call waits until the member is assigned its partitions. With fixed ends, returning `start` ends the query.
+        It is returned only at the fixed ends; see `FixedEnds.wait` for the errors before they are reached.
         """
         self._open()
         if self._session.member is not None and self._start is None:
             self._session.member.wait_settled()
-        began = self._clock()
+        since = self._clock()
         while (end := self._next(start, limited=limited)) is None:
-            if not self._wait_idle(self._parse(start), began):
+            if not self._wait_idle(self._parse(start), since):
                 return start
         return end
 
     @collector_paused()  # a collection would scan tens of thousands of values that all stay alive
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any] | None:
-        """The end of the next micro-batch; None if there is nothing to read."""
+        """Return the end of the next micro-batch; None if there is nothing to read."""
         finished = self._parse(start)
         self._advance(start, finished)
-        if self._state.undecided:
-            finished = replace(finished, spans={**self._state.undecided, **finished.spans})
-        left = self._left_topics(finished)
-        current = _without_topics(finished, left)
+        if self._state.uncommitted_starts:
+            finished = replace(finished, spans={**self._state.uncommitted_starts, **finished.spans})
+        unsubscribed = self._unsubscribed_topics(finished)
+        current = finished
+        if unsubscribed:
+            spans = {tp: span for tp, span in finished.spans.items() if tp.topic not in unsubscribed}
+            topics = {name: mark for name, mark in finished.topics.items() if name not in unsubscribed}
+            current = StreamOffset(spans, topics)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
         self._reports.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
@@ -173,8 +177,8 @@ class StreamDriver:
         self._latest, epochs = self._ends.fetch(led, self._state)
         self._state = self._state.validate(epochs)
         has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
-        if has_news and not self._session.cluster.is_still(snapshot):
-            return self._next(start, limited=limited)  # these are the ends of other topics of the same names
+        if has_news and not self._session.cluster.has_same_topics_as(snapshot):
+            return self._next(start, limited=limited)  # the ends are those of other topics of the same names
         self._apply(*check_ends(self._state, self._latest))
         ranges = ranges_of(self._state, self._latest)
         if limited:
@@ -183,30 +187,31 @@ class StreamDriver:
             return None
         self._set_reading(tp for tp, r in ranges.items() if r.size)
         self._state, end = end_of(self._state, current, ranges, snapshot)
-        if left:
-            idle = {tp: self._state.remembered(tp, span) for tp, span in finished.spans.items() if tp.topic in left}
-            end = StreamOffset({**end.spans, **idle}, {**end.topics, **{name: finished.topics[name] for name in left}})
+        if unsubscribed:
+            idle = {tp: self._state.idle_range(tp, r) for tp, r in finished.spans.items() if tp.topic in unsubscribed}
+            topics = {name: finished.topics[name] for name in unsubscribed}
+            end = StreamOffset({**end.spans, **idle}, {**end.topics, **topics})
         self._planned = end.to_json()
         self._parsed = self._planned, end
         return self._planned
 
     @collector_paused()
     def splits(self, end: dict[str, Any]) -> tuple[list[Split], str]:
-        """The splits of the micro-batch that ends there, whoever owns its partitions now, and the bootstrap servers.
+        """Return the splits of the micro-batch that ends at `end`, and the bootstrap servers.
 
-        Their order is that of the partitions, whoever leads these now: Spark numbers tasks by it, and a micro-batch that is
-        repeated after an election must have the same rows in each.
+        The present owners do not matter. The splits are in the order of the partitions, whoever leads them: Spark numbers
+        tasks by the order, and a micro-batch that is repeated after an election must have the same rows in each task.
         """
         self._open()
         planned = self._parse(end)
         ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
         topics = {r.partition.topic for r in ranges}
-        left = self._left_topics(planned) & topics
-        snapshot = self._session.cluster.snapshot(expected=topics - left)
+        unsubscribed = self._unsubscribed_topics(planned) & topics
+        snapshot = self._session.cluster.snapshot(expected=topics - unsubscribed)
         if any(snapshot.leader(r.partition) is None for r in ranges):
             snapshot = self._session.cluster.snapshot(anew=True)
-        if left:
-            others = self._session.cluster.snapshot_of(left)
+        if unsubscribed:
+            others = self._session.cluster.snapshot_of(unsubscribed)
             snapshot = replace(
                 snapshot, topics={**snapshot.topics, **others.topics}, states={**snapshot.states, **others.states}
             )
@@ -221,8 +226,10 @@ class StreamDriver:
         ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
         self._set_reading(r.partition for r in ranges)
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
+        marks = {name: planned.topics.get(name, TopicMark()) for name in snapshot.topics}
+        as_planned = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
-        splits = make_splits(pieces, _as_planned(snapshot, planned), rack, listener)
+        splits = make_splits(pieces, replace(snapshot, topics=as_planned), rack, listener)
         return in_fixed_order(splits), self._session.cluster.servers(snapshot)
 
     def commit(self) -> None:
@@ -231,7 +238,7 @@ class StreamDriver:
             self._state = commit_positions(self._state, self._session, self._reports)
 
     def report(self) -> dict[str, Any] | None:
-        """The ends of the logs as last fetched, by topic and partition."""
+        """Return the ends of the logs as last fetched, by topic and partition."""
         found: dict[str, dict[str, int]] = {}
         for tp in sorted(self._latest):
             found.setdefault(tp.topic, {})[str(tp.partition)] = self._latest[tp]
@@ -243,73 +250,74 @@ class StreamDriver:
             self._opened = True
 
     def _parse(self, offset: dict[str, Any]) -> StreamOffset:
-        """Parse an offset; the last one is cached, as Spark returns a planned end at the start and end of its batch."""
+        """Parse an offset. Caches the last one: Spark passes the same offset in several calls."""
         if self._parsed is None or self._parsed[0] != offset:
             self._parsed = offset, StreamOffset.from_json(offset)
         return self._parsed[1]
 
-    def _left_topics(self, finished: StreamOffset) -> frozenset[str]:
-        """The topics of earlier micro-batches to which the query no longer subscribes; logs them once.
+    def _unsubscribed_topics(self, finished: StreamOffset) -> frozenset[str]:
+        """Return the topics of earlier micro-batches to which the query no longer subscribes. Logs them once.
 
-        Their positions stay in the checkpoint: a query that subscribes to them again continues there.
+        Their positions stay in the checkpoint, where a query that subscribes again continues.
         """
-        if self._left[0] is not finished.topics:
-            left = frozenset(finished.topics).difference(wanted_topics(self._read.require_subscription(), finished.topics))
-            if left - self._left[1]:
+        known, before = self._unsubscribed
+        if known is not finished.topics:
+            subscribed = wanted_topics(self._read.require_subscription(), finished.topics)
+            found = frozenset(finished.topics).difference(subscribed)
+            if found - before:
                 _log.warning(
                     "this query no longer subscribes to %s, which is not read; subscribe again to continue at the last "
                     "position",
-                    listing(sorted(left)),
+                    listing(sorted(found)),
                 )
-            self._left = finished.topics, left
-        return self._left[1]
+            self._unsubscribed = finished.topics, found
+        return self._unsubscribed[1]
 
     def _rebalance(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """The partitions that are owned now, after releasing and claiming."""
+        """Release and claim partitions. Returns those that are owned now."""
         member = self._session.member
         owned = self._session.owned(snapshot) if member is None else member.rebalance()
         self._state = self._state.revoke(owned)
         return owned
 
     def _advance(self, start: dict[str, Any], finished: StreamOffset) -> None:
-        """Move the positions to the end of the micro-batch that Spark has finished, or drop those before another run's."""
+        """Move the positions to the end of the finished micro-batch, or drop them if `start` is the end of another run."""
         if self._planned is not None and start == self._planned:
             self._state = self._state.finish(finished.spans)
         elif start != self._start:
             self._state = self._state.revoke({})
-        elif isinstance(self._beginning, ZKafkaError):
-            raise self._beginning
-        elif self._beginning is not None:
-            self._decide(self._beginning, finished)
-        self._start, self._planned, self._beginning = start, None, None
+        elif isinstance(self._initial_positions, ZKafkaError):
+            raise self._initial_positions
+        elif self._initial_positions is not None:
+            self._commit_starts(self._initial_positions, finished)
+        self._start, self._planned, self._initial_positions = start, None, None
 
-    def _decide(self, begun: Beginning, start: StreamOffset) -> None:
-        """Commit this new query's start as the group's, or adopt the start that the group has already committed.
+    def _commit_starts(self, initial: InitialPositions, start: StreamOffset) -> None:
+        """Commit the start of this new query as the group's, or adopt the start that the group has already committed.
 
-        Not when Spark requests the start: it does so, too, when a restart repeats the first micro-batch of an old query.
-        Starts in topics that were deleted or created again since then are left out.
+        `initial` does not commit it, since Spark also requests the start when a restart repeats the first micro-batch of an
+        old query. Leaves out topics that were deleted or created again since the start was found.
         """
         now = self._session.cluster.snapshot().topics
-        marks = {name: mark for name, mark in start.topics.items() if name in now}
-        same = {name for name, mark in marks.items() if not mark.is_other(now[name])}
-        begun = begun.within(same)
-        decided = self._session.retry(lambda: self._starts.decide(begun))
-        others = {tp: PlannedRange(start, start) for tp, start in decided.undecided.items() if tp not in decided.gains}
-        self._state = replace(self._state.start(decided.gains), undecided=others)
-        self._level_stores(decided.gains)
+        same = {name for name, mark in start.topics.items() if name in now and not mark.is_other(now[name])}
+        initial = initial.within(same)
+        found = self._session.retry(lambda: self._starts.commit(initial))
+        others = {tp: PlannedRange(start, start) for tp, start in found.uncommitted.items() if tp not in found.assigned}
+        self._state = replace(self._state.start(found.assigned), uncommitted_starts=others)
+        self._copy_to_lagging_store(found.assigned)
 
-    def _level_stores(self, gained: Collection[TopicPartition]) -> None:
+    def _copy_to_lagging_store(self, partitions: Collection[TopicPartition]) -> None:
         if self._has_group and len(self._read.stores) > 1:
-            level_stores(gained, self._session)
+            copy_to_lagging_store(partitions, self._session)
 
     def _apply(self, state: StreamState, losses: Iterable[Loss]) -> None:
-        """Report data loss, and adopt the state without the lost records unless that raises."""
+        """Report data loss. Adopts the state without the lost records, unless the report raises."""
         for loss in losses:
             self._reports.lose(loss.condition, loss.text)
         self._state = state
 
     def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-        """The partitions that have a leader, in order; logs those that have none."""
+        """Return the partitions that have a leader, in order. Logs the others."""
         partitions = sorted(owned)
         offline = snapshot.without_leader(partitions)
         known = [tp for tp in offline if tp in snapshot.states]
@@ -320,30 +328,30 @@ class StreamDriver:
         return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
     def _assign(self, owned: Mapping[TopicPartition, Claim], finished: StreamOffset, snapshot: ClusterSnapshot) -> None:
-        gained = self._with_leader([tp for tp in owned if tp not in self._state.assigned], snapshot)
-        if not gained:
+        new = self._with_leader([tp for tp in owned if tp not in self._state.assigned], snapshot)
+        if not new:
             return
         try:
-            found = self._starts.find(gained, finished, self._state.committed, replaced=self._state.replaced)
+            found = self._starts.find(new, finished, self._state.committed, replaced=self._state.replaced)
         except ZKafkaError as error:
             # Brokers learn of new partitions after ZooKeeper has them.
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
-            self._reports.warn(f"{listing(sorted(gained))} cannot be read yet, trying again: {error}")
+            self._reports.warn(f"{listing(sorted(new))} cannot be read yet, trying again: {error}")
             return
         self._state = self._state.assign(owned, found, snapshot.topics)
         self.commit()
-        self._level_stores(gained)
+        self._copy_to_lagging_store(new)
 
-    def _wait_idle(self, finished: StreamOffset, began: float) -> bool:
-        """Wait when nothing is to be read; False if the fixed ends are reached, or there are none.
+    def _wait_idle(self, finished: StreamOffset, since: float) -> bool:
+        """Wait if there has been nothing to read since then. Returns False if there are no fixed ends left to reach.
 
-        A stream that owns nothing would otherwise query again and again.
+        A stream that owns nothing also waits: Spark would otherwise plan without a pause.
         """
         member = self._session.member
         if member is not None:
             member.read(())
-        if self._fixed_ends.wait(self._state.behind(self._existing), began):
+        if self._fixed_ends.wait(self._state.behind(self._existing), since):
             return True
         self._apply(*check_fixed_ends(self._state, finished, self._existing))
         if member is not None and not self._state.assigned:
@@ -353,17 +361,3 @@ class StreamDriver:
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
             self._session.member.read(list(partitions))
-
-
-def _as_planned(snapshot: ClusterSnapshot, planned: StreamOffset) -> ClusterSnapshot:
-    """The cluster with the identities that its topics had when the micro-batch was planned."""
-    marks = {name: planned.topics.get(name, TopicMark()) for name in snapshot.topics}
-    topics = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
-    return replace(snapshot, topics=topics)
-
-
-def _without_topics(offset: StreamOffset, topics: Collection[str]) -> StreamOffset:
-    if not topics:
-        return offset
-    spans = {tp: span for tp, span in offset.spans.items() if tp.topic not in topics}
-    return StreamOffset(spans, {name: mark for name, mark in offset.topics.items() if name not in topics})

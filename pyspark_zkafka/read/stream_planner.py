@@ -1,6 +1,6 @@
 """Decisions of a stream: partitions read, data loss, ranges of a micro-batch, offsets to commit.
 
-Pure: values in, values out. `stream_driver` queries ZooKeeper and the brokers, and acts on these decisions.
+Pure: values in, values out. `stream_driver` reads ZooKeeper and the brokers, and acts on these decisions.
 """
 
 from __future__ import annotations
@@ -18,12 +18,23 @@ from pyspark_zkafka.model.resumption import StoredOffset
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """A partition that is read: the next offset, with all before it done, and the group's offset, None where unknown.
+    """An assigned partition.
 
-    `resets` is True if the group's offset may be higher: it belongs to a log that no longer exists. `moved_to` is the
-    offset to which another client has set the group's meanwhile, ahead of the position: it is no commit of ours, but
-    nothing is committed until the position reaches it. `leader_epoch` is the log's epoch when it was last known to contain
-    all records before the position, -1 where unknown. `claim` is the claim's sequence number.
+    Parameters
+    ----------
+    position : int
+        The next offset to read. All records before it are done.
+    committed : StoredOffset or None
+        The group's offset; None if unknown.
+    resets : bool
+        True if the group's offset belongs to a log that no longer exists. A commit may then lower it.
+    claim : int
+        The sequence number of the claim.
+    moved_to : int
+        The offset that another client has committed ahead of the position. Nothing is committed until the position
+        reaches it.
+    leader_epoch : int
+        The leader epoch at which the log was last known to contain all records before the position; -1 if unknown.
     """
 
     position: int
@@ -35,12 +46,12 @@ class PartitionProgress:
 
     @property
     def is_due(self) -> bool:
-        """True if the position is to be committed."""
+        """True if the position has to be committed."""
         is_stored = self.committed is not None and self.committed.offset == self.position
         return self.resets or (not is_stored and self.position >= self.moved_to)
 
-    def span(self, until: int) -> PlannedRange:
-        """The range from the position on, for the checkpoint; an unknown committed offset is recorded as the position."""
+    def planned_range(self, until: int) -> PlannedRange:
+        """Return the range from the position to `until`. An unknown committed offset is recorded as the position."""
         stored = self.committed
         known = (self.position, None) if stored is None else (stored.offset, stored.mark)
         return PlannedRange(self.position, until, *known)
@@ -57,28 +68,39 @@ class Loss(NamedTuple):
 class StreamState:
     """A stream between two planning calls.
 
-    `assigned` are the partitions that are read, `committed` the offsets that this run committed last, `replaced` the
-    present marks of topics deleted or created again since the last micro-batch, `undecided` the query's starts of
-    partitions that other members own and of which the group has no offset, `bounds` the fixed ends for AvailableNow, and
-    `bounded` the topics that have fixed ends, as they were then, and `newly_assigned` the topics of partitions assigned
-    since the last micro-batch, as they were then.
+    Parameters
+    ----------
+    assigned : mapping
+        The partitions to read.
+    committed : mapping
+        The offsets that this run committed last.
+    replaced : mapping
+        The present identities of topics that were deleted or created again since the last micro-batch.
+    uncommitted_starts : mapping
+        The query's starts of other members' partitions without an offset of the group.
+    bounds : mapping or None
+        The fixed ends of AvailableNow.
+    bounded : mapping
+        The identities that topics had when their ends were fixed.
+    newly_assigned : mapping
+        The identities that topics had when their partitions were assigned, since the last micro-batch.
     """
 
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
     committed: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     replaced: Mapping[str, TopicMark] = field(default_factory=dict)
-    undecided: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
+    uncommitted_starts: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     bounds: Mapping[TopicPartition, int] | None = None
     bounded: Mapping[str, TopicMark] = field(default_factory=dict)
     newly_assigned: Mapping[str, TopicMark] = field(default_factory=dict)
 
     def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
-        """The state after a micro-batch: each position is moved to its end."""
-        moved = {tp: spans[tp].until for tp in spans.keys() & self.assigned.keys()}
-        return self._update({tp: replace(self.assigned[tp], position=until) for tp, until in moved.items()})
+        """Return the state with each position at the end of its planned range."""
+        ours = spans.keys() & self.assigned.keys()
+        return self._update({tp: replace(self.assigned[tp], position=spans[tp].until) for tp in ours})
 
     def revoke(self, owned: Mapping[TopicPartition, Claim]) -> StreamState:
-        """The state without partitions no longer owned, or revoked and assigned again."""
+        """Return the state without partitions that are no longer owned, or were revoked and assigned again."""
         assigned = self.assigned
         kept = {tp: known for tp, known in assigned.items() if tp in owned and owned[tp].sequence == known.claim}
         return self if len(kept) == len(assigned) else replace(self, assigned=kept)
@@ -89,34 +111,34 @@ class StreamState:
         found: Mapping[TopicPartition, PartitionProgress],
         topics: Mapping[str, Topic],
     ) -> StreamState:
-        """Return the state with newly assigned partitions, of `topics` as they are now."""
+        """Return the state with newly assigned partitions. `topics` are the present ones."""
         marks = {tp.topic: TopicMark.of(topics[tp.topic]) for tp in found if tp.topic in topics}
         state = self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
         return replace(state, newly_assigned={**self.newly_assigned, **marks})
 
-    def start(self, decided: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
-        """The state with the starts that the group has committed, of partitions of which nothing has been read yet."""
-        ours = decided.keys() & self.assigned.keys()
-        return self._update({tp: replace(decided[tp], claim=self.assigned[tp].claim) for tp in ours})
+    def start(self, starts: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
+        """Return the state at the starts that the group has committed. Nothing has been read of these partitions."""
+        ours = starts.keys() & self.assigned.keys()
+        return self._update({tp: replace(starts[tp], claim=self.assigned[tp].claim) for tp in ours})
 
     def validate(self, epochs: Mapping[TopicPartition, int]) -> StreamState:
-        """The state with the leader epochs of logs that contain the positions."""
+        """Return the state with the leader epochs of logs that contain the positions."""
         assigned = self.assigned
         new = {tp: epoch for tp, epoch in epochs.items() if tp in assigned and assigned[tp].leader_epoch != epoch}
         return self._update({tp: replace(assigned[tp], leader_epoch=epoch) for tp, epoch in new.items()})
 
     def known_end(self, partition: TopicPartition) -> int:
-        """The offset below which the log of an assigned partition must not end: the position, or the fixed end."""
+        """Return the lowest valid end of an assigned partition's log: the larger of the position and the fixed end."""
         return max(self.assigned[partition].position, (self.bounds or {}).get(partition, 0))
 
     def behind(self, existing: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The fixed ends of existing partitions that this stream has not reached, in order; also where it reads nothing."""
+        """Return the fixed ends that this stream has not reached, in order, also of partitions that it does not read."""
         bounds = self.bounds or {}
         reached = {tp for tp, progress in self.assigned.items() if progress.position >= bounds.get(tp, 0)}
         return {tp: bounds[tp] for tp in sorted(bounds) if tp in existing and tp not in reached}
 
     def due(self) -> dict[TopicPartition, int]:
-        """The positions that are to be committed."""
+        """Return the positions that have to be committed."""
         return {tp: progress.position for tp, progress in self.assigned.items() if progress.is_due}
 
     def commit(
@@ -125,9 +147,9 @@ class StreamState:
         marks: Mapping[TopicPartition, int],
         written: Mapping[TopicPartition, int],
     ) -> tuple[StreamState, dict[TopicPartition, int]]:
-        """The state after a commit, and the offsets that another client has set ahead of our positions.
+        """Return the state after a commit, and the offsets that another client has committed ahead of our positions.
 
-        `stored` are the group's offsets now, `written` those that this commit wrote, in the ZooKeeper transactions `marks`.
+        `stored` has the group's present offsets, `written` those that this commit wrote, and `marks` their ``mzxid``.
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
         done = {tp: StoredOffset(offset, marks.get(tp)) for tp, offset in stored.items() if tp not in moved}
@@ -137,12 +159,12 @@ class StreamState:
         return replace(self._update(changed), committed={**self.committed, **ours}), moved
 
     def replace_topic(self, topic: str, mark: TopicMark) -> StreamState:
-        """The state without the partitions of a topic that was deleted, or deleted and created again."""
+        """Return the state without the partitions of a topic that was deleted, or created again."""
         assigned = {tp: progress for tp, progress in self.assigned.items() if tp.topic != topic}
         return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
 
-    def remembered(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
-        """The checkpoint's entry of a partition that is not assigned now, from the last one."""
+    def idle_range(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
+        """Return the empty range that keeps the position of a partition that is not assigned now."""
         last = self.committed.get(partition)
         known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
         return PlannedRange(span.until, span.until, *known)
@@ -176,11 +198,11 @@ def check_topics(
     again: Mapping[str, TopicMark],
     followed: Collection[str] = frozenset(),
 ) -> tuple[StreamState, list[Loss]]:
-    """Find partitions that were read and no longer exist, whoever read them last, and topics created `again`.
+    """Find partitions that were read and no longer exist, and topics that were created `again`.
 
-    A member may have released a deleted topic's partitions already, since it watches topics itself. `again` are the
-    `replaced_topics`. No loss are: `followed` topics, which the group has read since they were created again; topics of
-    which nothing was read; topics whose deletion was reported. A topic that was gone, and is the same again, is read on.
+    Partitions that other members read count, too: a member that watches topics releases deleted ones at once. `again` has
+    the `replaced_topics`. It is no loss if nothing was read of a topic, if its deletion was reported, or if the group has
+    read it since it was created again (`followed`). A topic that was missing, and is the same again, is read further.
     """
     losses = []
     gone = sorted(tp for tp in finished.spans if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
@@ -188,7 +210,7 @@ def check_topics(
         losses.append(Loss(PARTITIONS_GONE, f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
         state = state.replace_topic(name, _GONE)
-    # Of a topic that came and went since the last micro-batch nothing was read: a later one of its name starts anew.
+    # Nothing was read of a topic that was created and deleted since the last micro-batch.
     kept = {tp: progress for tp, progress in state.assigned.items() if tp.topic in snapshot.topics}
     if len(kept) < len(state.assigned):
         state = replace(state, assigned=kept)
@@ -207,7 +229,7 @@ def check_topics(
 
 
 def check_ends(state: StreamState, ends: Mapping[TopicPartition, int]) -> tuple[StreamState, list[Loss]]:
-    """Find logs that end before the position or the fixed end, and move both to where they end."""
+    """Find logs that end before the position or the fixed end, and move both back to the log's end."""
     losses, changed = [], {}
     bounds = dict(state.bounds or {})
     for tp, end in ends.items():
@@ -240,7 +262,7 @@ def check_fixed_ends(
 
 
 def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
-    """The ranges from each position to the end of its log, or to the fixed end; empty where no end is known."""
+    """Return the ranges from each position to the end of the log, or to the fixed end. Empty if no end is known."""
     found = {}
     for tp, progress in state.assigned.items():
         end = ends.get(tp, progress.position)
@@ -253,12 +275,12 @@ def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[To
 def end_of(
     state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
 ) -> tuple[StreamState, StreamOffset]:
-    """The end of a micro-batch that reads the ranges; unassigned partitions that still exist keep their entries."""
-    spans = {tp: state.assigned[tp].span(r.until) for tp, r in ranges.items()}
+    """Return the end of a micro-batch that reads the ranges. Existing partitions that are not assigned keep a range."""
+    spans = {tp: state.assigned[tp].planned_range(r.until) for tp, r in ranges.items()}
     for tp, span in finished.spans.items():
         if tp not in spans and tp in snapshot.states and tp.topic not in state.replaced:
-            spans[tp] = state.remembered(tp, span)
+            spans[tp] = state.idle_range(tp, span)
     before = {name: mark for name, mark in finished.topics.items() if name not in state.replaced}
     topics = snapshot.topics.items()
     marks = {name: mark_after(topic, before.get(name, TopicMark()), spans) for name, topic in topics}
-    return replace(state, replaced={}, undecided={}, newly_assigned={}), StreamOffset(spans, marks)
+    return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(spans, marks)

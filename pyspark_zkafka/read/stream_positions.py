@@ -1,4 +1,4 @@
-"""Starting positions of partitions that a stream has gained."""
+"""Where a stream starts to read newly assigned partitions."""
 
 from __future__ import annotations
 
@@ -44,40 +44,41 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class InitialPositions:
     """The starting positions of a new query.
 
-    `gains` are the partitions that it owns. `undecided` are starts that depend on the time and that the group has not
-    committed yet, including those of partitions that the query does not own.
+    `assigned` has the partitions that the query owns. `uncommitted` has the starts that depend on the time and that the
+    group has not committed yet, also for partitions of other members.
     """
 
-    gains: Mapping[TopicPartition, PartitionProgress]
-    undecided: Mapping[TopicPartition, int]
+    assigned: Mapping[TopicPartition, PartitionProgress]
+    uncommitted: Mapping[TopicPartition, int]
 
-    def within(self, topics: Collection[str]) -> Beginning:
-        """The starting positions in some topics."""
-        gains = {tp: gain for tp, gain in self.gains.items() if tp.topic in topics}
-        undecided = {tp: start for tp, start in self.undecided.items() if tp.topic in topics}
-        return Beginning(gains, undecided)
+    def within(self, topics: Collection[str]) -> InitialPositions:
+        """Return the starting positions in some topics."""
+        return InitialPositions(
+            {tp: progress for tp, progress in self.assigned.items() if tp.topic in topics},
+            {tp: start for tp, start in self.uncommitted.items() if tp.topic in topics},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStarts:
-    """Finds positions: the checkpoint's, the group's, or those that the options name.
+    """Finds positions in the checkpoint, in the group's offsets, or in the options.
 
-    `awaited` are partitions that the options named when the query started for the first time, and that did not exist. They
-    start when they appear.
+    `awaited` has the partitions that the options named when the query first started, and that did not exist then. They
+    start when they are created.
     """
 
     options: StreamOptions
     session: StreamSession
     awaited: set[TopicPartition] = field(default_factory=set)
 
-    def begin(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> Beginning:
-        """Find the start of a new query, at one moment for all partitions, and commit nothing; see `find`.
+    def initial(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> InitialPositions:
+        """Find the start of a new query, for all partitions at the same time. Commits nothing. See `find`.
 
-        Raises NoLeader for a partition that is to start at the end of its log, which only a leader knows, unless
-        `offlinePartitions` is skip, and OptionError if `startingOffsets` does not fit the topics.
+        Raises NoLeader for a partition without a leader that starts at the end of its log, unless `offlinePartitions` is
+        skip. Raises OptionError if `startingOffsets` does not fit the topics.
         """
         member, read = self.session.member, self.options.read
         everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
@@ -85,66 +86,66 @@ class StreamStarts:
         check_named(read.start, read.require_subscription(), snapshot, sorted(everything), may_omit=may_omit)
         self.awaited.update(tp for tp in read.start.by_partition if tp not in everything)
         self._require_leaders(everything, snapshot)
-        gains = self.find([tp for tp in sorted(owned) if snapshot.leader(tp) is not None])
+        assigned = self.find([tp for tp in sorted(owned) if snapshot.leader(tp) is not None])
         if member is None:
-            self._warn_without_offsets(gains, ())
-            return Beginning(gains, {})
-        fresh = {tp: gain.position for tp, gain in gains.items() if gain.committed is None and self._is_momentary(tp)}
-        others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], gains)
-        younger = self.session.younger([*fresh, *others])
-        return Beginning(gains, {tp: start for tp, start in (fresh | others).items() if tp not in younger})
+            self._warn_without_offsets(assigned, ())
+            return InitialPositions(assigned, {})
+        own = {tp: p.position for tp, p in assigned.items() if p.committed is None and self._depends_on_time(tp)}
+        others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], assigned)
+        new = self.session.created_after_subscription([*own, *others])
+        return InitialPositions(assigned, {tp: start for tp, start in (own | others).items() if tp not in new})
 
-    def decide(self, begun: Beginning) -> Beginning:
-        """Commit the group's starts, for all partitions that the member is subscribed to; returns what stays undecided.
+    def commit(self, initial: InitialPositions) -> InitialPositions:
+        """Commit the group's starts of all subscribed partitions. Returns the positions with the starts left uncommitted.
 
-        The group then reads everything produced from now on, whichever of its members survives. The first member to commit
-        decides. Partitions that a JVM consumer owns stay undecided.
+        The group then reads all records produced from now on, whichever members survive. The first member to commit a start
+        sets it for the group. Starts of partitions that a JVM consumer owns are left uncommitted.
         """
-        if not begun.undecided or self.session.member is None:
-            return begun
-        stored = self.session.offsets.begin(begun.undecided)
-        gains = {tp: self._decided(tp, gain, stored.get(tp)) for tp, gain in begun.gains.items()}
-        undecided = {tp: start for tp, start in begun.undecided.items() if tp not in stored}
-        return Beginning(gains, undecided)
+        if not initial.uncommitted or self.session.member is None:
+            return initial
+        stored = self.session.offsets.begin(initial.uncommitted)
+        assigned = {tp: self._with_stored(tp, progress, stored.get(tp)) for tp, progress in initial.assigned.items()}
+        return InitialPositions(assigned, {tp: start for tp, start in initial.uncommitted.items() if tp not in stored})
 
     def _others(
-        self, partitions: Collection[TopicPartition], gains: Mapping[TopicPartition, PartitionProgress]
+        self, partitions: Collection[TopicPartition], assigned: Mapping[TopicPartition, PartitionProgress]
     ) -> dict[TopicPartition, int]:
-        """The starts of partitions that others own, in topics of which the group has no offset at all.
+        """Find the starts of other members' partitions, in topics without any offset of the group.
 
-        In a topic with some offsets the group has started already, and their owners decide.
+        In a topic with offsets, the group has already started, and the other members set their own starts.
         """
         committed = self.session.offsets.committed(partitions, skip_malformed=True)
-        self._warn_without_offsets(gains, committed)
-        begun = {tp.topic for tp in committed} | {tp.topic for tp, gain in gains.items() if gain.committed is not None}
-        missing = [tp for tp in partitions if tp.topic not in begun and self._is_momentary(tp)]
-        found = self.find(missing)
-        return {tp: gain.position for tp, gain in found.items() if gain.committed is None}
+        self._warn_without_offsets(assigned, committed)
+        started = {tp.topic for tp in [*committed, *(tp for tp, p in assigned.items() if p.committed is not None)]}
+        found = self.find([tp for tp in partitions if tp.topic not in started and self._depends_on_time(tp)])
+        return {tp: progress.position for tp, progress in found.items() if progress.committed is None}
 
     def _warn_without_offsets(
-        self, gains: Mapping[TopicPartition, PartitionProgress], others: Collection[TopicPartition]
+        self, assigned: Mapping[TopicPartition, PartitionProgress], others: Collection[TopicPartition]
     ) -> None:
-        """Warn that a new query starts at the group's offsets, and the group has none; `others` have one."""
+        """Warn if a new query starts at the group's offsets, and the group has none. `others` have an offset."""
         group, read = self.options.group, self.options.read
         if group is None or read.start.everywhere != "committed" or read.reset is not None:
             return
-        if gains and not others and all(gain.committed is None for gain in gains.values()):
+        if assigned and not others and all(progress.committed is None for progress in assigned.values()):
             _log.warning(
                 "group %s has no offset in %s, and starts at the end of the logs; correct group.id if it is not a new "
                 "group, set startingOffsets to earliest to read all records, or auto.offset.reset to confirm the start",
                 group.name,
-                listing(sorted({tp.topic for tp in gains})),
+                listing(sorted({tp.topic for tp in assigned})),
             )
 
-    def _is_momentary(self, partition: TopicPartition) -> bool:
-        """True if the start that the options name depends on the time at which it is resolved."""
+    def _depends_on_time(self, partition: TopicPartition) -> bool:
+        """Return True if the start that the options name depends on when it is resolved."""
         named = self._named(partition)
         if named is None:
             return self.options.read.reset in (None, "latest")
         return named == LATEST or isinstance(named, AtTimestamp)
 
-    def _decided(self, partition: TopicPartition, own: PartitionProgress, stored: StoredOffset | None) -> PartitionProgress:
-        """The start that the group has committed, unless the options name an offset or a time."""
+    def _with_stored(
+        self, partition: TopicPartition, own: PartitionProgress, stored: StoredOffset | None
+    ) -> PartitionProgress:
+        """Return the start that the group has committed, unless the options name an offset or a time."""
         if stored is None or own.committed is not None:
             return own
         is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
@@ -152,46 +153,46 @@ class StreamStarts:
 
     def _require_leaders(self, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> None:
         offline = [tp for tp in sorted(partitions) if tp in snapshot.states and snapshot.leader(tp) is None]
-        needed = [tp for tp in offline if self._is_momentary(tp) and self._named(tp) in (None, LATEST)]
+        needed = [tp for tp in offline if self._depends_on_time(tp) and self._named(tp) in (None, LATEST)]
         if not needed or self.options.read.skip_offline:
             return
         if self.options.group is not None:
             committed = self.session.offsets.committed(needed, skip_malformed=True)
-            younger = self.session.younger([tp for tp in needed if tp not in committed])
-            needed = [tp for tp in needed if tp not in committed and tp not in younger]
+            needed = [tp for tp in needed if tp not in committed]
+            new = self.session.created_after_subscription(needed)
+            needed = [tp for tp in needed if tp not in new]
         if needed:
             raise describe_offline(needed, snapshot)
 
     def find(
         self,
-        gained: Collection[TopicPartition],
+        partitions: Collection[TopicPartition],
         finished: StreamOffset | None = None,
         last_committed: Mapping[TopicPartition, StoredOffset] = MappingProxyType({}),
         *,
         replaced: Collection[str] = frozenset(),
     ) -> dict[TopicPartition, PartitionProgress]:
-        """Find the position from which to read each partition, which has a leader. Blocks for a few requests.
+        """Find the position from which to read each newly assigned partition. Blocks for a few requests.
 
-        For a new query, `startingOffsets` decides. Later it applies only to partitions that the stream knew and had no
-        position in; those created meanwhile start at their beginning. In a group, so do those that were created after its
-        subscription, and of which it has no offset.
+        Each partition must have a leader. A new query starts at `startingOffsets`. Later, `startingOffsets` applies only to
+        partitions that the stream knew without a position. Partitions created later start at their beginning. In a group,
+        so do partitions that were created after its subscription and have no offset.
 
         Raises DataLoss for a position outside the log, if `failOnDataLoss` is set, and ClusterStateError for a partition
         without a committed offset, if `auto.offset.reset` is error.
 
-        `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query; `last_committed` are
-        the offsets that this process committed last. Earlier positions in `replaced` topics, which were created again, are
-        ignored.
+        `finished` is the end of the finished micro-batches, from the checkpoint, None for a new query. `last_committed` has
+        the offsets that this process committed last. Earlier positions in `replaced` topics are ignored.
         """
-        facts = self._facts(gained, finished, last_committed, replaced)
+        facts = self._facts(partitions, finished, last_committed, replaced)
         starts = {tp: start_of(known) for tp, known in facts.items()}
         self._report_outdated(starts, facts, {} if finished is None else finished.spans)
         for tp, (rule, _) in starts.items():
             if rule is checkpoint_or_group:
                 self._log_moved(tp, facts[tp])
-        undecided = [tp for tp, (rule, _) in starts.items() if rule is None]
+        without_rule = [tp for tp, (rule, _) in starts.items() if rule is None]
         positions = {tp: position for tp, (_, position) in starts.items() if position is not None}
-        positions |= dict.fromkeys(undecided, reset_position(undecided, self.options.read.reset))
+        positions |= dict.fromkeys(without_rule, reset_position(without_rule, self.options.read.reset))
         resolution = self._resolve(positions, first=finished is None)
         if resolution.outside:
             self._report_outside(resolution.outside)
@@ -203,18 +204,18 @@ class StreamStarts:
 
     def _facts(
         self,
-        gained: Collection[TopicPartition],
+        partitions: Collection[TopicPartition],
         finished: StreamOffset | None,
         last_committed: Mapping[TopicPartition, StoredOffset],
         replaced: Collection[str],
     ) -> dict[TopicPartition, PartitionFacts]:
-        """Ask the group and ZooKeeper what the rules need to know of each partition."""
+        """Read what the rules need to know of each partition from the group and ZooKeeper."""
         spans = {} if finished is None else finished.spans
-        stored = {} if self.options.group is None else self.session.offsets.committed(gained)
+        stored = {} if self.options.group is None else self.session.offsets.committed(partitions)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
-        unread = [tp for tp in gained if tp not in stored and tp not in spans]
+        unread = [tp for tp in partitions if tp not in stored and tp not in spans]
         awaited = self.awaited.intersection(unread).difference(last_committed)
-        younger = self.session.younger(unread) | awaited
+        new = self.session.created_after_subscription(unread) | awaited
         return {
             tp: PartitionFacts(
                 span=spans.get(tp),
@@ -224,24 +225,24 @@ class StreamStarts:
                 is_first_start=finished is None or tp in awaited,
                 is_outdated=tp in stale,
                 is_replaced=tp.topic in replaced,
-                is_younger=tp in younger,
+                is_younger=tp in new,
                 is_added=finished is not None and self._is_added(tp, finished),
             )
-            for tp in gained
+            for tp in partitions
         }
 
     def _last_known(self, facts: PartitionFacts) -> StoredOffset | None:
-        """The group's offset; without a group, the one in the checkpoint of a query that was in a group before."""
+        """Return the group's offset, or, without a group, the offset in the checkpoint of a query that was in a group."""
         span = facts.span
         if self.options.group is not None or span is None or span.committed is None:
             return facts.stored
         return StoredOffset(span.committed, span.mark) if span.mark is not None or span.committed != span.start else None
 
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
-        """True if the query did not know the partition when it started.
+        """Return True if the query did not know the partition when it started.
 
-        Without membership, a partition that is absent from the checkpoint counts as added: another `assign` or `subscribe`
-        has added it, it belonged to other members of a group that the query was in, or it had no leader.
+        Without membership, a partition that is absent from the checkpoint counts as added. It was added by another `assign`
+        or `subscribe`, belonged to another member when the query was in a group, or had no leader.
         """
         is_new = partition.partition >= finished.topics.get(partition.topic, TopicMark()).known
         return is_new or (self.session.member is None and self._named(partition) in (None, LATEST))
@@ -253,7 +254,7 @@ class StreamStarts:
         last_committed: Mapping[TopicPartition, StoredOffset],
         snapshot: ClusterSnapshot,
     ) -> set[str]:
-        """The topics created again of which other members have committed offsets, in each partition of the checkpoint."""
+        """Return the `replaced` topics of which other members have committed each partition that the checkpoint has."""
         spans = {tp: span for tp, span in finished.spans.items() if tp.topic in replaced and tp in snapshot.states}
         if self.options.group is None or not spans:
             return set()
@@ -268,7 +269,7 @@ class StreamStarts:
         facts: Mapping[TopicPartition, PartitionFacts],
         spans: Collection[TopicPartition],
     ) -> None:
-        """Report unused offsets of deleted topics; the deletion of topics in the checkpoint was reported before."""
+        """Report unused offsets of deleted topics. The deletion of a topic in the checkpoint was reported before."""
         read = {tp.topic for tp in spans}
         stale = {tp: known.stored for tp, known in facts.items() if known.is_outdated and known.stored is not None}
         unused = [
@@ -282,7 +283,7 @@ class StreamStarts:
             report_outdated(unused, stale, self.options.read.fail_on_data_loss)
 
     def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
-        """Log that the group's offset was changed by others, and that the stream continues there."""
+        """Log that another client has changed the group's offset, where the stream continues."""
         found, span = resume(facts.span, facts.current, facts.last), facts.span
         if found.moved and found.position is not None and span is not None:
             is_progress = self.session.member is not None and found.position > span.until
@@ -297,13 +298,13 @@ class StreamStarts:
             )
 
     def _named(self, partition: TopicPartition) -> Position | None:
-        """The position that the options name, other than the group's."""
+        """Return the position that the options name; None for the group's offset."""
         given = self.options.read.start.of(partition)
         return None if given == "committed" else given
 
     def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
-        # After the first planning, a short time-out: other partitions wait meanwhile, and gained ones are retried.
-        # A later partition without a record at its timestamp waits for one.
+        # After the first planning, the time-out is short: other partitions wait meanwhile, and these are retried. A later
+        # partition without a record at its timestamp waits for one.
         read = self.options.read
         return resolve(
             list(positions),
@@ -320,7 +321,7 @@ class StreamStarts:
             OFFSET_OUT_OF_RANGE,
             f"{'; '.join(map(str, offsets))}; records may be lost",
             fail=self.options.read.fail_on_data_loss,
-            remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to go on "
-            "with what is there",
+            remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to "
+            "continue with what is there",
             otherwise="continuing with what is there",
         )

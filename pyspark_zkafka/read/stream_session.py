@@ -143,7 +143,7 @@ class StreamSession:
         offsets = GroupOffsets(self._read.connection, servers, name, self._read.stores, self._zookeeper, self._sleep)
         return self._opened.enter_context(offsets)
 
-    def level(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner) -> None:
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner) -> None:
         """Commit the offsets of a group with two stores to the one that lags; see `GroupOffsets.level`."""
         if self._member_offsets is None:
             self._stored_offsets.level(partitions, proof)
@@ -180,7 +180,7 @@ class StreamSession:
         servers = self.cluster.servers()
         return consumer_properties(self._read.connection, servers, self._read.client_group, records)
 
-    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+    def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """The partitions created after the group subscribed to their topics; none without membership."""
         if self.member is None or not partitions:
             return set()

@@ -63,7 +63,7 @@ def describe(
             lambda: servers.brokers,
             names,
             storage=storage,
-            prompt_brokers=lambda: servers.brokers_with_short_timeout,
+            brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout,
         )
         if watch:
             watch_groups(target.output, read, interval)

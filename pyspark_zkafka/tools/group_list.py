@@ -50,7 +50,7 @@ def list_(target: Target, storage: StorageOption = "zookeeper") -> None:
 
 
 def _row(group: GroupReport, is_in_kafka: bool) -> Row:
-    is_in_zookeeper = bool(group.offsets or group.unusable_offsets)
+    is_in_zookeeper = bool(group.offsets or group.unreadable_offsets)
     stores = {(True, True): "both", (True, False): "zookeeper", (False, True): "kafka"}
     return {
         "group": group.name,
@@ -58,7 +58,7 @@ def _row(group: GroupReport, is_in_kafka: bool) -> Row:
         "topics": sorted(group.topics),
         "state": group.state,
         "store": stores.get((is_in_zookeeper, is_in_kafka)),
-        "unreadable_offsets": len(group.unusable_offsets),
+        "unreadable_offsets": len(group.unreadable_offsets),
     }
 
 

@@ -25,7 +25,9 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
 
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
-        reports = read_groups(servers.ensemble, names=names, prompt_brokers=lambda: servers.brokers_with_short_timeout)
+        reports = read_groups(
+            servers.ensemble, names=names, brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout
+        )
     for note in reports.member_notes:
         target.output.note(note)
     rows = [row for group in reports.groups.values() for row in _rows(group)]

@@ -58,7 +58,10 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
     with open_servers(target) as servers:
         while True:
             reports = read_groups(
-                servers.ensemble, lambda: servers.brokers, names, prompt_brokers=lambda: servers.brokers_with_short_timeout
+                servers.ensemble,
+                lambda: servers.brokers,
+                names,
+                brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout,
             )
             problems = verify_groups(reports)
             if not problems or time.monotonic() >= deadline:
@@ -130,7 +133,7 @@ def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -
     owned = {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}
     threads = threads_by_topic(group.registrations, {tp.topic for tp in logs}, INTERNAL_TOPICS - owned)
     owners = list(_owner_problems(group, threads, logs))
-    is_settled = not owners and not group.unusable_members and not group.unusable_owners
+    is_settled = not owners and not group.unreadable_members and not group.unreadable_owners
     return [
         *_znode_problems(group),
         *owners,
@@ -141,7 +144,7 @@ def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -
 
 def _znode_problems(group: GroupReport) -> Iterator[Problem]:
     ids = group_znodes.ids_path(group.name) + "/"
-    for znode in sorted(group.unusable, key=lambda znode: znode.path):
+    for znode in sorted(group.unreadable, key=lambda znode: znode.path):
         data, expected = znode.error.parameters["data"], znode.error.parameters["expected"]
         found = f"{'no data' if data is None else repr(data[:_SHOWN_BYTES])}, expected {expected}"
         effect = ""
@@ -156,7 +159,7 @@ def _znode_problems(group: GroupReport) -> Iterator[Problem]:
 def _owner_problems(
     group: GroupReport, threads: Mapping[str, tuple[str, ...]], logs: Mapping[TopicPartition, LogBounds]
 ) -> Iterator[Problem]:
-    unreadable = {znode.path for znode in group.unusable_owners}
+    unreadable = {znode.path for znode in group.unreadable_owners}
     for tp in sorted({*group.owners, *(tp for tp in logs if tp.topic in threads)}):
         owner = group.owners.get(tp)
         if owner is not None:
@@ -175,7 +178,7 @@ def _claim_problem(
     """The problem of a claim, what was found and the remedy; None for a claim by a live thread of the topic."""
     member, path = group.members.get(owner.consumer), group_znodes.owner_path(group.name, tp)
     if member is None:
-        if owner.consumer in group.unusable_members:
+        if owner.consumer in group.unreadable_members:
             return None
         if owner.session:
             return "zombie claim", f"{owner.thread} of session {session_text(owner.session)} is not registered", _EXPIRY

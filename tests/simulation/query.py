@@ -74,7 +74,7 @@ class SessionOfValues:
     """
 
     owned = StreamSession.owned
-    younger = StreamSession.younger
+    created_after_subscription = StreamSession.created_after_subscription
     _without_start = StreamSession._without_start
     _subscribed = None
     _member_offsets: Any = None
@@ -126,7 +126,7 @@ class SessionOfValues:
         found._kafka = self._kafka
         return found
 
-    def level(self, partitions: Collection[TopicPartition], proof: Any) -> None:
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: Any) -> None:
         self.offsets.level(partitions, proof)
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
@@ -147,7 +147,7 @@ class SessionOfValues:
         """None are suggested."""
         return []
 
-    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+    def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
         return has_same_topics(snapshot, self.snapshot())
 
     def log_ends(

@@ -33,7 +33,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def start_new_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
     """A partition that came into being while the group read its topic begins where its log ends when it is gained."""
-    patch.setattr(SessionOfValues, "younger", lambda self, partitions: set())
+    patch.setattr(SessionOfValues, "created_after_subscription", lambda self, partitions: set())
 
 
 def start_gained_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def start_gained_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
 
 def start_without_the_group(patch: pytest.MonkeyPatch) -> None:
     """A new query keeps its start to itself until it commits."""
-    patch.setattr(StreamStarts, "decide", lambda self, begun: begun)
+    patch.setattr(StreamStarts, "commit", lambda self, initial: initial)
 
 
 def start_again_later(patch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def know_topics_that_were_added(patch: pytest.MonkeyPatch) -> None:
         return find(self, gained, finished, *more, **given)
 
     patch.setattr(StreamStarts, "find", everywhere)
-    patch.setattr(SessionOfValues, "younger", lambda self, partitions: set())
+    patch.setattr(SessionOfValues, "created_after_subscription", lambda self, partitions: set())
 
 
 def know_all_partitions_of_a_topic(patch: pytest.MonkeyPatch) -> None:

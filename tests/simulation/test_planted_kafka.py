@@ -106,7 +106,7 @@ def take_a_static_assignment_for_final(patch: pytest.MonkeyPatch) -> None:
 
 def begin_at_the_end_what_is_assigned_late(patch: pytest.MonkeyPatch) -> None:
     """Partitions that were added while a static member restarted begin where their logs end when they are assigned."""
-    patch.setattr(SessionOfValues, "younger", lambda self, partitions: set())
+    patch.setattr(SessionOfValues, "created_after_subscription", lambda self, partitions: set())
 
 
 DYNAMIC, STATIC = KINDS[:3], KINDS[3:]

@@ -90,7 +90,7 @@ class Session:
     def topic_names(self) -> list[str]:
         return ["t", "orders"]
 
-    def is_still(self, snapshot: ClusterSnapshot) -> bool:
+    def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
         return has_same_topics(snapshot, self.snapshot())
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
@@ -100,7 +100,7 @@ class Session:
     def servers(self, snapshot: ClusterSnapshot) -> str:
         return "broker1:9092"
 
-    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+    def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         return set()
 
     @property
@@ -150,7 +150,7 @@ class Session:
         self.stored = {**{tp: StoredOffset(offset) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)
 
-    def level(self, partitions: Collection[TopicPartition], proof: object) -> None:
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: object) -> None:
         self.leveled += partitions
 
 

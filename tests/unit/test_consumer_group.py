@@ -183,7 +183,7 @@ class Joined:
     def committed(self, partitions: object, **given: Any) -> dict[TopicPartition, StoredOffset]:
         return {TopicPartition("t", n): StoredOffset(0) for n in range(2)}
 
-    def younger(self, partitions: object) -> set[TopicPartition]:
+    def created_after_subscription(self, partitions: object) -> set[TopicPartition]:
         return set()
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:

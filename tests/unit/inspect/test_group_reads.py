@@ -126,20 +126,20 @@ def coordinators() -> GroupAdmin:
 
 def test_members_in_kafka() -> None:
     """Members in Kafka are counted by group; they are unknown unless the brokers are asked."""
-    found = read_groups(ensemble(), prompt_brokers=coordinators)
+    found = read_groups(ensemble(), brokers_with_short_timeout=coordinators)
     assert (found.member_counts, found.kafka_problem) == ({"g": (0, 2), "h": (0, 0)}, None)
     assert [group.kafka_members for group in read_groups(ensemble()).groups.values()] == [None, None]
 
 
 def test_old_brokers() -> None:
     """Brokers that coordinate no groups are not asked, and there are no members."""
-    found = read_groups(ensemble(version=1), prompt_brokers=no_brokers)
+    found = read_groups(ensemble(version=1), brokers_with_short_timeout=no_brokers)
     assert (found.member_counts, found.member_notes) == ({"g": (0, 0), "h": (0, 0)}, [])
 
 
 def test_unknown_members() -> None:
     """Where brokers cannot be asked, the reason is noted."""
-    found = read_groups(ensemble(), prompt_brokers=no_brokers)
+    found = read_groups(ensemble(), brokers_with_short_timeout=no_brokers)
     assert found.member_notes == ["Members in Kafka are unknown: No live broker is registered"]
 
 

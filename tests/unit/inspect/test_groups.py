@@ -68,10 +68,10 @@ def test_znodes() -> None:
 def test_unreadable_znodes(path: str, data: bytes) -> None:
     """A znode that cannot be decoded, or is of Kafka 0.7, is an error by its path."""
     group = decoded({f"/consumers/g/{path}": znode(data)})
-    assert [(znode.path, znode.error.parameters["path"]) for znode in group.unusable] == [(f"/consumers/g/{path}",) * 2]
+    assert [(znode.path, znode.error.parameters["path"]) for znode in group.unreadable] == [(f"/consumers/g/{path}",) * 2]
     assert (group.members, group.owners, group.offsets) == ({}, {}, {})
     assert group.member_count == (1 if path.startswith("ids") else 0)
-    assert (len(group.unusable_offsets), len(group.unusable_owners)) == (
+    assert (len(group.unreadable_offsets), len(group.unreadable_owners)) == (
         path.startswith("offsets"),
         path.startswith("owners"),
     )

@@ -64,21 +64,21 @@ class TestProgress:
         """A position is due unless it is stored, or somebody else has set the offset ahead of it."""
         assert progress.is_due is is_due
 
-    def test_span(self) -> None:
+    def test_planned_range(self) -> None:
         """The checkpoint has the committed offset with the transaction that wrote it, or the position in its place."""
-        assert PartitionProgress(5).span(9) == Range(5, 9, 5)
-        assert PartitionProgress(5, StoredOffset(3, 77)).span(9) == Range(5, 9, 3, 77)
+        assert PartitionProgress(5).planned_range(9) == Range(5, 9, 5)
+        assert PartitionProgress(5, StoredOffset(3, 77)).planned_range(9) == Range(5, 9, 3, 77)
 
 
 class TestState:
-    """How a stream goes on."""
+    """State of a stream between micro-batches."""
 
     def test_finish(self) -> None:
         """After a micro-batch, the positions of what is still assigned are its end."""
         assert state(p0=0).finish({T0: Range(0, 5), T1: Range(0, 5)}) == state(p0=5)
 
     def test_revoke(self) -> None:
-        """What is not owned, or was lost and gained again, is no longer assigned."""
+        """A partition that is not owned, or was revoked and assigned again, is no longer assigned."""
         owned = {T0: Claim("c-0", 1), T1: Claim("c-0", 1)}
         before = state().assign(owned, {T0: PartitionProgress(1), T1: PartitionProgress(2)}, {})
         assert before.revoke(owned) is before
@@ -86,9 +86,9 @@ class TestState:
         assert before.revoke({}).assigned == {}
 
     def test_start(self) -> None:
-        """The group's decision replaces a query's own start, of what is still assigned."""
-        decided = {T0: PartitionProgress(3, StoredOffset(3, 77)), T1: PartitionProgress(4)}
-        assert state(p0=5).start(decided).assigned == {T0: PartitionProgress(3, StoredOffset(3, 77))}
+        """The start that the group has committed replaces the query's own, if the partition is still assigned."""
+        starts = {T0: PartitionProgress(3, StoredOffset(3, 77)), T1: PartitionProgress(4)}
+        assert state(p0=5).start(starts).assigned == {T0: PartitionProgress(3, StoredOffset(3, 77))}
 
     def test_commit(self) -> None:
         """What was written is remembered as this run's own; an offset that somebody has set ahead is not."""
@@ -97,7 +97,7 @@ class TestState:
         assert after.committed == {T0: StoredOffset(5, 77)}
         assert after.due() == {}
         assert after.finish({T1: Range(5, 60)}).due() == {T1: 60}
-        assert after.assigned[T1].span(9) == Range(5, 9, 5)
+        assert after.assigned[T1].planned_range(9) == Range(5, 9, 5)
 
     def test_epochs(self) -> None:
         """The leader epoch of a log that has the position is remembered."""
@@ -155,7 +155,7 @@ class TestEnds:
         assert found == {T0: OffsetRange(T0, 5, 7), T1: OffsetRange(T1, 3, 3)}
 
     def test_truncated(self) -> None:
-        """A log that ends before the position, or before a fixed end, is a loss; reading goes on where it ends."""
+        """A log that ends before the position, or before a fixed end, is a loss; reading continues at its end."""
         after, [loss] = check_ends(state(p0=5, p1=3), {T0: 4, T1: 3})
         assert loss.condition.name == "OFFSET_WENT_BACK"
         assert loss.text.startswith("t-0: the log ends at 4, and was read or planned up to 5")
@@ -168,11 +168,11 @@ class TestEndOf:
 
     def test_remembered(self) -> None:
         """What is not assigned now is remembered with what this run committed last, while it exists."""
-        before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, undecided={U0: Range(1, 1)})
+        before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, uncommitted_starts={U0: Range(1, 1)})
         after, end = end_of(before, finished(T0, T1, U0), {T0: OffsetRange(T0, 5, 9)}, cluster())
         assert end.spans == {T0: Range(5, 9, 5), T1: Range(5, 5, 4, 77)}
         assert end.topics == {"t": TopicMark(None, 7, 2)}
-        assert (after.undecided, after.replaced) == ({}, {})
+        assert (after.uncommitted_starts, after.replaced) == ({}, {})
 
     def test_replaced(self) -> None:
         """Of a topic that was created again, nothing is remembered."""

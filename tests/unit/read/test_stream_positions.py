@@ -71,7 +71,7 @@ class Session:
         """Both partitions."""
         return dict.fromkeys([T0, T1], Claim("", 0))
 
-    def younger(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+    def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those created after the member's subscription."""
         return set(partitions) if self.members_since is not None and self.members_since < 50 else set()
 
@@ -137,7 +137,7 @@ def test_checkpoint() -> None:
 
 
 def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
-    """A member that gains a partition of a topic created again reports the loss, if it has read none of it itself."""
+    """A loss is reported for a newly assigned partition of a topic created again, of which the member has read nothing."""
     session = Session({T0: StoredOffset(30, mark=40)}, members_since=90)
     for replaced in (), ("t",):
         with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
@@ -167,7 +167,7 @@ def test_position_outside_of_the_log() -> None:
 
 
 def test_low_end_of_a_new_leader() -> None:
-    """A restarted query, or a member that gains a partition, does not take the first end of a new leader for a loss."""
+    """The first end that a new leader reports is no loss, for a restarted query or a newly assigned partition."""
     assert find(Session(latest=90), checkpoint(PlannedRange(10, 95, 10))) == 95
     assert find(Session({T0: StoredOffset(95, 60)}, latest=90), **{"group.id": "g"}) == 95
 
@@ -221,7 +221,7 @@ def test_start_without_a_leader() -> None:
     """A partition that is to start at its end needs a leader, unless it is skipped, or the group has its offset."""
     for options in {}, {"group.id": "g"}:
         with pytest.raises(NoLeader, match=r"No live leader for t-1 \(ISR 1\)"):
-            starts(Session(members_since=60 if options else None), **options).begin([T0, T1], offline(T1))
+            starts(Session(members_since=60 if options else None), **options).initial([T0, T1], offline(T1))
     for session, options in (
         (Session(), {"startingOffsets": "earliest"}),
         (Session(), {"startingTimestamp": "30"}),
@@ -229,7 +229,7 @@ def test_start_without_a_leader() -> None:
         (Session({T1: StoredOffset(42, 60)}, members_since=60), {"group.id": "g"}),
         (Session(members_since=40), {"group.id": "g"}),
     ):
-        assert list(starts(session, **options).begin([T0, T1], offline(T1)).gains) == [T0]
+        assert list(starts(session, **options).initial([T0, T1], offline(T1)).assigned) == [T0]
 
 
 def test_skipped_partition() -> None:
@@ -240,19 +240,19 @@ def test_skipped_partition() -> None:
 def test_first_member_decides() -> None:
     """A member commits the starts that depend on the time, those of others' partitions, too; the stored ones count."""
     session: Any = Session(members_since=60)
-    wanted = starts(session, **{"group.id": "g"})
-    begun = wanted.begin([T0], offline())
-    assert begun.undecided == {T0: 100, T1: 100}
+    found = starts(session, **{"group.id": "g"})
+    initial = found.initial([T0], offline())
+    assert initial.uncommitted == {T0: 100, T1: 100}
     session.stored = {T0: StoredOffset(90, 1)}
-    decided = wanted.decide(begun)
-    assert (decided.gains[T0].position, decided.undecided, session.stored[T1].offset) == (90, {}, 100)
+    committed = found.commit(initial)
+    assert (committed.assigned[T0].position, committed.uncommitted, session.stored[T1].offset) == (90, {}, 100)
 
 
 def test_starts_that_need_no_decision() -> None:
     """An offset, or the beginning of the log, is the same for all members."""
     session: Any = Session(members_since=60)
-    wanted = starts(session, **{"group.id": "g", "auto.offset.reset": "earliest"})
-    begun = wanted.begin([T0], offline())
-    assert not begun.undecided
-    assert wanted.decide(begun) is begun
+    found = starts(session, **{"group.id": "g", "auto.offset.reset": "earliest"})
+    initial = found.initial([T0], offline())
+    assert not initial.uncommitted
+    assert found.commit(initial) is initial
     assert session.stored == {}

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
 from pyspark_zkafka.inspect.clusters import ClusterReport
-from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Logs, OffsetsStorage
+from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.tools import collector
@@ -38,7 +38,7 @@ LAG = {"consumergroup": "g", "topic": "t", "partition": "0"}
 
 
 def answer(ensemble: Ensemble) -> GroupReports:
-    return GroupReports(ensemble.groups, logs=Logs({T0: LogBounds(0, 9)}))
+    return GroupReports(ensemble.groups, logs=LogsReport({T0: LogBounds(0, 9)}))
 
 
 def fail(*arguments: object) -> GroupReports:
@@ -147,7 +147,7 @@ def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -
 def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
     """A problem that lasts is logged by the first scrape that has it, and again when it comes back; each one counts it."""
     problems = iter([("offline",), ("offline",), (), ("offline",)])
-    registry = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports(ensemble.groups, logs=Logs({}, next(problems))))
+    registry = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports(ensemble.groups, logs=LogsReport({}, next(problems))))
     assert [registry.get_sample_value("zkafka_scrape_problems") for _ in range(4)] == [1, 1, 0, 1]
     assert caplog.messages == ["offline", "offline"]
 

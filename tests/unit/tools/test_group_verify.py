@@ -16,10 +16,10 @@ from pyspark_zkafka.inspect.groups import (
     GroupReport,
     GroupReports,
     LogBounds,
-    Logs,
+    LogsReport,
     Member,
     Owner,
-    UnusableZnode,
+    UnreadableZnode,
 )
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -122,14 +122,14 @@ def test_unverified_offset(log: LogBounds) -> None:
 def test_several_groups() -> None:
     """Each group is verified with the logs of its own topics."""
     other = GroupReport("h", {"h_c1": Member(ConsumerRegistration({"u.*": 1}, "white_list"))})
-    found = verify_groups(GroupReports({"g": GROUP, "h": other}, logs=Logs({**LOGS, U0: LogBounds()})))
+    found = verify_groups(GroupReports({"g": GROUP, "h": other}, logs=LogsReport({**LOGS, U0: LogBounds()})))
     assert [(p.group, p.topic, p.partition, p.problem) for p in found] == [("h", "u", 0, "no owner")]
 
 
 def test_members_of_both_kinds() -> None:
     """A group with members in ZooKeeper and in Kafka is a problem; one with members in one of the two is not."""
     groups = {"g": replace(GROUP, kafka_members=2), "h": GroupReport("h", kafka_members=1)}
-    (problem,) = verify_groups(GroupReports(groups, logs=Logs(LOGS)))
+    (problem,) = verify_groups(GroupReports(groups, logs=LogsReport(LOGS)))
     assert (problem.group, problem.problem) == ("g", "members of both kinds")
     assert problem.found == "1 in ZooKeeper and 2 in Kafka; neither kind sees the other, and both read all partitions"
 
@@ -138,10 +138,12 @@ def test_unreadable_znodes() -> None:
     """An unreadable znode is one problem: an unreadable claim is not missing, and one by an unreadable member no zombie."""
     claim, member = "/consumers/g/owners/t/1", "/consumers/g/ids/g_c1"
     assert problems(
-        replace(GROUP, owners={T0: GROUP.owners[T0]}, unusable=(UnusableZnode(claim, CodecError(claim, None, "an owner")),))
+        replace(
+            GROUP, owners={T0: GROUP.owners[T0]}, unreadable=(UnreadableZnode(claim, CodecError(claim, None, "an owner")),)
+        )
     ) == [(None, None, "unreadable znode")]
     (problem, *others) = verify_group(
-        replace(GROUP, members={}, unusable=(UnusableZnode(member, CodecError(member, b"t", "a registration")),)), LOGS
+        replace(GROUP, members={}, unreadable=(UnreadableZnode(member, CodecError(member, b"t", "a registration")),)), LOGS
     )
     assert (problem.found, problem.remedy) == (
         "b't', expected a registration",
@@ -155,7 +157,7 @@ def test_regex_that_only_java_accepts() -> None:
     path, data = "/consumers/g/ids/g_c1", b'{"pattern":"white_list","subscription":{"a(?!b)c":1}}'
     with pytest.raises(CodecError) as raised:
         decode_registration(path, data)
-    (problem,) = verify_group(replace(GROUP, members={}, unusable=(UnusableZnode(path, raised.value),)), LOGS)
+    (problem,) = verify_group(replace(GROUP, members={}, unreadable=(UnreadableZnode(path, raised.value),)), LOGS)
     assert problem.remedy.startswith("JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it")
 
 

@@ -14,7 +14,7 @@ from pyspark_zkafka.inspect.groups import (
     GroupReport,
     GroupReports,
     LogBounds,
-    Logs,
+    LogsReport,
     Member,
     Owner,
     PartitionReport,
@@ -52,7 +52,7 @@ def rows(current: int, *, alone: bool = True) -> GroupReports:
         idle = {"g_c2": Member(ConsumerRegistration({"t": 1}))}
         group = replace(group, members=idle, offsets={**group.offsets, T1: Committed(0)})
         logs |= {T1: LogBounds(0, 5), T2: LogBounds(0, 7)}
-    return GroupReports({"g": group}, logs=Logs(logs))
+    return GroupReports({"g": group}, logs=LogsReport(logs))
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
