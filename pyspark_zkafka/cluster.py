@@ -1,4 +1,4 @@
-"""The cluster's state, from ZooKeeper if the connection has one, else from the brokers: the same snapshot either way."""
+"""The cluster's state, from ZooKeeper or from the brokers. Both give the same kind of snapshot."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class ClusterSource(Protocol):
-    """Cluster state that both ZooKeeper and the brokers' metadata provide."""
+    """A source of cluster state: ZooKeeper, or the brokers' metadata."""
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, sorted."""
+        """Return the names of all topics, sorted."""
         ...
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The brokers, and the requested topics that exist; all topics by default."""
+        """Return the brokers, and the requested topics that exist; by default, all topics."""
         ...
 
 
@@ -56,13 +56,13 @@ class ZooKeeperSource:
         self._opened = opened
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, sorted; blocks for two rounds of requests."""
+        """Return the names of all topics, sorted. Blocks for two rounds of requests."""
         if self.zookeeper.is_left():
             return self._admin(self.zookeeper.snapshot([])).topic_names()
         return self.zookeeper.topic_names()
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The brokers, and the requested topics that exist; see `current_snapshot`."""
+        """Return the brokers, and the requested topics that exist; see `current_snapshot`."""
         found = self.zookeeper.snapshot(topics)
         if not found.is_outdated:
             return found
@@ -104,7 +104,7 @@ def completed(outdated: ClusterSnapshot, known: ClusterSnapshot) -> ClusterSnaps
 
 
 def describe_migration(outdated: ClusterSnapshot) -> str:
-    """The warning for an outdated snapshot of ZooKeeper."""
+    """Return the warning for an outdated snapshot of ZooKeeper."""
     if outdated.brokers:
         return (
             "The cluster is being migrated to KRaft: some brokers have left ZooKeeper, and their addresses are those in "
@@ -117,17 +117,17 @@ def describe_migration(outdated: ClusterSnapshot) -> str:
 
 
 def of_listener(broker: Broker, listener: Listener) -> Broker:
-    """A broker from metadata with the requested listener's name: metadata has this listener's endpoint without its name."""
+    """Add the requested listener's name to a broker from metadata, which has this listener's endpoint without its name."""
     if listener.name is None:
         return broker
     return replace(broker, endpoints=tuple(replace(e, listener=listener.name) for e in broker.endpoints))
 
 
 def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
-    """Bootstrap servers, ``host:port,...``: the user's, else the live brokers' endpoints for the requested listener.
+    """Return the user's bootstrap servers, or else the live brokers' endpoints of the requested listener.
 
-    Raises ClusterStateError if no broker is registered (MIGRATED_TO_KRAFT if all have left ZooKeeper), no broker has the
-    listener, or the listener has another security protocol.
+    The form is ``host:port,...``. Raises ClusterStateError if no broker is registered or has the listener, all brokers have
+    left ZooKeeper, or the listener has another security protocol.
     """
     if connection.bootstrap_servers is not None:
         return connection.bootstrap_servers
@@ -149,7 +149,7 @@ def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
 
 
 def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> None:
-    """Raise if a listener chosen by name has another security protocol: librdkafka would retry until it times out."""
+    """Raise if a named listener has another security protocol. librdkafka would retry until the time-out."""
     for endpoint in endpoints:
         if endpoint.security_protocol.upper() != listener.security_protocol.upper():
             raise WRONG_SECURITY_PROTOCOL(

@@ -1,4 +1,4 @@
-"""Plans a batch read on the driver: one cluster snapshot, two requests for offsets, then pure planning."""
+"""Planner of a batch read: one cluster snapshot, two requests for offsets, then pure planning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """A batch read's splits, in the order of Spark's tasks, and the cluster snapshot that they were planned from."""
+    """A batch read's splits, in the order of Spark's tasks, and the cluster snapshot behind them."""
 
     splits: tuple[Split, ...]
     bootstrap_servers: str
@@ -50,16 +50,20 @@ def plan_batch(
 ) -> BatchPlan:
     """Plan a batch read, narrowed by `pushed` filters. Blocks for a few round trips to ZooKeeper and the brokers.
 
-    Raises ZKafkaError if the cluster cannot be reached, a topic or partition is unknown (unless `missingTopics` is wait), a
-    partition has no leader (unless `offlinePartitions` is skip), the options do not fit the topics, the group to start from
-    has no offsets, or an explicit or committed offset is outside the log (if `failOnDataLoss` is set).
+    Raises ZKafkaError if:
+
+    - the cluster cannot be reached, or the options do not fit the topics;
+    - a topic or partition is unknown, unless `missingTopics` is wait;
+    - a partition has no leader, unless `offlinePartitions` is skip;
+    - the group to start from has no offsets;
+    - an explicit or committed offset is outside the log, and `failOnDataLoss` is set.
     """
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
     subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:
-        # A broker that has just started may know no topic; ZooKeeper knows all.
+        # A broker that has just started may know no topic. ZooKeeper knows all topics.
         snapshot = retry.until(
             lambda found: not isinstance(cluster, KafkaAdmin) or not missing_topics(subscription, found),
             lambda: subscribed_snapshot(subscription, cluster),
@@ -89,14 +93,14 @@ def plan_batch(
 
 
 def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: ClusterSnapshot) -> tuple[Split, ...]:
-    """The splits of ranges, in the order of Spark's tasks. Neighbours have different leaders, as far as possible."""
+    """Return the splits of ranges, in the order of Spark's tasks. Neighbours have different leaders where possible."""
     pieces = split_ranges(ranges, options.min_partitions, options.max_records)
     splits = make_splits(pieces, snapshot, options.connection.client_rack, options.connection.listener)
     return tuple(spread_over_leaders(splits))
 
 
 def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
-    """The cluster with the topics of a subscription that exist; a pattern also requires the names of all topics."""
+    """Return the cluster with the subscribed topics that exist. A pattern also requires the names of all topics."""
     by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
     return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
 
@@ -104,7 +108,7 @@ def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> C
 def readable_partitions(
     subscription: Subscription, snapshot: ClusterSnapshot, *, skip_offline: bool
 ) -> list[TopicPartition]:
-    """The subscribed partitions that have a leader. Logs the others with `skip_offline`, else raises NoLeader."""
+    """Return the subscribed partitions that have a leader. Raises NoLeader for others, or logs them with `skip_offline`."""
     partitions = subscribed_partitions(subscription, snapshot)
     offline = snapshot.without_leader(partitions)
     if not offline:
@@ -125,10 +129,10 @@ def resolve_ranges(
     retry: Retry,
     pushed: PushedFilters | None = None,
 ) -> list[OffsetRange]:
-    """Return the ranges to read. `partitions` are all subscribed ones, or those that the `pushed` filters admit.
+    """Return the ranges to read. `partitions` are the subscribed ones that the `pushed` filters admit.
 
-    `committed` are the group's offsets, if the read starts there. See `resolve` for `retry`, and for errors other than
-    DataLoss, which is raised for an offset outside its log if `failOnDataLoss` is set.
+    `committed` has the group's offsets, if the read starts there. Raises DataLoss for an offset outside its log, if
+    `failOnDataLoss` is set. See `resolve` for `retry` and for other errors.
     """
     resolution = resolve(
         partitions,
@@ -162,9 +166,9 @@ def _committed(
     servers: str,
     snapshot: ClusterSnapshot,
 ) -> dict[TopicPartition, int]:
-    """The group's offsets, by partition; `EARLIEST` for an offset of a topic that was deleted and created again.
+    """Return the group's offsets, by partition; `EARLIEST` if the offset belongs to a deleted topic of the same name.
 
-    Raises GroupError if the group has no offset in any subscribed topic and `auto.offset.reset` is not set, and DataLoss
+    Raises GroupError if the group has no offset in any subscribed topic and `auto.offset.reset` is not set. Raises DataLoss
     for a topic that was created again, if `failOnDataLoss` is set.
     """
     from pyspark_zkafka.group.offsets import GroupOffsets, report_outdated

@@ -1,4 +1,4 @@
-"""Spark's batch reader: plans on the driver and reads in tasks."""
+"""Spark's batch reader, which plans on the driver and reads in tasks, and its reader of views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ B = TypeVar("B")
 
 
 class SplitPartition(InputPartition):
-    """Spark's input partition: splits to read one after the other, and bootstrap servers. Pickle-safe."""
+    """Spark's input partition: splits to read in this order, and bootstrap servers. Pickle-safe."""
 
     def __init__(self, splits: tuple[Split, ...], bootstrap_servers: str) -> None:
         super().__init__(splits)
@@ -47,7 +47,7 @@ class SplitPartition(InputPartition):
 
 
 class ZKafkaReader(DataSourceReader):
-    """Reads a batch. Pickle-safe: stores options and Spark's exact schema, and opens connections inside each call."""
+    """Reads a batch. Pickle-safe: stores only options and Spark's exact schema, and connects inside each call."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
         self._options = options
@@ -55,7 +55,7 @@ class ZKafkaReader(DataSourceReader):
         self._pushed: PushedFilters | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The splits, in the order in which Spark runs them; empty for an empty plan. Blocks for a few round trips."""
+        """Return the splits, in the order in which Spark runs them. Blocks for a few round trips."""
         with prepared_worker():
             from pyspark_zkafka.read.batch_planner import plan_batch
             from pyspark_zkafka.records.select import uses_native
@@ -65,7 +65,7 @@ class ZKafkaReader(DataSourceReader):
         return split_partitions(self._options, plan.splits, plan.bootstrap_servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of each split as Arrow batches, in offset order; none for an empty plan's placeholder."""
+        """Return the records of each split as Arrow batches, in offset order; none for the placeholder of an empty plan."""
         if not isinstance(partition, SplitPartition):
             return iter(())
         return self._read(partition)
@@ -81,7 +81,7 @@ class ZKafkaReader(DataSourceReader):
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
         properties = consumer_properties(connection, servers, options.client_group, largest)
 
-        def begin(split: Split, opened: ExitStack) -> SplitReader:
+        def start(split: Split, opened: ExitStack) -> SplitReader:
             consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema, joint))
             high_watermark = partial(_high_watermark, split, options, servers) if connection.read_committed else None
             identity = partial(topic_identity, split, options, servers)
@@ -90,16 +90,16 @@ class ZKafkaReader(DataSourceReader):
                 return opened.enter_context(open_fallback(connection, properties, split, self._schema, why, offset))
 
             reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark, fallback=fall_back)
-            reader.begin()
+            reader.start()
             return reader
 
-        # A topic that the brokers have not compared is compared once, after its last split.
+        # If the brokers have not compared a topic, the task compares it once, after its last split.
         last = {split.partition.topic: split for split in partition.splits}
         uncertain = set()
         with (
             collector_paused(),
             open_joint(connection, properties, partition.splits) as joint,
-            closing(one_ahead(partition.splits, begin)) as readers,
+            closing(one_ahead(partition.splits, start)) as readers,
         ):
             for split, reader in readers:
                 yield from reader.batches(compare=False)
@@ -113,9 +113,9 @@ class ZKafkaReader(DataSourceReader):
 class PushdownReader(ZKafkaReader):
     """A batch reader that accepts pushed filters.
 
-    A separate class, since Spark refuses a reader with `pushFilters` while filter pushdown is off. Spark (4.2 and 4.3)
-    keeps only the last pushed plan of a frame, and uses it for other queries on the frame, too, which then lack rows.
-    This class is used only if the option pushFilters says that there are no other queries.
+    A separate class, because Spark refuses a reader with `pushFilters` while filter pushdown is off. Spark 4.2 and 4.3 keep
+    only the last pushed plan of a frame. Other queries on the frame use it, too, and lack rows. This class is used only if
+    the option pushFilters promises that there are no other queries.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -125,7 +125,7 @@ class PushdownReader(ZKafkaReader):
 
 
 class ViewPartition(InputPartition):
-    """Spark's input partition: all rows of the view, as they were when Spark planned. Pickle-safe."""
+    """Spark's input partition: all rows of the view at planning time. Pickle-safe."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         super().__init__(batch)
@@ -133,7 +133,7 @@ class ViewPartition(InputPartition):
 
 
 class ViewReader(DataSourceReader):
-    """Reader of a view, one of `VIEWS`. Pickle-safe, as `ZKafkaReader`."""
+    """Reads a view, one of `VIEWS`. Pickle-safe, like `ZKafkaReader`."""
 
     def __init__(self, view: str, options: ReadOptions, schema: pa.Schema) -> None:
         self._view = view
@@ -141,7 +141,7 @@ class ViewReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition, which contains the rows. Blocks for a few round trips to ZooKeeper, or to the brokers."""
+        """Return one partition, which contains the rows. Blocks for a few round trips to ZooKeeper or the brokers."""
         with prepared_worker():
             from pyspark_zkafka.model.view_tables import build_view
             from pyspark_zkafka.read.view_planner import plan_view
@@ -149,42 +149,37 @@ class ViewReader(DataSourceReader):
         return [ViewPartition(build_view(plan_view(self._view, self._options), self._schema))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows, as one batch."""
+        """Return the rows as one batch."""
         return iter((partition.batch,) if isinstance(partition, ViewPartition) else ())
 
 
 def split_partitions(options: ReadOptions, splits: Iterable[Split], bootstrap_servers: str) -> list[SplitPartition]:
-    """Spark's input partitions for splits, in order: one for each split, or for several small ones."""
-    groups = coalesce(splits, options.min_records, options.max_records)
-    return [SplitPartition(group, _servers(group, bootstrap_servers)) for group in groups]
+    """Pack splits into Spark's input partitions, in order: one split in each, or several small ones."""
+    partitions = []
+    for group in coalesce(splits, options.min_records, options.max_records):
+        leaders = [endpoint for split in group for endpoint in split.endpoints]
+        servers = ",".join(dict.fromkeys([*leaders, *bootstrap_servers.split(",")]))
+        partitions.append(SplitPartition(group, servers))
+    return partitions
 
 
-def one_ahead(items: Iterable[A], begin: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
-    """Yield each item with the result of `begin`, which is called one item ahead.
-
-    When an item is yielded, the next one has been begun. At most two are open at once.
-    """
-    with ExitStack() as all_begun:
-        waiting: tuple[A, B, ExitStack] | None = None
+def one_ahead(items: Iterable[A], start: Callable[[A, ExitStack], B]) -> Generator[tuple[A, B]]:
+    """Yield each item with the result of `start`, which is called one item ahead. At most two are open at once."""
+    with ExitStack() as started:
+        current: tuple[A, B, ExitStack] | None = None
         for item in items:
-            opened = all_begun.enter_context(ExitStack())
-            following = item, begin(item, opened), opened
-            if waiting is not None:
-                yield waiting[:2]
-                waiting[2].close()
-            waiting = following
-        if waiting is not None:
-            yield waiting[:2]
-
-
-def _servers(splits: Iterable[Split], bootstrap_servers: str) -> str:
-    """The splits' own brokers first, then the rest, each once."""
-    own = (endpoint for split in splits for endpoint in split.endpoints)
-    return ",".join(dict.fromkeys([*own, *bootstrap_servers.split(",")]))
+            opened = started.enter_context(ExitStack())
+            following = item, start(item, opened), opened
+            if current is not None:
+                yield current[:2]
+                current[2].close()
+            current = following
+        if current is not None:
+            yield current[:2]
 
 
 def _high_watermark(split: Split, options: ReadOptions, servers: str) -> int:
-    """The end of the log with its open transactions."""
+    """Return the end of the log, open transactions included."""
     from pyspark_zkafka.brokers.admin import lease_admin
     from pyspark_zkafka.model.offsets import LATEST
 
@@ -199,8 +194,8 @@ def _retry(options: ReadOptions) -> Retry:
 def topic_identity(split: Split, options: ReadOptions, servers: str) -> Identity:
     """Compare the topic with the planned one, by its id, or by its znode if the cluster has no ids.
 
-    Several requests confirm a deletion: a broker that has just started may know no topic yet. Failed requests are
-    repeated as `fetchOffset.numRetries` says.
+    Several requests confirm a deletion, since a broker that has just started may know no topic. `fetchOffset.numRetries`
+    limits the retries of a failed request.
     """
     retry = _retry(options)
     from pyspark_zkafka.brokers.admin import lease_admin

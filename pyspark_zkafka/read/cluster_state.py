@@ -1,4 +1,4 @@
-"""The cluster as a stream's planner knows it between micro-batches: a snapshot that is kept current, an admin client."""
+"""The cluster's state between micro-batches: a current snapshot, and an admin client."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _WATCHED_AGE_S = 60.0  # watches report changes
 _POLLED_AGE_S = 1.0  # brokers must be polled
 _LEADERLESS_AGE_S = 0.5
 _RECONNECTED_AGE_S = 0.5
-_RESTARTED_S = 30.0  # longer than a broker takes to restart, or to replace an expired session
+_RESTARTED_S = 30.0  # longer than a restart of a broker, or the replacement of its expired session
 
 
 class ClusterState:
-    """A cluster's snapshot, bootstrap servers and admin client; for one thread, in the process that created it.
+    """A cluster's snapshot, bootstrap servers and admin client. For one thread of one process.
 
-    `zookeeper` is open, or None to ask the brokers alone. `group` has its members in ZooKeeper: the state then ends with an
-    error once all brokers have left ZooKeeper.
+    `zookeeper` is open, or None to read the brokers' metadata alone. `group` has its members in ZooKeeper. With a group, a
+    read fails once all brokers have left ZooKeeper.
     """
 
     def __init__(
@@ -73,21 +73,21 @@ class ClusterState:
         self._deleted: set[str] = set()
 
     def close(self) -> None:
-        """Close the admin client; ZooKeeper's belongs to the caller."""
+        """Close the admin client. The caller closes ZooKeeper's client."""
         self._opened.close()
 
     @property
     def brokers(self) -> KafkaAdmin:
-        """The brokers' admin client; with ZooKeeper, its bootstrap servers are the brokers of the first snapshot."""
+        """The admin client. With ZooKeeper, its bootstrap servers are the brokers of the first snapshot."""
         if self._brokers is None:
             servers = None if self._zookeeper is None else self.servers()
             self._brokers = self._opened.enter_context(KafkaAdmin.of(self._read.connection, servers))
         return self._brokers
 
     def servers(self, snapshot: ClusterSnapshot | None = None) -> str:
-        """Bootstrap servers, ``host:port,...``, of a snapshot, by default the current one.
+        """Return the bootstrap servers of a snapshot, by default the current one, as ``host:port,...``.
 
-        While no broker is registered, they are the last ones that were.
+        While no broker is registered, returns the last known ones.
         """
         snapshot = self.snapshot() if snapshot is None else snapshot
         if snapshot.brokers or self._servers is None:
@@ -95,11 +95,11 @@ class ClusterState:
         return self._servers
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
-        """The cluster with the subscribed topics that exist.
+        """Return the cluster with the subscribed topics that exist.
 
-        Read again now (`anew`), when a watch reports a change of brokers or topics, when the connection is back, while a
-        partition has no leader, and once a minute; without ZooKeeper, once a second. If that fails with a retriable error,
-        the last one is used for longer. The deletion of an `expected` topic is confirmed by another read.
+        Reads the cluster again if `anew`, after a watch has reported a change of brokers or topics, after a reconnection,
+        while a partition has no leader, and once a minute; without ZooKeeper, once a second. If the read fails with a
+        retriable error, returns the last snapshot. Another read confirms the deletion of an `expected` topic.
         """
         found = self._snapshot
         if found is None:
@@ -111,14 +111,14 @@ class ClusterState:
         return found if missing <= self._deleted else self._confirm_deleted(missing, found)
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
-        """Return the cluster now with some topics, subscribed or not; confirms that those not found are deleted."""
+        """Return the present cluster with some topics, subscribed or not. Confirms that missing topics are deleted."""
         return self._retry.until(  # a broker that has just started may know no topic
             lambda found: not self._is_polled or found.topics.keys() >= set(topics),
             lambda: (self._ensemble or self.brokers).snapshot(topics),
         )
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, for the text of an error; empty if they cannot be read now."""
+        """Return the names of all topics, for the text of an error; none if they cannot be read now."""
         try:
             return (self._ensemble or self.brokers).topic_names()
         except ZKafkaError as error:
@@ -126,8 +126,8 @@ class ClusterState:
             return []
 
     def settled_snapshot(self) -> ClusterSnapshot:
-        """A snapshot in which all leaders are registered, if the controller replaces the others within the retries."""
-        found = self.snapshot()  # until it has, another leader may come back in the same epoch
+        """Return a snapshot in which all leaders are registered, if the controller elects new ones within the retries."""
+        found = self.snapshot()  # before that, another leader may return in the same epoch
         for _ in range(self._retry.retries):
             if not any(s.leader != NO_LEADER and s.leader not in found.brokers for s in found.states.values()):
                 break
@@ -136,7 +136,7 @@ class ClusterState:
         return found
 
     def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
-        """True if the topics are still those of a snapshot; brokers are queried, ZooKeeper's watches report changes."""
+        """Return True if the topics are still those of a snapshot. Requests metadata if there are no watches."""
         return has_same_topics(snapshot, self.snapshot(anew=self._is_polled))
 
     def _is_old(self) -> bool:
@@ -146,7 +146,7 @@ class ClusterState:
         return self._stale.is_set() or age_s > self._max_age_s
 
     def _refresh(self, before: ClusterSnapshot) -> ClusterSnapshot:
-        """A new snapshot, or the same one if it cannot be read."""
+        """Return a new snapshot, or the same one if the cluster cannot be read."""
         problem: object = "there is no connection to ZooKeeper"
         ensemble = self._ensemble
         if ensemble is None or ensemble.connected:
@@ -168,7 +168,7 @@ class ClusterState:
         return before
 
     def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
-        """Confirm that topics are deleted: ZooKeeper knows, but a broker that has just started may know none yet."""
+        """Confirm that topics are deleted. ZooKeeper knows all topics; a broker that has just started may know none."""
         for _ in range(self._retry.retries if self._is_polled else 1):
             if self._is_polled:
                 self._retry.sleep(self._retry.interval_s)
@@ -182,7 +182,9 @@ class ClusterState:
         self._stale.clear()
         self._read_at = self._clock()
         ensemble = self._ensemble
-        snapshot = self._query_brokers() if ensemble is None else self._read_znodes(ensemble)
+        snapshot = (
+            self.brokers.snapshot(self._requested_topics(self.brokers)) if ensemble is None else self._read_znodes(ensemble)
+        )
         self._is_polled = ensemble is None or snapshot.is_outdated
         if snapshot.brokers:
             self._left_at = None
@@ -192,7 +194,10 @@ class ClusterState:
         return snapshot
 
     def _complete(self, outdated: ClusterSnapshot) -> ClusterSnapshot:
-        """The cluster whose brokers leave ZooKeeper for KRaft; ends a group's member once all have left."""
+        """Complete the snapshot of a cluster whose brokers leave ZooKeeper for KRaft.
+
+        Raises if the group has its members in ZooKeeper, and all brokers have left.
+        """
         if self._group_in_zookeeper is not None and not outdated.brokers:
             raise self._without_brokers(self._group_in_zookeeper)
         if self._brokers is None:
@@ -203,12 +208,13 @@ class ClusterState:
         if outdated.brokers:
             return current_snapshot(outdated, self._brokers, self._read.connection, ())
         self._have_brokers_left = True
-        return current_snapshot(outdated, self._brokers, self._read.connection, self._wanted_of(self._brokers))
+        topics = self._requested_topics(self._brokers)
+        return current_snapshot(outdated, self._brokers, self._read.connection, topics)
 
     def _without_brokers(self, group: str) -> ClusterStateError:
-        """The error for a member in ZooKeeper where no broker is; retriable while the last one may have restarted.
+        """Return the error for a member in ZooKeeper without brokers. Retriable while the last broker may be restarting.
 
-        No topic or partition that is created after the last one has left appears in ZooKeeper, where members divide them.
+        Members divide the partitions that ZooKeeper has. New ones do not appear there after the last broker has left.
         """
         if self._left_at is None:
             self._left_at = self._clock()
@@ -225,7 +231,7 @@ class ClusterState:
 
     @property
     def _ensemble(self) -> ZooKeeperClient | None:
-        """ZooKeeper, if the cluster's state is there; None without it, and once all brokers have left it."""
+        """ZooKeeper's client; None without one, and once all brokers have left ZooKeeper."""
         return None if self._have_brokers_left else self._zookeeper
 
     def _read_znodes(self, zookeeper: ZooKeeperClient) -> ClusterSnapshot:
@@ -236,32 +242,29 @@ class ClusterState:
         zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)
         return zookeeper.snapshot(topics)
 
-    def _query_brokers(self) -> ClusterSnapshot:
-        return self.brokers.snapshot(self._wanted_of(self.brokers))
-
-    def _wanted_of(self, brokers: KafkaAdmin) -> Collection[str]:
+    def _requested_topics(self, brokers: KafkaAdmin) -> Collection[str]:
         by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
         return wanted_topics(self._subscription, brokers.topic_names() if by_pattern else ())
 
     def _on_event(self, event: object) -> None:
-        """Mark the snapshot as stale; called on kazoo's thread."""
+        """Mark the snapshot as stale. Called on kazoo's thread."""
         self._stale.set()
 
 
 def max_age_s(snapshot: ClusterSnapshot, *, is_watched: bool) -> float:
-    """The seconds after which to read the cluster again, although no watch has reported a change."""
+    """Return the seconds after which to read the cluster again without a report of a watch."""
     if any(snapshot.leader(tp) is None for topic in snapshot.topics for tp in snapshot.partitions(topic)):
         return _LEADERLESS_AGE_S
     return _WATCHED_AGE_S if is_watched else _POLLED_AGE_S
 
 
 def has_same_topics(snapshot: ClusterSnapshot, now: ClusterSnapshot) -> bool:
-    """True if each topic of a snapshot is still there, and not another one of its name."""
+    """Return True if each topic of a snapshot still exists with the same identity."""
     found = now.topics
     topics = snapshot.topics.items()
     return all(n in found and (found[n].topic_id, found[n].czxid) == (t.topic_id, t.czxid) for n, t in topics)
 
 
 def moved_topics(before: ClusterSnapshot, now: ClusterSnapshot) -> set[str]:
-    """The topics of which a partition's leader has changed, or been elected for the first time."""
+    """Return the topics that have a partition with another leader, or with its first one."""
     return {tp.topic for tp in now.states if (leader := now.leader(tp)) is not None and leader != before.leader(tp)}

@@ -1,4 +1,4 @@
-"""Reader of one split, which returns Arrow batches and detects missing records."""
+"""Reader of one split. Returns Arrow batches, and detects missing records."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _PAUSE_S = 0.2
 _ANSWER_S = 5.0
 
 Identity = Literal["same", "deleted", "created again"]
-"""The topic of a name compared with the planned topic."""
+"""The present topic of the name, compared with the planned topic."""
 
 Fallback = Callable[[Unsupported, int], PartitionConsumer]
-"""Opens librdkafka's consumer, given the reason to leave the direct transport, and the offset to continue at."""
+"""Opens librdkafka's consumer, given why the direct transport cannot read on, and the next offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
-    """How to read: reaction to missing records, time-out, limits of a batch."""
+    """Reaction to missing records, time-out, and limits of a batch."""
 
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
@@ -56,18 +56,18 @@ class SplitReader:
     consumer : PartitionConsumer
         An open consumer of the split's partition.
     identity : callable
-        Compares the topic with the planned topic. Called before success is reported, unless the brokers have compared the
-        id of the topic in every fetch.
+        Compares the topic with the planned topic. Called before success is reported, unless the brokers have compared
+        the topic's id in every fetch.
     high_watermark : callable, optional
         Requests the end of the log from the leader, open transactions included. Needed under read_committed, where the
         consumer reports the last stable offset. Called if the position is beyond that offset, or the read times out.
     fallback : callable, optional
-        Opens another consumer, which continues if the first one raises Unsupported.
+        Opens the consumer that continues after Unsupported.
 
     Attributes
     ----------
     is_compared : bool
-        True if all records are certainly of the planned topic, as the brokers have compared its id.
+        True if the brokers have compared the topic's id: all records are from the planned topic.
     """
 
     def __init__(
@@ -96,12 +96,12 @@ class SplitReader:
         self._is_at_end = False
         self._is_replaced = False
         self.is_compared = True
-        self._is_begun = False
+        self._is_started = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start to fetch in the background. Does not wait for records."""
-        if not self._is_begun:
-            self._is_begun = True
+        if not self._is_started:
+            self._is_started = True
             try:
                 self._consumer.seek(self._position)
             except Unsupported as why:
@@ -110,14 +110,14 @@ class SplitReader:
     def batches(self, *, compare: bool = True) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most `max_records` rows and about `max_bytes` of values.
 
-        With `compare`, compares the topic at the end unless `is_compared` is True. After several ranges of one topic, it is
-        enough to call `compare` once.
+        With `compare`, compares the topic at the end unless `is_compared` is True. After several ranges of one topic, one
+        call of `compare` is enough.
 
-        Raises DataLoss if records are gone and `fail_on_data_loss` is set; otherwise logs a warning. Raises
+        If records are gone, raises DataLoss, or logs a warning without `fail_on_data_loss`. Raises
         BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction blocks a
         committed read for that long.
         """
-        self.begin()
+        self.start()
         self._postpone_deadline()
         while self._position < self._until:
             if self._unsupported is not None:
@@ -217,7 +217,7 @@ class SplitReader:
             self._sleep(_PAUSE_S)
 
     def _report_truncation(self, report: str) -> None:
-        """Fail, or warn and continue at the position: the records before it were replaced."""
+        """Report that the records before the position were replaced. Continues at the position without the error."""
         text = (
             f"{self._split.partition}: the log was truncated below offset {self._position}, by an unclean election, and "
             f"has grown again. The client found: {report}. Records before that offset were replaced after they were read"
@@ -226,7 +226,7 @@ class SplitReader:
         self._postpone_deadline()
 
     def _on_log_end(self, end: int) -> None:
-        """Note the end of the log, which may still grow to `until`, for example on a leader that was just elected."""
+        """Note the end of the log. The log may still grow to `until`, for example on a new leader."""
         if end < self._position:
             return  # records followed it in the same poll
         self._position = min(end, self._until)
@@ -252,9 +252,9 @@ class SplitReader:
         )
 
     def _ends(self) -> tuple[int, int]:
-        """Request the last stable offset and the end of the log, if one of them may have stopped the read.
+        """Request the last stable offset and the end of the log, if either may have stopped the read.
 
-        Both are `until` otherwise, and if the leader does not answer.
+        Returns `until` for both otherwise, and if the leader does not answer.
         """
         if not self._is_at_end and self._high_watermark is None:
             return self._until, self._until
@@ -275,7 +275,7 @@ class SplitReader:
         self._postpone_deadline()
 
     def _end_if_replaced(self) -> bool:
-        """End the range, with a report, if its topic was deleted or created again: the rest of it is gone."""
+        """End the range, with a report, if its topic was deleted or created again."""
         found = self._identity()
         if found != "same":
             self._report_replaced(found)

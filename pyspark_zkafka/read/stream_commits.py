@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def commit_positions(state: StreamState, session: StreamSession, reports: StreamWarnings) -> StreamState:
-    """Commit due positions of owned partitions. Retriable errors are logged, and the commit is retried later.
+def commit_positions(state: StreamState, session: StreamSession, warnings: StreamWarnings) -> StreamState:
+    """Commit the due positions of owned partitions. Logs retriable errors, and retries the commit later.
 
-    Partitions that were revoked and assigned again are left out: the group's offset, where the query then continues, may
-    have been changed meanwhile.
+    Leaves out partitions that were revoked and assigned again: another client may have changed the group's offset, where
+    the query continues.
     """
     due = state.due()
     member = session.member
@@ -33,15 +33,15 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
     _note_lost(due.keys() - ours.keys(), member)
     if not ours:
         return state
-    from pyspark_zkafka.group.claims import proof_of  # a stream without a group loads nothing of groups
+    from pyspark_zkafka.group.claims import proof_of  # not imported by a stream without a group
 
     try:
         done = session.offsets.commit(ours, proof_of(owner), [tp for tp in ours if state.assigned[tp].resets])
     except PartitionOwned as error:
-        reports.warn(f"offsets not committed: {error}")
+        warnings.warn(f"offsets not committed: {error}")
         return state
     except ZKafkaError as error:
-        # A topic may be deleted after the snapshot was read, and the coordinator learns of a new one later than others.
+        # A topic may have been deleted after the snapshot was read. The coordinator may not know a new topic yet.
         if not error.retriable and not isinstance(error, UnknownTopic):
             raise
         _log.warning("offsets not committed, retrying later: %s", error)
@@ -49,7 +49,7 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
     _note_lost(done.lost, member)
     committed, moved = state.commit({**done.kept, **done.written}, done.marks, done.written)
     for tp, offset in moved.items():
-        reports.warn(
+        warnings.warn(
             f"{tp}: another client has set the group's offset to {offset}, and this query is at "
             f"{state.assigned[tp].position}; the query continues at the group's offset when it restarts, or is "
             "assigned the partition again"
@@ -58,23 +58,23 @@ def commit_positions(state: StreamState, session: StreamSession, reports: Stream
 
 
 def _note_lost(partitions: Collection[TopicPartition], member: Membership | None) -> None:
-    """Log that partitions are not owned any more, and have the member check what it owns."""
+    """Log that partitions are no longer owned, and have the member check its claims."""
     if partitions and member is not None:
         _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, listing(sorted(partitions)))
         member.request_rebalance()
 
 
 def copy_to_lagging_store(partitions: Collection[TopicPartition], session: StreamSession) -> None:
-    """Commit the offsets of partitions just gained to the store that lags; retriable errors are logged."""
+    """Commit the offsets of newly assigned partitions to the store that lags. Logs retriable errors."""
     owner = None if session.member is None else session.member.owner
     if session.member is not None and owner is None:
         return
-    from pyspark_zkafka.group.claims import proof_of  # see above
+    from pyspark_zkafka.group.claims import proof_of
 
     try:
         session.copy_to_lagging_store(partitions, proof_of(owner))
     except PartitionOwned:
-        return  # reported by the next commit
+        return  # the next commit reports it
     except ZKafkaError as error:
         if not error.retriable:
             raise

@@ -61,10 +61,10 @@ class StreamDriver:
         self._clock = clock
         self._opened = False
         self._starts = StreamStarts(options, self._session)
-        self._reports = StreamWarnings(options.read.fail_on_data_loss, clock)
+        self._warnings = StreamWarnings(options.read.fail_on_data_loss, clock)
         self._limits = StreamLimits(options, self._session, clock)
-        self._ends = StreamEnds(self._session, self._reports, read_committed=options.read.connection.read_committed)
-        self._fixed_ends = FixedEnds(options.read, self._session, self._reports, clock, sleep)
+        self._ends = StreamEnds(self._session, self._warnings, read_committed=options.read.connection.read_committed)
+        self._fixed_ends = FixedEnds(options.read, self._session, self._warnings, clock, sleep)
         self._initial_offset: dict[str, Any] | None = None
         self._initial_positions: InitialPositions | ZKafkaError | None = None
         self._state = StreamState()
@@ -121,7 +121,7 @@ class StreamDriver:
         """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.check_topics`."""
         cluster = self._session.cluster
         snapshot = cluster.snapshot(expected=wanted_topics(self._read.require_subscription()))
-        self._reports.check_topics(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
+        self._warnings.check_topics(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
 
     def fix_bounds(self) -> None:
         """Fix the present ends of the logs as the query's end.
@@ -164,7 +164,7 @@ class StreamDriver:
             current = StreamOffset(spans, topics)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
-        self._reports.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
+        self._warnings.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         replaced = replaced_topics(self._state, current, snapshot)
         followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
@@ -217,12 +217,12 @@ class StreamDriver:
             )
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:
-            self._reports.lose(PARTITIONS_GONE, f"{listing(gone)} of the micro-batch no longer exist")
+            self._warnings.lose(PARTITIONS_GONE, f"{listing(gone)} of the micro-batch no longer exist")
         again = {name for name in topics & snapshot.topics.keys() if planned.topics[name].is_other(snapshot.topics[name])}
         replaced = sorted(r.partition for r in ranges if r.partition in snapshot.states and r.partition.topic in again)
         if replaced:
             text = f"{listing(replaced)} of the micro-batch belong to topics that were deleted and created again"
-            self._reports.lose(TOPIC_REPLACED, text)
+            self._warnings.lose(TOPIC_REPLACED, text)
         ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
         self._set_reading(r.partition for r in ranges)
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
@@ -235,7 +235,7 @@ class StreamDriver:
     def commit(self) -> None:
         """Commit finished positions, if there is a group; see `commit_positions`."""
         if self._has_group:
-            self._state = commit_positions(self._state, self._session, self._reports)
+            self._state = commit_positions(self._state, self._session, self._warnings)
 
     def report(self) -> dict[str, Any] | None:
         """Return the ends of the logs as last fetched, by topic and partition."""
@@ -313,7 +313,7 @@ class StreamDriver:
     def _apply(self, state: StreamState, losses: Iterable[Loss]) -> None:
         """Report data loss. Adopts the state without the lost records, unless the report raises."""
         for loss in losses:
-            self._reports.lose(loss.condition, loss.text)
+            self._warnings.lose(loss.condition, loss.text)
         self._state = state
 
     def _with_leader(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> list[TopicPartition]:
@@ -323,7 +323,7 @@ class StreamDriver:
         known = [tp for tp in offline if tp in snapshot.states]
         if known:
             found = describe_offline(known, snapshot).message.split(";")[0]
-            self._reports.warn(f"{found}: waiting for a leader, and reading the others")
+            self._warnings.warn(f"{found}: waiting for a leader, and reading the others")
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
@@ -337,7 +337,7 @@ class StreamDriver:
             # Brokers learn of new partitions after ZooKeeper has them.
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
-            self._reports.warn(f"{listing(sorted(new))} cannot be read yet, trying again: {error}")
+            self._warnings.warn(f"{listing(sorted(new))} cannot be read yet, trying again: {error}")
             return
         self._state = self._state.assign(owned, found, snapshot.topics)
         self.commit()

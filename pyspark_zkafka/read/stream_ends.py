@@ -1,4 +1,4 @@
-"""How far a micro-batch reads: the ends of logs, checked for truncation, the fixed ends of AvailableNow, and the limits."""
+"""How far a micro-batch reads: ends of logs, fixed ends of AvailableNow, and limits."""
 
 from __future__ import annotations
 
@@ -28,46 +28,45 @@ Assigned = Mapping[TopicPartition, PartitionProgress]
 
 
 class StreamEnds:
-    """Fetches ends of logs, and detects unclean elections after which a log has grown past the position again.
+    """Fetches ends of logs. Detects unclean elections after which a log has grown past the position again.
 
-    A leader returns its epoch with the end of its log. A position that was within the log at that epoch can therefore be
-    validated when the epoch has changed at the next planning; nothing is requested while leaders stay. A snapshot's epoch
-    is unsuitable: it may be older than the log's end. Epochs are kept until the run ends, or the partition is revoked.
+    A leader returns its epoch with the end of its log. If the epoch has changed at the next planning call, the position is
+    validated. Nothing is requested while leaders stay. A snapshot's epoch cannot be used: it may be older than the end.
+    Epochs are kept until the run ends, or the partition is revoked.
     """
 
-    def __init__(self, session: StreamSession, reports: StreamWarnings, *, read_committed: bool) -> None:
+    def __init__(self, session: StreamSession, warnings: StreamWarnings, *, read_committed: bool) -> None:
         self._session = session
-        self._reports = reports
+        self._warnings = warnings
         self._read_committed = read_committed
 
     def fetch(
         self, led: Collection[TopicPartition], state: StreamState
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The ends and the leader epochs of the logs that have a leader.
+        """Return the ends and the leader epochs of the logs that have a leader.
 
-        Logs whose leader does not answer, or is a new one against which the position cannot be validated yet, are absent.
-        Blocks for up to 5 s if leaders do not answer, and after an election. Reports data loss for a log that was truncated
-        below a position.
+        A log is absent if its leader does not answer, or if the position cannot be validated yet after an election. Blocks
+        for up to 5 s in both cases. Reports data loss for a log that was truncated below a position.
         """
         epochs: dict[TopicPartition, int] = {}
         found, failed = self._session.log_ends(led, epochs)
         for tp, error in failed.items():
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise error
-            self._reports.warn(f"{tp} waits for its leader: {error}")
+            self._warnings.warn(f"{tp} waits for its leader: {error}")
         if failed:
             self._session.cluster.snapshot(anew=True)
         ends = self._confirmed(found, state, epochs)
-        silent = self._validate(ends, state.assigned, epochs)
-        if silent:
-            self._reports.warn(f"{listing(sorted(silent))} cannot be validated after an election yet, trying again")
-            ends = {tp: end for tp, end in ends.items() if tp not in silent}
+        unanswered = self._validate(ends, state.assigned, epochs)
+        if unanswered:
+            self._warnings.warn(f"{listing(sorted(unanswered))} cannot be validated after an election yet, trying again")
+            ends = {tp: end for tp, end in ends.items() if tp not in unanswered}
         return ends, {tp: epochs[tp] for tp in ends.keys() & epochs.keys()}
 
     def _confirmed(
         self, ends: Mapping[TopicPartition, int], state: StreamState, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """The ends; those before the known ones are requested again: a new leader may report less at first (KAFKA-7703)."""
+        """Request ends below the known ones again: a new leader may report a lower end at first (KAFKA-7703)."""
         return self._session.retry.ask_again(
             self._after_transactions(ends, state),
             lambda tp, end: end < state.known_end(tp),
@@ -75,9 +74,9 @@ class StreamEnds:
         )
 
     def _after_transactions(self, ends: Mapping[TopicPartition, int], state: StreamState) -> dict[TopicPartition, int]:
-        """The ends, moved to the known ones where only open transactions lie between; absent where no leader answers.
+        """Move each end up to the known one if only open transactions lie between. Leaves out logs without an answer.
 
-        A group's member, or a run of this query, that read uncommitted may have advanced the position beyond the end.
+        A position may be beyond the end because another member, or an earlier run, read uncommitted records.
         """
         before = {tp for tp, end in ends.items() if end < state.known_end(tp)} if self._read_committed else set()
         if not before:
@@ -89,7 +88,7 @@ class StreamEnds:
     def _validate(
         self, ends: Mapping[TopicPartition, int], assigned: Assigned, epochs: Mapping[TopicPartition, int]
     ) -> set[TopicPartition]:
-        """Report logs that a newly elected leader truncated; returns the partitions that did not answer in time."""
+        """Report logs that a new leader has truncated. Returns the partitions without an answer in time."""
         elected = {
             tp: assigned[tp]
             for tp in ends
@@ -100,18 +99,18 @@ class StreamEnds:
         from pyspark_zkafka.brokers.log_probes import LogPosition, find_truncated
 
         positions = {tp: LogPosition(progress.position, progress.leader_epoch) for tp, progress in elected.items()}
-        truncated, silent = find_truncated(self._session.consumer_properties(1), positions, ANSWER_S)
+        truncated, unanswered = find_truncated(self._session.consumer_properties(1), positions, ANSWER_S)
         for tp, report in sorted(truncated.items()):
-            self._reports.lose(
+            self._warnings.lose(
                 OFFSET_WENT_BACK,
                 f"{tp}: the log was truncated below offset {elected[tp].position}, by an unclean election, and has grown "
                 f"again: records before that offset were replaced after they were read; the client found: {report}",
             )
-        return silent
+        return unanswered
 
 
 class _Owner(NamedTuple):
-    """The owner of another member's partition, with the group's offset and the time when this owner was first seen."""
+    """The owner of another member's partition, with the group's offset and the time at the first sight of this owner."""
 
     incarnation: str
     offset: int
@@ -119,22 +118,22 @@ class _Owner(NamedTuple):
 
 
 class FixedEnds:
-    """Fetches the fixed ends of one run of a query, and waits for those that it has not reached.
+    """Fetches the fixed ends of one run of a query, and waits until they are reached.
 
-    Spark takes a query that plans no further micro-batch for one that has read everything.
+    Spark ends the query at the first planning call that returns no micro-batch.
     """
 
     def __init__(
         self,
         options: ReadOptions,
         session: StreamSession,
-        reports: StreamWarnings,
+        warnings: StreamWarnings,
         clock: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
         self._options = options
         self._session = session
-        self._reports = reports
+        self._warnings = warnings
         self._clock = clock
         self._sleep = sleep
         self._owners: dict[TopicPartition, _Owner] = {}
@@ -151,7 +150,7 @@ class FixedEnds:
         if self._session.member is None:
             return ends, marks
         starts = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, EARLIEST)))
-        return {tp: end for tp, end in ends.items() if end > starts[tp]}, marks  # nobody has to own an empty log
+        return {tp: end for tp, end in ends.items() if end > starts[tp]}, marks  # an empty log needs no owner
 
     def _led(self) -> tuple[list[TopicPartition], ClusterSnapshot]:
         snapshot = self._session.cluster.snapshot()
@@ -163,11 +162,11 @@ class FixedEnds:
         return [tp for tp in partitions if tp not in offline], snapshot
 
     def wait(self, behind: Mapping[TopicPartition, int], since: float) -> bool:
-        """Wait a moment for partitions that are behind their fixed ends; False if this query need not read any of them.
+        """Wait a moment for partitions behind their fixed ends. Returns False if this query need not read any of them.
 
-        `since` is the time since when there are no records. After `kafkaConsumer.pollTimeoutMs` without any, and in a group
-        the session timeout, raises BrokersUnavailable, the error by which the group cannot be read, or GroupContended for
-        partitions that no member of the group owns.
+        `since` is the time of the last records. After `kafkaConsumer.pollTimeoutMs` without records, and in a group also
+        the session timeout, raises BrokersUnavailable, the error of reading the group, or GroupContended if no member owns
+        the partitions.
         """
         member, error = self._session.member, None
         owned = behind if member is None else member.owned()
@@ -179,7 +178,7 @@ class FixedEnds:
                 if not failure.retriable:
                     raise
                 error = failure
-                self._reports.warn(f"the group's offsets or owners cannot be read, trying again: {failure}")
+                self._warnings.warn(f"the group's offsets or owners cannot be read, trying again: {failure}")
         if not own and not others:
             return False
         waited_s = self._clock() - since
@@ -192,10 +191,10 @@ class FixedEnds:
         return True
 
     def _without_owner(self, member: Membership, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """The partitions that the group has not read to their ends, and that this member may still be assigned.
+        """Return the partitions not read to their ends that this member may still be assigned.
 
-        A member that died owns its partitions until it expires. An owner that commits, or stays for longer, is alive, and
-        reads its partitions to the end itself.
+        A dead member owns its partitions until its session expires. An owner that commits, or stays for longer, is alive
+        and reads its partitions to the end.
         """
         stored = self._session.offsets.committed(ends, skip_malformed=True)
         done = {tp: stored[tp].offset for tp in stored.keys() - outdated(stored, self._session.cluster.snapshot())}
@@ -227,10 +226,10 @@ def _not_reached(own: Sequence[TopicPartition], others: Sequence[TopicPartition]
 
 
 class StreamLimits:
-    """The options' limits, with the time at which a micro-batch was last due (monotonic) and the sizes of records.
+    """Limits the ranges of a micro-batch.
 
-    As in Spark's own source, a micro-batch is due at the first planning of a run, with `minOffsetsPerTrigger` records, and
-    when `maxTriggerDelay` has passed since it was last due, whether there are records or not.
+    As in Spark's own source, a micro-batch is due at the first planning call of a run, when there are
+    `minOffsetsPerTrigger` records, and when `maxTriggerDelay` has passed since the last due time, even without records.
     """
 
     def __init__(self, options: StreamOptions, session: StreamSession, clock: Callable[[], float]) -> None:
@@ -242,7 +241,7 @@ class StreamLimits:
         self._sampled_at = float("-inf")
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
-        """The ranges within the limits, empty below `minOffsetsPerTrigger` if it `may_wait`; blocks for up to 3 s."""
+        """Limit the ranges; none are left below `minOffsetsPerTrigger` if `may_wait`. Blocks for up to 3 s."""
         if self._limits == TriggerLimits():
             return dict(ranges)
         backlog = sum(r.size for r in ranges.values())
@@ -255,7 +254,7 @@ class StreamLimits:
         return self._limits.apply(ranges, sizes)
 
     def _sizes(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, float]:
-        """The mean sizes of records, measured once a minute, and when there are new partitions to read."""
+        """Return the mean sizes of records, measured once a minute, and for new partitions."""
         now = self._clock()
         everywhere = now - self._sampled_at > _SAMPLE_AGE_S
         starts = {tp: r.start for tp, r in ranges.items() if r.size and (everywhere or tp not in self._record_bytes)}

@@ -1,4 +1,4 @@
-"""Spark's streaming reader: plans in a separate process that lives as long as the query, reads in the tasks."""
+"""Spark's streaming reader: plans in one process for the whole query, and reads in tasks."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NO_ROW_LIMIT = 2**63 - 1
 
 
 class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream. Until its first planning call it stores only options and a schema, and is pickle-safe.
+    """Reads a stream. Pickle-safe until its first planning call: it stores only options and Spark's exact schema.
 
-    The planning calls of a query come one after the other, in one process. The first of them opens a session with ZooKeeper
-    and joins the group; `stop` leaves it. The schema is exactly Spark's: the projection.
+    The planning calls of a query come one after the other, in one process. The first one connects and joins the group.
+    `stop` leaves the group.
     """
 
     def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
@@ -35,45 +35,45 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: StreamDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """The start offset of a new query: the group's committed offsets, if there is a group."""
+        """Return the start offset of a new query: the group's committed offsets, if there is a group."""
         return self._plan().initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that Spark passes to `latestOffset`, unless its trigger (Once) requests all available records."""
+        """Return the limit that Spark passes to `latestOffset`. The trigger Once requests all records instead."""
         limits = self._options.limits
         if limits == TriggerLimits():
             return ReadAllAvailable()
         return ReadMaxRows(_NO_ROW_LIMIT if limits.max_records is None else limits.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next micro-batch; `start` if there is nothing to read. Commits the positions in `start`."""
+        """Commit the positions in `start`. Returns the end of the next micro-batch, or `start` if there are no records."""
         return self._plan().latest(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the present ends of the logs as the query's end, reached in as many micro-batches as the limits require."""
+        """Fix the present ends of the logs as the query's end. The limits determine the number of micro-batches."""
         self._plan().fix_bounds()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The ends of the logs, for the query's progress."""
+        """Return the ends of the logs, for the query's progress."""
         return None if self._planner is None else self._planner.report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The splits of the micro-batch that ends at `end`, from `end` alone, whatever has changed since it was planned."""
+        """Return the splits of the micro-batch. They follow from `end` alone, whatever has changed since it was planned."""
         if start == end:
             return []
         splits, servers = self._plan().splits(end)
         return split_partitions(self._options.read, splits, servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a split as Arrow batches, in offset order."""
+        """Return the records of a split as Arrow batches, in offset order."""
         return ZKafkaReader(self._options.read, self._schema).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit finished positions if an earlier attempt failed; `latestOffset` normally has, from its `start`."""
+        """Commit finished positions that `latestOffset` could not commit."""
         self._plan().commit()
 
     def stop(self) -> None:
-        """Leave the group, and close all connections; blocks for some seconds at the most."""
+        """Leave the group, and close all connections. Blocks for at most some seconds."""
         with ignoring_sigterm():
             if self._planner is not None:
                 self._planner.close()
@@ -89,5 +89,5 @@ class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             uses_native(self._options.read.connection)  # report a missing native path here, not in each task
             exit_on_sigterm()
             self._planner = StreamDriver(self._options)
-            atexit.register(self.stop)  # for a SIGTERM when `stop` has been called, but has not begun
+            atexit.register(self.stop)  # for a SIGTERM before `stop` runs
         return self._planner

@@ -1,4 +1,4 @@
-"""A stream planner's connections between micro-batches: to the cluster, to the group, and to the group's offsets."""
+"""A stream's connections between micro-batches: to the cluster, the group and its offsets; and its warnings."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _log = logging.getLogger(__name__)
 
 _SAMPLE_S = 3.0
 _REPEAT_S = 60.0
-ANSWER_S = 5.0  # a leader that does not answer in time is asked again later, so that the others do not wait
+ANSWER_S = 5.0  # short, so that other partitions need not wait for a leader without an answer
 _UNCLAIMED = Claim("", 0)
 
 EndsAndErrors = tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]
-"""The ends of logs, and the errors of leaders that do not answer."""
+"""Ends of logs, and errors of leaders that do not answer."""
 
 
 class StreamSession:
-    """A planner's session, open from ``__enter__`` to ``close``; for one thread, in the process that created it.
+    """Connections of one run of a query, open from ``__enter__`` to ``close``. For one thread of one process.
 
-    `cluster` is the state of the cluster, and `member` the member of the group, None without membership; both exist while
-    the session is open.
+    While the session is open, `cluster` is the state of the cluster, and `member` the member of the group, None without
+    membership.
     """
 
     cluster: ClusterState
@@ -65,10 +65,7 @@ class StreamSession:
         self._member_offsets: KafkaMemberOffsets | None = None
 
     def __enter__(self) -> StreamSession:
-        """Connect, and join the group if the options require it; raises ZKafkaError if either is refused or impossible.
-
-        Nothing is left open then.
-        """
+        """Connect, and join the group if required. Raises ZKafkaError on failure, and leaves nothing open."""
         with ExitStack() as failed:
             failed.callback(self.close)
             self._connect()
@@ -97,7 +94,7 @@ class StreamSession:
         self._zookeeper = client
 
     def _join_in_zookeeper(self, ensemble: ZooKeeperConfig) -> bool:
-        """Join, unless the options leave it open who coordinates the group, and all brokers have left ZooKeeper."""
+        """Join. Returns False if all brokers have left ZooKeeper, and the options do not require membership there."""
         from pyspark_zkafka.group.member import GroupMember
 
         group = self._required_group
@@ -127,7 +124,7 @@ class StreamSession:
         _log.info("joining group %s in Kafka (groupMembership=%s)", group.name, group.membership)
 
     def close(self) -> None:
-        """Leave the group at once, and close all connections; idempotent; blocks for some seconds at the most."""
+        """Leave the group at once, and close all connections. Idempotent. Blocks for at most some seconds."""
         self._opened.close()
 
     @cached_property
@@ -144,7 +141,7 @@ class StreamSession:
         return self._opened.enter_context(offsets)
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner) -> None:
-        """Commit the offsets of a group with two stores to the one that lags; see `GroupOffsets.level`."""
+        """Commit offsets of a group with two stores to the store that lags; see `GroupOffsets.level`."""
         if self._member_offsets is None:
             self._stored_offsets.level(partitions, proof)
 
@@ -160,28 +157,28 @@ class StreamSession:
         return self._group
 
     def log_ends(self, partitions: Iterable[TopicPartition], epochs: dict[TopicPartition, int]) -> EndsAndErrors:
-        """The ends of logs; adds their leader epochs to `epochs`. Blocks for 5 s or a little more."""
+        """Return the ends of logs, and add their leader epochs to `epochs`. Blocks for little more than 5 s."""
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, LATEST), ANSWER_S, epochs)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> EndsAndErrors:
-        """The ends of logs including open transactions, where `log_ends` stops before these."""
+        """Return the ends of logs, with open transactions; `log_ends` stops before these."""
         return self.cluster.brokers.list_offsets_each(dict.fromkeys(partitions, HIGH_WATERMARK), ANSWER_S)
 
     def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """The mean sizes of records from each position on; blocks for at most 3 s. See `kafka.log_probes`."""
+        """Return the mean size of records after each position. Blocks for at most 3 s; see `brokers.log_probes`."""
         from pyspark_zkafka.brokers.log_probes import sample_record_bytes
 
         return sample_record_bytes(self.consumer_properties(), starts, _SAMPLE_S)
 
     def consumer_properties(self, records: int | None = None) -> dict[str, Any]:
-        """librdkafka's properties for a consumer that reads so many records."""
+        """Return librdkafka's properties for a consumer of this number of records; by default, of many."""
         from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 
         servers = self.cluster.servers()
         return consumer_properties(self._read.connection, servers, self._read.client_group, records)
 
     def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The partitions created after the group subscribed to their topics; none without membership."""
+        """Return the partitions created after the group subscribed to their topics; none without membership."""
         if self.member is None or not partitions:
             return set()
         if self._member_offsets is not None or self._zookeeper is None:
@@ -194,9 +191,9 @@ class StreamSession:
         return younger(partitions, self.cluster.snapshot(), since)
 
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """The incarnation of the member that owns, or is being assigned, each partition; absent where there is none.
+        """Return the incarnation of the member that owns, or is being assigned, each partition.
 
-        Blocks for one or two requests.
+        Partitions without an owner are absent. Blocks for one or two requests.
         """
         group = self._required_group.name
         if self._member_offsets is None and self._zookeeper is not None:
@@ -209,18 +206,18 @@ class StreamSession:
         return {tp: member for member, theirs in assigned.items() for tp in theirs.intersection(partitions)}
 
     def _without_start(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """The partitions without an offset in topics of which the group has some, in Kafka: it began before them.
+        """Return the partitions without an offset in topics with other offsets of the group in Kafka.
 
-        A member that begins to read a topic commits its starts in all partitions that it owns.
+        The group subscribed before they were created: a member that starts to read a topic commits the starts of all
+        partitions that it owns.
         """
         topics = {tp.topic for tp in partitions}
-        states = self.cluster.snapshot().states
-        committed = self.offsets.committed([tp for tp in states if tp.topic in topics])
-        begun = {tp.topic for tp in committed}
-        return {tp for tp in partitions if tp.topic in begun and tp not in committed}
+        committed = self.offsets.committed([tp for tp in self.cluster.snapshot().states if tp.topic in topics])
+        started = {tp.topic for tp in committed}
+        return {tp for tp in partitions if tp.topic in started and tp not in committed}
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """The partitions to read: those that the member owns, or, without membership, all that are subscribed to."""
+        """Return the partitions to read: those that the member owns, or, without membership, all subscribed ones."""
         if self.member is not None:
             return self.member.owned()
         if self._subscribed is None or self._subscribed[0] is not snapshot:
@@ -232,7 +229,7 @@ class StreamSession:
 
 
 class StreamWarnings:
-    """Data loss and warnings of one run of a query, by a monotonic clock."""
+    """Reports data loss, and repeats a warning at most once a minute. `clock` is monotonic."""
 
     def __init__(self, fail_on_data_loss: bool, clock: Callable[[], float]) -> None:
         self._fail_on_data_loss = fail_on_data_loss
@@ -258,10 +255,10 @@ class StreamWarnings:
         may_fail: bool,
         has_end: bool = False,
     ) -> None:
-        """Warn of subscribed topics that do not exist, or raise UnknownTopic.
+        """Warn of subscribed topics that do not exist, or raise UnknownTopic if `may_fail`.
 
-        It `may_fail` if `missingTopics` is fail, or is not set and the query `has_end`, at which it cannot wait. `names`
-        returns the names of all topics, to suggest the nearest. It is called once a minute at the most.
+        Raises only if `missingTopics` is fail, or if it is not set and the query `has_end`: it cannot wait then. `names`
+        returns the names of all topics, to suggest the nearest one. Calls it at most once a minute.
         """
         if snapshot is self._complete:
             return
@@ -277,7 +274,7 @@ class StreamWarnings:
         _log.warning("%s: %s", "left out" if has_end else "waiting for topics", error)
 
     def _is_due(self, subject: str) -> bool:
-        """True, once a minute, for each subject of a warning."""
+        """Return True once a minute for each subject of a warning."""
         now = self._clock()
         if now - self._warned.get(subject, float("-inf")) <= _REPEAT_S:
             return False

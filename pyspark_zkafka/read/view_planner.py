@@ -1,4 +1,4 @@
-"""Planner of views, which reads their rows while Spark plans: a few rounds of requests to ZooKeeper or the brokers."""
+"""Planner of views. Reads their rows from ZooKeeper or the brokers while Spark plans."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _log = logging.getLogger(__name__)
 
 
 def plan_view(view: str, options: ReadOptions) -> list[Row]:
-    """The rows of a view, sorted. Blocks for a few round trips; `offsets` and `plan` also request offsets of the brokers.
+    """Return the sorted rows of a view. Blocks for a few round trips. `offsets` and `plan` also read offsets from brokers.
 
-    Raises ZKafkaError if the cluster cannot be reached, or the znode of a topic that the options name is malformed. Other
-    malformed znodes of topics and brokers are logged as warnings; those of groups become rows.
+    Raises ZKafkaError if the cluster cannot be reached, or if the options name a topic with a malformed znode. Other
+    malformed znodes of topics and brokers are logged as warnings. Malformed znodes of groups become rows.
     """
     if view == "plan":
         plan = plan_batch(options)
@@ -60,7 +60,7 @@ _OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Ro
     "admin": (("admin",), lambda cluster: rows.admin_rows(cluster.admin)),
     "configs": (("configs",), lambda cluster: rows.config_rows(cluster.configs or {})),
 }
-"""The parts of a report that a view needs, and its rows."""
+"""The parts of a report that each view needs, and its rows."""
 
 
 def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[Row]:
@@ -80,12 +80,12 @@ def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[
     found = make_rows(cluster)
     if view != "admin":
         return found
-    wanted = restrict(subscription, {row["topic"] for row in found})
-    return [row for row in found if row["topic"] in wanted]
+    requested = restrict(subscription, {row["topic"] for row in found})
+    return [row for row in found if row["topic"] in requested]
 
 
 def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) -> bool:
-    """False in KRaft mode, where the brokers' metadata name any broker instead of the controller; also if unknown."""
+    """Return False if unknown, and in KRaft mode: the metadata then name any broker instead of the controller."""
     if controller is None:
         return False
     try:
@@ -109,7 +109,7 @@ _OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
     "owners": (owners_path, rows.owner_rows),
     "offsets": (offsets_path, rows.offset_rows),
 }
-"""The part of the groups' znodes that a view needs, and its rows."""
+"""The part of the groups' znodes that each view needs, and its rows."""
 
 
 def _of_groups(view: str, options: ReadOptions, zookeeper: ZooKeeperClient) -> list[Row]:
@@ -138,20 +138,20 @@ def _groups(options: ReadOptions, zookeeper: ZooKeeperClient, names: Collection[
 def _latest(
     options: ReadOptions, zookeeper: ZooKeeperClient, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The latest offsets of those partitions that have a leader; none, with a warning, if the brokers do not answer."""
+    """Return the latest offsets of partitions with a leader; none, with a warning, if the brokers do not answer."""
     if not partitions:
         return {}
     connection, snapshot = options.connection, zookeeper.survey({tp.topic for tp in partitions})
     for error in snapshot.unreadable.values():
         _log.warning("view=offsets lacks what a malformed znode describes: %s", error)
-    wanted = {tp: LATEST for tp in partitions if snapshot.leader(tp) is not None}
-    offline = [str(tp) for tp in partitions if tp.topic in snapshot.topics and tp not in wanted]
+    requested = {tp: LATEST for tp in partitions if snapshot.leader(tp) is not None}
+    offline = [str(tp) for tp in partitions if tp.topic in snapshot.topics and tp not in requested]
     if offline:
         _log.warning("view=offsets has no lag for partitions where no broker leads: %s", ", ".join(offline))
     try:
         servers = bootstrap_servers(connection, snapshot)
         with KafkaAdmin.of(connection, servers) as admin:
-            return admin.list_offsets(wanted)
+            return admin.list_offsets(requested)
     except ZKafkaError as error:
         _log.warning("view=offsets has neither latest offsets nor lag: %s", error)
         return {}

@@ -16,30 +16,30 @@ SCHEMA = pa.schema([("topic", pa.string())])
 
 
 class Log:
-    """Writes down what is begun and ended."""
+    """Records starts and ends."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def begin(self, item: int, opened: ExitStack) -> str:
-        self.lines.append(f"begin {item}")
+    def start(self, item: int, opened: ExitStack) -> str:
+        self.lines.append(f"start {item}")
         opened.callback(self.lines.append, f"end {item}")
         if item == 9:
             raise KeyError(item)
         return f"number {item}"
 
 
-def test_the_next_one_is_begun_before_one_is_read() -> None:
-    """While one is read, the next one has been begun, and no other is open."""
+def test_the_next_item_starts_before_one_is_read() -> None:
+    """While an item is read, the next one has started, and no other is open."""
     log = Log()
-    for item, made in one_ahead([1, 2, 3], log.begin):
+    for item, made in one_ahead([1, 2, 3], log.start):
         log.lines.append(f"read {item}: {made}")
     assert log.lines == [
-        "begin 1",
-        "begin 2",
+        "start 1",
+        "start 2",
         "read 1: number 1",
         "end 1",
-        "begin 3",
+        "start 3",
         "read 2: number 2",
         "end 2",
         "read 3: number 3",
@@ -48,27 +48,27 @@ def test_the_next_one_is_begun_before_one_is_read() -> None:
 
 
 def test_none_and_one() -> None:
-    """Nothing is begun for nothing; a single one is read at once."""
+    """Without items nothing starts; a single item is read at once."""
     log = Log()
-    assert list(one_ahead([], log.begin)) == []
-    assert list(one_ahead([1], log.begin)) == [(1, "number 1")]
-    assert log.lines == ["begin 1", "end 1"]
+    assert list(one_ahead([], log.start)) == []
+    assert list(one_ahead([1], log.start)) == [(1, "number 1")]
+    assert log.lines == ["start 1", "end 1"]
 
 
 def test_all_is_closed_when_reading_ends_early() -> None:
-    """Who stops reading closes what is read and what has been begun."""
+    """A reader that stops early closes the current item and the one that has started."""
     log = Log()
-    with closing(one_ahead([1, 2, 3], log.begin)) as readers:
+    with closing(one_ahead([1, 2, 3], log.start)) as readers:
         assert next(readers) == (1, "number 1")
-    assert sorted(log.lines) == ["begin 1", "begin 2", "end 1", "end 2"]
+    assert sorted(log.lines) == ["end 1", "end 2", "start 1", "start 2"]
 
 
-def test_all_is_closed_when_one_cannot_be_begun() -> None:
-    """What fails to begin closes itself and the one before it."""
+def test_all_is_closed_when_an_item_cannot_start() -> None:
+    """An item that fails to start is closed, and so is the one before it."""
     log = Log()
     with pytest.raises(KeyError):
-        list(one_ahead([1, 9, 3], log.begin))
-    assert sorted(log.lines) == ["begin 1", "begin 9", "end 1", "end 9"]
+        list(one_ahead([1, 9, 3], log.start))
+    assert sorted(log.lines) == ["end 1", "end 9", "start 1", "start 9"]
 
 
 def view_reader() -> ViewReader:
