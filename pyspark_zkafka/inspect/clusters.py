@@ -17,22 +17,22 @@ from pyspark_zkafka.zookeeper.connection import Znode
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 Part = Literal["brokers", "topics", "configs", "controller", "admin"]
-"""A part of a report; only ZooKeeper has ``configs`` and ``admin``."""
+"""A part of a report. Only ZooKeeper has ``configs`` and ``admin``."""
 
 Choice = Callable[[Iterable[str]], Collection[str]]
-"""Chooses from the names of topics."""
+"""Selects from the names of topics."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """What was read of a cluster; the other parts are empty.
+    """The parts of a cluster that were read. The other parts are empty.
 
     Parameters
     ----------
     snapshot : ClusterSnapshot
-        The topics and the brokers; of the part ``brokers`` from the brokers' metadata, the brokers alone.
+        The topics and the brokers. Without topics if only ``brokers`` were read from the brokers' metadata.
     registrations : tuple of BrokerRegistration or None
         The znodes of the brokers, by id; None without ZooKeeper.
     configs : mapping or None
@@ -42,7 +42,7 @@ class ClusterReport:
     controller_epoch, cluster_id
         None where unknown.
     unreadable : mapping
-        The errors of malformed znodes, by path: the other parts lack what these describe.
+        The errors of malformed znodes, by path. The other parts lack these znodes.
     """
 
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
@@ -58,19 +58,19 @@ class ClusterReport:
 def read_cluster(
     source: ClusterSource, parts: Collection[Part], topics: Collection[str] | Choice | None = None
 ) -> ClusterReport:
-    """Read some parts of a cluster; blocks for one to three rounds of requests for each.
+    """Read some parts of a cluster. Blocks for one to three rounds of requests for each part.
 
     Parameters
     ----------
     source : ZooKeeperClient or KafkaAdmin
         Open.
     topics : collection of str, or callable
-        The topics, or what chooses them from the names of those that exist; all by default.
+        The topics, or a selection from the existing names; by default, all topics.
 
     Raises
     ------
     CodecError
-        A znode of a topic in a collection is malformed. Others are listed in the report.
+        The znode of a topic in the collection is malformed. The report lists other malformed znodes.
     """
     if not isinstance(source, ZooKeeperClient):
         return _read_metadata(source, parts, topics)

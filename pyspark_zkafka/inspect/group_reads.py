@@ -1,4 +1,4 @@
-"""Gathers what reports of groups are made of, for many groups at once: znodes, offsets and members in Kafka, logs."""
+"""Reads reports of many groups at once: znodes, offsets and members in Kafka, bounds of logs."""
 
 from __future__ import annotations
 
@@ -37,37 +37,39 @@ def read_groups(
     brokers_with_short_timeout: Callable[[], GroupAdmin] | None = None,
     matching: re.Pattern[str] | None = None,
 ) -> GroupReports:
-    """Read groups: three or four rounds of requests to ZooKeeper, and what the brokers are asked for.
+    """Read groups. Blocks for three or four rounds of requests to ZooKeeper, and for requests to the brokers.
 
     Parameters
     ----------
     brokers : callable, optional
-        Asked for the logs of the groups' topics, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. The
-        client is opened only if it is needed. Without it, the reports have neither.
+        Opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. Called
+        only if needed. Without it, the reports have neither.
     names : iterable, optional
-        The groups; by default all that ZooKeeper has.
+        The groups; by default, all in ZooKeeper.
     brokers_with_short_timeout : callable, optional
-        Asked for the members in Kafka, with a short time-out. Brokers that refuse, or do not answer, are no error.
+        Opens the client for the members in Kafka. A refusal or a missing answer is no error.
     matching : Pattern, optional
-        Leaves out groups without a match in their name, before anything of them is read.
+        Leaves out groups without a match in their name. Reads nothing of them.
 
     Raises
     ------
     GroupError
-        ``UNKNOWN_GROUP``: ZooKeeper has no group of a name.
+        ``UNKNOWN_GROUP``: ZooKeeper does not have one of the groups.
     """
     listed = zookeeper.groups() if names is None else dict.fromkeys(names)
-    wanted = [name for name in listed if matching is None or matching.search(name)]
-    children = group_children(zookeeper, wanted)
-    existing = [name for name in wanted if group_paths.group_path(name) in children]
-    if names is not None and len(existing) < len(wanted):
-        raise unknown_groups((name for name in wanted if name not in existing), zookeeper.config.chroot)
+    requested = [name for name in listed if matching is None or matching.search(name)]
+    children = group_children(zookeeper, requested)
+    existing = [name for name in requested if group_paths.group_path(name) in children]
+    if names is not None and len(existing) < len(requested):
+        raise unknown_groups((name for name in requested if name not in existing), zookeeper.config.chroot)
     groups = decode_groups(existing, children, group_znodes(zookeeper, children))
     logs, problem = LogsReport(), None
     if brokers is not None:
         in_kafka = {} if storage == "zookeeper" else brokers().committed_many(groups)
         groups = {name: replace(group, kafka_offsets=in_kafka.get(name, {})) for name, group in groups.items()}
-        logs = read_logs(brokers, _read_topics(zookeeper, groups.values()))
+        existing_topics = zookeeper.topic_names() if any(group.has_filters for group in groups.values()) else []
+        topics = {topic for group in groups.values() for topic in group.all_topics(existing_topics)}
+        logs = read_logs(brokers, zookeeper.survey(topics))
     if brokers_with_short_timeout is not None:
         try:
             states = {} if not groups or old_brokers(zookeeper) else brokers_with_short_timeout().group_states(groups)
@@ -81,29 +83,22 @@ def read_groups(
     return GroupReports(groups, storage, logs, problem)
 
 
-def _read_topics(zookeeper: ZooKeeperClient, groups: Iterable[GroupReport]) -> ClusterSnapshot:
-    """The brokers, and the existing topics of the groups; blocks for two or three rounds of requests."""
-    found = list(groups)
-    names = zookeeper.topic_names() if any(group.has_filters for group in found) else []
-    return zookeeper.survey({topic for group in found for topic in group.all_topics(names)})
-
-
 def read_part(
     zookeeper: ZooKeeperConnection,
     names: Iterable[str],
     part: Callable[[str], str],
     choose: Callable[[Iterable[str]], Iterable[str]] = list,
 ) -> dict[str, GroupReport]:
-    """Reports with one part of the groups' znodes; blocks for two rounds of requests, three for owners and offsets.
+    """Read one part of the groups' znodes. Blocks for two rounds of requests, or three for owners and offsets.
 
     Parameters
     ----------
     names : iterable of str
-        The groups; one that does not exist has an empty report.
+        The groups. A group that does not exist has an empty report.
     part : callable
         `ids_path`, `owners_path` or `offsets_path`.
     choose : callable
-        Selects from the topics below one ``owners`` or ``offsets``.
+        Selects from the topics under one ``owners`` or ``offsets``.
     """
     found = list(dict.fromkeys(names))
     children = zookeeper.children_many(map(part, found))
@@ -111,7 +106,7 @@ def read_part(
 
 
 def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
-    """The error for groups that have no znode under ``/consumers``.
+    """Return the error for groups without a znode under ``/consumers``.
 
     >>> unknown_groups(["a", "b"], "/kafka").message
     'Groups a, b do not exist under /kafka/consumers; list the groups with `zkafka groups list`; ...'
@@ -129,10 +124,10 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
 
 
 def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> LogsReport:
-    """The bounds of all logs in a snapshot; None for a partition whose leader does not answer.
+    """Read the bounds of all logs in a snapshot; None for a partition whose leader does not answer.
 
-    Blocks for two requests to each leader, or some 15 s if one does not answer: it is not asked a second time. `brokers` is
-    called if there is a leader, or if brokers have left ZooKeeper for KRaft.
+    Blocks for two requests to each leader, or some 15 s if one does not answer. That leader gets no second request.
+    `brokers` is called if there is a leader, or if brokers have left ZooKeeper for KRaft.
     """
     notes: tuple[str, ...] = ()
     if snapshot.is_outdated:
@@ -154,7 +149,7 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
 def _with_known_brokers(
     brokers: Callable[[], GroupAdmin], outdated: ClusterSnapshot
 ) -> tuple[ClusterSnapshot, tuple[str, ...]]:
-    """The snapshot of a cluster that leaves ZooKeeper for KRaft, as far as brokers are known, and a note about it."""
+    """Add the known brokers to the snapshot of a cluster that leaves ZooKeeper for KRaft. Also returns a note about it."""
     try:
         known = brokers().snapshot(outdated.topics)
     except ClusterStateError as error:
@@ -163,7 +158,7 @@ def _with_known_brokers(
 
 
 def _reasons(failed: Mapping[TopicPartition, ZKafkaError]) -> list[str]:
-    """A line for each kind of error, with its partitions."""
+    """Return one line for each kind of error, with its partitions."""
     found: dict[str, list[TopicPartition]] = {}
     for tp, error in sorted(failed.items()):
         found.setdefault(error.condition, []).append(tp)

@@ -1,4 +1,4 @@
-"""Reports of consumer groups: what their znodes, the offsets in Kafka and the logs say. Pure: values in, values out.
+"""Reports of consumer groups, from their znodes, the offsets in Kafka and the logs. Pure: values in, values out.
 
 References
 ----------
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.connection import Znode
 
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
-"""The stores in which a group's offsets are looked up."""
+"""The stores from which a group's offsets are read."""
 
 Partition = TopicPartition | LegacyPartition
 
@@ -33,7 +33,7 @@ _US_PER_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A registered consumer, and the session that its registration belongs to."""
+    """A registered consumer, and the session of its registration."""
 
     registration: ConsumerRegistration
     session: int = 0
@@ -41,20 +41,20 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The thread that a claim names, and the session that the claim belongs to, 0 if it is not ephemeral."""
+    """The thread that a claim names, and the session of the claim; 0 if the znode is not ephemeral."""
 
     thread: str
     session: int = 0
 
     @property
     def consumer(self) -> str:
-        """The consumer that the thread belongs to."""
+        """The consumer of the thread."""
         return group_znodes.consumer_of_thread(self.thread)
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An offset in ZooKeeper, negative for none, with the time and the transaction of its last write."""
+    """An offset in ZooKeeper, with the time and the transaction of its last write. Negative for no offset."""
 
     offset: int
     modified_ms: int | None = None
@@ -64,16 +64,16 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableZnode:
-    """A registration, claim or offset that consumers since 0.8 cannot use: it is unreadable, or of Kafka 0.7.
+    """A registration, claim or offset that consumers since Kafka 0.8 cannot read: it is malformed, or from Kafka 0.7.
 
     Parameters
     ----------
     error : CodecError
-        Why it cannot be used.
+        Why the znode cannot be read.
     partition : TopicPartition or LegacyPartition or None
-        The partition that the znode is named after; None for a registration, or any other name.
+        The partition in the name of the znode; None for a registration, or any other name.
     value : str or int or None
-        The thread or offset of a claim or offset of Kafka 0.7; None if it cannot be read.
+        The thread or offset of a znode from Kafka 0.7; None if it is malformed.
     """
 
     path: str
@@ -85,24 +85,24 @@ class UnreadableZnode:
 
     @property
     def is_legacy(self) -> bool:
-        """True for a readable claim or offset of Kafka 0.7."""
+        """True for a well-formed claim or offset from Kafka 0.7."""
         return self.value is not None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A consumer group: its znodes, decoded, and what Kafka has of it.
+    """A consumer group: its decoded znodes, and its offsets and members in Kafka.
 
     Parameters
     ----------
     topics : frozenset of str
-        The names under ``owners`` and ``offsets``, also those without any partition.
+        The names under ``owners`` and ``offsets``, also without any partition.
     unreadable : tuple of UnreadableZnode
-        Registrations, claims and offsets that are in none of the mappings, in this order.
+        Registrations, claims and offsets that the mappings lack, in this order.
     kafka_offsets : mapping
-        The offsets in Kafka; empty unless the brokers were asked for them.
+        The offsets in Kafka; empty unless they were requested.
     kafka_members : int or None
-        The number of members in Kafka; None unless the brokers were asked for it.
+        The number of members in Kafka; None unless it was requested.
     """
 
     name: str
@@ -116,7 +116,7 @@ class GroupReport:
 
     @property
     def state(self) -> str:
-        """The state in the words of Kafka's tools: ``Stable`` with members, ``Empty`` without, ``Dead`` without traces."""
+        """The state, as Kafka's tools name it: ``Stable`` with members, ``Empty`` without, ``Dead`` without topics."""
         if self.member_count:
             return "Stable"
         return "Empty" if self.topics else "Dead"
@@ -133,7 +133,7 @@ class GroupReport:
 
     @property
     def has_filters(self) -> bool:
-        """True if a member subscribes by a regex: its topics depend on those that exist."""
+        """True if a member subscribes by a regex, which is matched with the existing topics."""
         return any(member.registration.pattern != "static" for member in self.members.values())
 
     @property
@@ -143,16 +143,16 @@ class GroupReport:
 
     @property
     def unreadable_owners(self) -> list[UnreadableZnode]:
-        """The claims that are not in `owners`."""
+        """The unreadable claims."""
         return self._unreadable_below(group_znodes.owners_path(self.name))
 
     @property
     def unreadable_offsets(self) -> list[UnreadableZnode]:
-        """The offsets that are not in `offsets`."""
+        """The unreadable offsets."""
         return self._unreadable_below(group_znodes.offsets_path(self.name))
 
     def all_topics(self, names: Iterable[str]) -> set[str]:
-        """The topics that are subscribed to, owned or committed; `names` are the existing ones, needed for filters only."""
+        """Return the subscribed, owned and committed topics. `names` has the existing topics, needed for filters only."""
         known = list(names)
         subscribed = {topic for found in self.registrations.values() for topic in topics_of(found, known)}
         return {*self.topics, *subscribed, *(tp.topic for tp in self.kafka_offsets)}
@@ -164,12 +164,12 @@ class GroupReport:
 def decode_groups(
     groups: Iterable[str], children: Mapping[str, list[str]], nodes: Mapping[str, Znode]
 ) -> dict[str, GroupReport]:
-    """Decode the znodes of groups, by name; a znode that cannot be decoded does not hide the others.
+    """Decode the znodes of groups, by name. A malformed znode does not hide the others.
 
     Parameters
     ----------
     children : mapping
-        The names below each group's owners and offsets, by path; they become the group's topics.
+        The names below each group's owners and offsets, by path. They are the group's topics.
     nodes : mapping
         The znodes of consumers, claims and offsets, by path.
     """
@@ -222,9 +222,9 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The first offset of a partition's log, and the one after its last record; None if its leader did not answer.
+    """The first offset of a partition's log, and the offset after its last record; None if its leader did not answer.
 
-    `czxid` is the transaction that created the partition; None where unknown.
+    `czxid` is the transaction that created the partition, None if unknown.
     """
 
     start: int | None = None
@@ -234,7 +234,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class LogsReport:
-    """The bounds of existing partitions, and the errors of leaders that did not return theirs."""
+    """The bounds of existing partitions, and why some are unknown."""
 
     bounds: Mapping[TopicPartition, LogBounds] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
@@ -242,12 +242,12 @@ class LogsReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """A partition of a group, by the columns that show it; without topic and partition, a member that owns none.
+    """A partition of a group, as columns. Without topic and partition, a member that owns no partition.
 
     Parameters
     ----------
     offset : int or None
-        The next offset to read; of two stores, the larger one, where consumers with dual commits continue.
+        The next offset to read. With two stores, the larger one, where consumers with dual commits continue.
     latest, earliest : int or None
         The ends of the partition's log.
     consumer, host, thread : str or None
@@ -278,7 +278,7 @@ class PartitionReport:
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """The partitions of each topic, ascending."""
+    """Group partitions by topic, in ascending order."""
     found: dict[str, list[TopicPartition]] = {}
     for tp in sorted(partitions):
         found.setdefault(tp.topic, []).append(tp)
@@ -288,10 +288,10 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
 def partition_reports(
     groups: Iterable[GroupReport], logs: Mapping[TopicPartition, LogBounds], storage: OffsetsStorage = "zookeeper"
 ) -> list[PartitionReport]:
-    """Reports of each group's partitions, by topic and number, then of its members that own none.
+    """Return reports of each group's partitions, by topic and number, and then of its members without partitions.
 
-    A group's partitions are those of topics that it owns, has offsets of, or names in a subscription, and all that have a
-    claim or an offset, whether they exist or not.
+    A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist or
+    not. Its topics are those that it owns, has offsets of, or subscribes to.
 
     Parameters
     ----------
@@ -317,23 +317,23 @@ def _partition_report(
     in_zookeeper = None if committed is None or committed.offset < 0 else committed.offset
     modified_ms = None if committed is None else committed.modified_ms
     return PartitionReport(
-        group.name,
-        tp.topic,
-        tp.partition,
-        max((offset for offset in (in_zookeeper, in_kafka) if offset is not None), default=None),
-        log.end,
-        log.start,
-        None if owner is None else owner.consumer,
-        None if owner is None else consumer_host(group.name, owner.consumer),
-        None if owner is None else owner.thread,
-        None if modified_ms is None else modified_ms * _US_PER_MS,
-        in_zookeeper,
-        in_kafka,
+        group=group.name,
+        topic=tp.topic,
+        partition=tp.partition,
+        offset=max((offset for offset in (in_zookeeper, in_kafka) if offset is not None), default=None),
+        latest=log.end,
+        earliest=log.start,
+        consumer=None if owner is None else owner.consumer,
+        host=None if owner is None else consumer_host(group.name, owner.consumer),
+        thread=None if owner is None else owner.thread,
+        commit_us=None if modified_ms is None else modified_ms * _US_PER_MS,
+        zookeeper_offset=in_zookeeper,
+        kafka_offset=in_kafka,
     )
 
 
 def consumer_host(group: str, consumer: str) -> str | None:
-    """The host in a generated consumer id; None for an id that was configured, which has none.
+    """Return the host in a generated consumer id; None for a configured id.
 
     >>> consumer_host("billing", "billing_vm-1-1795228857340-a1264592")
     'vm-1'
@@ -349,7 +349,7 @@ def consumer_host(group: str, consumer: str) -> str | None:
 class GroupReports:
     """Reports of groups by name, and the logs of their topics.
 
-    `kafka_problem` is why the numbers of members in Kafka are unknown.
+    `kafka_problem` says why the numbers of members in Kafka are unknown.
     """
 
     groups: Mapping[str, GroupReport] = field(default_factory=dict)
@@ -364,28 +364,28 @@ class GroupReports:
 
     @property
     def member_counts(self) -> dict[str, tuple[int, int]]:
-        """The number of each group's members in ZooKeeper, and in Kafka."""
+        """The numbers of each group's members in ZooKeeper and in Kafka."""
         return {name: (group.member_count, group.kafka_members or 0) for name, group in self.groups.items()}
 
     @property
     def member_notes(self) -> list[str]:
-        """What ZooKeeper does not show of the groups' members; see `member_notes`."""
+        """Notes on members that ZooKeeper does not show; see `member_notes`."""
         return member_notes(self.member_counts, self.kafka_problem)
 
     @property
     def problems(self) -> list[str]:
-        """The problems with logs and znodes, as messages, and the notes on members."""
-        unusable = [znode.error.message for group in self.groups.values() for znode in group.unreadable]
-        return [*self.logs.problems, *unusable, *self.member_notes]
+        """Messages about logs and znodes, and the notes on members."""
+        unreadable = [znode.error.message for group in self.groups.values() for znode in group.unreadable]
+        return [*self.logs.problems, *unreadable, *self.member_notes]
 
 
 def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = None) -> list[str]:
-    """A line for each thing that ZooKeeper does not show of groups' members.
+    """Return one line about each kind of members that ZooKeeper does not show.
 
     Parameters
     ----------
     counts : mapping
-        The number of members in ZooKeeper, and in Kafka, by group.
+        The numbers of members in ZooKeeper and in Kafka, by group.
     problem : str, optional
         Why the numbers in Kafka are unknown.
 

@@ -1,6 +1,6 @@
 """Metrics of a cluster and its ZooKeeper groups, for Prometheus: pure functions over reports.
 
-Names that start with ``kafka_``, and their labels, are those of danielqsj/kafka_exporter: its dashboards and alerts work.
+Names with the prefix ``kafka_``, and their labels, are those of danielqsj/kafka_exporter. Its dashboards and alerts work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Values = dict[tuple[str, ...], float]
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A metric: its name, its help text, the names of its labels, and its values by label values."""
+    """A metric: name, help text, names of labels, and values by label values."""
 
     name: str
     text: str
@@ -30,7 +30,7 @@ class Gauge:
 
 
 def cluster_metrics(cluster: ClusterReport) -> Iterator[Gauge]:
-    """Metrics of the brokers, the controller and the partitions, without those of the logs."""
+    """Yield metrics of brokers, the controller and partitions. See `log_metrics` for the logs."""
     snapshot = cluster.snapshot
     brokers = snapshot.brokers.values()
     addresses: _Values = {(str(broker.id), str(endpoint)): 1.0 for broker in brokers for endpoint in broker.endpoints[:1]}
@@ -100,7 +100,7 @@ _PARTITION_GAUGES: tuple[tuple[str, str, Callable[[ClusterSnapshot, TopicPartiti
 
 
 def log_metrics(bounds: Mapping[TopicPartition, LogBounds]) -> Iterator[Gauge]:
-    """Metrics of the partitions' logs."""
+    """Yield metrics of the partitions' logs."""
     ends = _known((_labels(tp), log.end) for tp, log in bounds.items())
     starts = _known((_labels(tp), log.start) for tp, log in bounds.items())
     yield Gauge("kafka_topic_partition_current_offset", "Current Offset of a Broker at Topic/Partition", _PARTITION, ends)
@@ -108,14 +108,14 @@ def log_metrics(bounds: Mapping[TopicPartition, LogBounds]) -> Iterator[Gauge]:
 
 
 def kafka_member_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
-    """Metrics of the members that groups have in Kafka, where these were counted."""
+    """Yield the numbers of members in Kafka, where known."""
     counts = _known(((group.name,), group.kafka_members) for group in groups)
     text = "Members of a group that Kafka coordinates."
     yield Gauge("zkafka_consumergroup_kafka_members", text, _GROUP_PARTITION[:1], counts)
 
 
 def group_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
-    """Metrics of groups and their members, from ZooKeeper alone."""
+    """Yield metrics of groups and their members, from ZooKeeper alone."""
     reports = list(groups)
     members: _Values = {(group.name,): float(group.member_count) for group in reports}
     unreadable: _Values = {(group.name,): float(len(group.unreadable)) for group in reports}
@@ -131,7 +131,7 @@ def group_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
 
 
 def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
-    """Metrics of groups' partitions; unknown values are left out: a lag is never a guess."""
+    """Yield metrics of groups' partitions. Unknown values are left out."""
     rows = [row for row in partitions if row.topic is not None]
     for name, text, value in _GROUP_GAUGES:
         yield Gauge(name, text, _GROUP_PARTITION, _known((_row_labels(row), value(row)) for row in rows))
@@ -147,7 +147,7 @@ def _row_labels(row: PartitionReport) -> tuple[str, ...]:
 
 
 def _sums(rows: Iterable[PartitionReport], value: Callable[[PartitionReport], float | None]) -> _Values:
-    """The sums over partitions with an offset; none for a topic with an unknown part, where the sum would fall."""
+    """Return sums over partitions with an offset. A topic with an unknown value has no sum: it would be too low."""
     parts: dict[tuple[str, ...], list[float | None]] = {}
     for row in rows:
         if row.offset is not None:

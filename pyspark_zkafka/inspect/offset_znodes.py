@@ -1,4 +1,4 @@
-"""What a tool must know before it changes a group's offsets: all that ZooKeeper has stored."""
+"""All offset znodes of a group. Tools read them before they change offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 
 
 def key_of(partition: Partition) -> int | str:
-    """The number of a partition, or the name of its znode if it is one of Kafka 0.7.
+    """Return the number of a partition, or the name of its znode from Kafka 0.7.
 
     >>> key_of(TopicPartition("t", 3)), key_of(LegacyPartition("t", 1, 3))
     (3, '1-3')
@@ -27,7 +27,7 @@ def key_of(partition: Partition) -> int | str:
 
 
 def offset_znode(group: str, partition: Partition) -> str:
-    """``/consumers/G/offsets/T/P``."""
+    """Return the path ``/consumers/G/offsets/T/P``."""
     return f"{child_path(group_paths.offsets_path(group), partition.topic)}/{key_of(partition)}"
 
 
@@ -38,15 +38,15 @@ class StoredOffsets:
     Parameters
     ----------
     offsets : dict
-        The offsets, 0 or more, each with the transaction that wrote it.
+        The offsets of 0 or more, each with the transaction that wrote it.
     unset : set
-        Partitions whose znode holds a number below 0, which all consumers treat as no offset.
+        Partitions with a negative number, which all consumers treat as no offset.
     unreadable : dict
-        The error of each partition whose znode does not hold a number.
+        The errors of znodes that are not a number, by partition.
     legacy : dict
-        Positions of Kafka 0.7, in bytes, with the broker in the znode's name.
+        Positions from Kafka 0.7, in bytes, with the broker in the znode's name.
     misnamed : dict
-        The error of each znode that is not named after a partition, or its parent not after a topic, by path.
+        The errors of znodes without a valid partition or topic in the path, by path.
     versions : dict
         The version of each partition's znode.
     """
@@ -60,27 +60,27 @@ class StoredOffsets:
 
     @property
     def values(self) -> dict[TopicPartition, int]:
-        """The offsets, 0 or more."""
+        """The offsets of 0 or more."""
         return {tp: stored.offset for tp, stored in self.offsets.items()}
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """The partitions that have a znode, whatever is in it."""
+        """The partitions that have a znode, whatever it contains."""
         return {*self.offsets, *self.unset, *self.unreadable}
 
     @property
     def problems(self) -> list[str]:
-        """The errors of znodes that cannot be used."""
+        """The errors of unreadable znodes."""
         return [error.message for error in (*self.unreadable.values(), *self.misnamed.values())]
 
 
 def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:
-    """The stored offsets of each group; blocks for three rounds of requests, however many the groups."""
+    """Read the stored offsets of groups. Blocks for three rounds of requests, whatever the number of groups."""
     return {name: stored_in(report) for name, report in read_part(client, groups, group_paths.offsets_path).items()}
 
 
 def stored_in(group: GroupReport) -> StoredOffsets:
-    """The stored offsets in a group's report."""
+    """Return the stored offsets in a group's report."""
     found = StoredOffsets()
     for tp, committed in group.offsets.items():
         if not is_topic_name(tp.topic):

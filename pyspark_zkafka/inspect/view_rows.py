@@ -1,4 +1,4 @@
-"""Rows of the views: reports of the cluster and its groups as values by column."""
+"""Rows of the views, as values by column, from reports of the cluster and its groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _US_PER_MS = 1000
 
 
 def broker_rows(cluster: ClusterReport) -> list[Row]:
-    """One row for each broker, by id: host and port as registered, or else of its first endpoint, null if it has none."""
+    """Return one row for each broker, by id. Host and port are the registered ones, or those of the first endpoint."""
     if cluster.registrations is None:
         return [_broker_row(broker) for _, broker in sorted(cluster.snapshot.brokers.items())]
     rows: list[Row] = []
@@ -41,9 +41,9 @@ def _broker_row(broker: Broker) -> Row:
 
 
 def topic_rows(cluster: ClusterReport) -> list[Row]:
-    """One row for each topic, by name; without the column `config` if the topics' own settings are unknown.
+    """Return one row for each topic, by name. Without the column `config` if the topics' own settings are unknown.
 
-    As in Kafka's tool, the replication is that of the first partition.
+    As in Kafka's tool, `replication` is the number of the first partition's replicas.
     """
     rows: list[Row] = []
     for name, topic in sorted(cluster.snapshot.topics.items()):
@@ -60,10 +60,10 @@ def topic_rows(cluster: ClusterReport) -> list[Row]:
 
 
 def partition_rows(cluster: ClusterReport) -> list[Row]:
-    """One row for each partition, by topic and number.
+    """Return one row for each partition, by topic and number.
 
-    `offline` is a partition without a live leader, `under_replicated` one whose ISR lacks a replica. A partition that is
-    being created has neither leader nor ISR yet: they are null.
+    `offline` is true without a live leader, `under_replicated` if the ISR lacks a replica. While the partition is being
+    created, leader and ISR are null.
     """
     snapshot = cluster.snapshot
     rows: list[Row] = []
@@ -71,7 +71,7 @@ def partition_rows(cluster: ClusterReport) -> list[Row]:
         state, replicas = snapshot.states.get(tp), snapshot.topics[tp.topic].partitions[tp.partition]
         row: Row = tp._asdict()
         if state is not None:
-            # The brokers' metadata does not contain the epoch: it is -1 then.
+            # The brokers' metadata has -1 as the epoch.
             epoch = None if state.leader_epoch < 0 else state.leader_epoch
             row = {**row, "leader": state.leader, "leader_epoch": epoch, "isr": list(state.isr)}
         rows.append(
@@ -86,7 +86,7 @@ def partition_rows(cluster: ClusterReport) -> list[Row]:
 
 
 def controller_rows(cluster: ClusterReport) -> list[Row]:
-    """The one row of the controller; `broker` is null while there is none."""
+    """Return one row. `broker` is null without a controller."""
     row: Row = {"epoch": cluster.controller_epoch, "cluster_id": cluster.cluster_id}
     if cluster.controller is None:
         return [row]
@@ -94,7 +94,7 @@ def controller_rows(cluster: ClusterReport) -> list[Row]:
 
 
 def admin_rows(state: AdminState) -> list[Row]:
-    """One row for each partition to move, partition to elect for and topic to delete, in this order."""
+    """Return one row for each reassignment, preferred replica election and deletion, in this order."""
     moves: list[Row] = [
         {"operation": "reassign_partitions", **tp._asdict(), "replicas": list(replicas)}
         for tp, replicas in sorted(state.reassignments.items())
@@ -104,7 +104,7 @@ def admin_rows(state: AdminState) -> list[Row]:
 
 
 def config_rows(configs: Mapping[str, Mapping[str, str]]) -> list[Row]:
-    """One row for each setting of a topic's own, by topic and name."""
+    """Return one row for each topic-level setting, by topic and name."""
     return [
         {"topic": topic, "name": name, "value": value}
         for topic, config in sorted(configs.items())
@@ -113,7 +113,7 @@ def config_rows(configs: Mapping[str, Mapping[str, str]]) -> list[Row]:
 
 
 def plan_rows(tasks: Iterable[Collection[Split]], snapshot: ClusterSnapshot) -> list[Row]:
-    """One row for each range of a batch read, by topic, partition and start; `tasks` has the splits of each Spark task."""
+    """Return one row for each split, by topic, partition and start. `tasks` has the splits of each Spark task."""
     rows: list[Row] = []
     for task, splits in enumerate(tasks):
         for split in splits:
@@ -134,16 +134,16 @@ def plan_rows(tasks: Iterable[Collection[Split]], snapshot: ClusterSnapshot) -> 
 
 
 # --- groups ------------------------------------------------------------------------------------------------------------
-# A znode that cannot be decoded becomes a row with the reason in its column `error`: it does not hide the others.
+# A malformed znode becomes a row with the reason in the column `error`.
 
 
 def group_row(group: GroupReport, consumers: Collection[str]) -> Row:
-    """The row of a group: the number of its members, and the topics that it owns or has offsets of."""
+    """Return the row of a group: the number of its members, and the topics that it owns or has offsets of."""
     return {"group": group.name, "members": len(consumers), "topics": sorted(group.topics)}
 
 
 def member_rows(group: GroupReport) -> list[Row]:
-    """One row for each consumer, by id."""
+    """Return one row for each consumer, by id."""
     rows: list[Row] = [
         {
             "group": group.name,
@@ -161,7 +161,7 @@ def member_rows(group: GroupReport) -> list[Row]:
 
 
 def owner_rows(group: GroupReport) -> list[Row]:
-    """One row for each claim, by topic and partition."""
+    """Return one row for each claim, by topic and partition."""
     rows: list[Row] = [
         {"group": group.name, **tp._asdict(), "thread": owner.thread, "consumer": owner.consumer}
         for tp, owner in group.owners.items()
@@ -174,9 +174,9 @@ def owner_rows(group: GroupReport) -> list[Row]:
 
 
 def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> list[Row]:
-    """One row for each committed offset, by topic and partition, with the log's latest offset and the lag, if known.
+    """Return one row for each committed offset, by topic and partition. `latest` has the known ends of logs.
 
-    The lag is null for a negative offset, which means none, and negative for an offset beyond the log's end.
+    A negative offset means no offset: its lag is null. The lag is negative for an offset beyond the end of the log.
     """
     rows: list[Row] = []
     for tp, committed in group.offsets.items():
@@ -190,7 +190,7 @@ def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> lis
 
 
 def _unreadable_row(group: GroupReport, znode: UnreadableZnode, fields: Callable[[UnreadableZnode], Row]) -> Row:
-    """The row of a claim or offset of Kafka 0.7, or of one that cannot be read, as far as it can."""
+    """Return the row of a malformed claim or offset, or of one from Kafka 0.7."""
     row: Row = {"group": group.name, "topic": znode.path.split("/")[-2]}
     if znode.partition is not None:
         row = {**row, "partition": znode.partition.partition}
