@@ -1,4 +1,4 @@
-"""A stream's snapshot of its cluster: when it is read again, and what is done when it cannot be."""
+"""A stream's snapshot of its cluster: when it is read again, and what happens if that fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster(*topics: str, brokers: Collection[int] = (0,), leader: int = 0, kraf
 
 
 class ZooKeeper:
-    """A ZooKeeper with one snapshot, or error, after the other; the last one stays."""
+    """A ZooKeeper with successive snapshots or errors; the last one stays."""
 
     def __init__(self, *found: ClusterSnapshot | ZKafkaError) -> None:
         self.found = list(found)
@@ -57,7 +57,7 @@ class State(ClusterState):
 
 
 def test_a_snapshot_is_kept() -> None:
-    """A snapshot is kept for a minute, until a watch reports a change, or until it is to be read anew."""
+    """A snapshot is kept for a minute, until a watch reports a change, or until a new one is requested."""
     zookeeper = ZooKeeper(cluster("t"))
     state = State(zookeeper)
     first = state.snapshot()
@@ -87,7 +87,7 @@ def test_without_leader() -> None:
 
 
 def test_a_connection_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
-    """Without a connection the last snapshot is used, with one warning; half a second after it is back, another one."""
+    """Without a connection the last snapshot is used, with one warning. A new one is read soon after a reconnection."""
     zookeeper = ZooKeeper(cluster("t"), LOST, LOST, cluster("t", "u"))
     state = State(zookeeper)
     first = state.snapshot()
@@ -102,7 +102,7 @@ def test_a_connection_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_refusal() -> None:
-    """An error that does not pass is raised, also if there is a snapshot."""
+    """An error that is not retriable is raised, even if there is a snapshot."""
     state = State(ZooKeeper(cluster("t"), ZooKeeperRefused("ZOOKEEPER_REFUSED", "no")))
     state.snapshot()
     with pytest.raises(ZooKeeperRefused):
@@ -110,14 +110,14 @@ def test_a_refusal() -> None:
 
 
 def test_the_first_snapshot() -> None:
-    """The first snapshot is tried again, as often as the options say."""
+    """The read of the first snapshot is retried as often as the options say."""
     assert State(ZooKeeper(LOST, LOST, cluster("t"))).snapshot().topics.keys() == {"t"}
     with pytest.raises(ZooKeeperError):
         State(ZooKeeper(LOST)).snapshot()
 
 
 def test_a_deletion_is_confirmed() -> None:
-    """A topic that is missing is looked for once more; afterwards its deletion is known."""
+    """Another read confirms that a topic is missing. Later its deletion is known."""
     zookeeper = ZooKeeper(cluster("t", "u"), cluster("t"), cluster("t", "u"), cluster("t"))
     state = State(zookeeper)
     state.snapshot()
@@ -131,7 +131,7 @@ def test_a_deletion_is_confirmed() -> None:
 
 
 def test_settled() -> None:
-    """A leader that is not registered is waited for, as often as the options say."""
+    """The state waits for a leader that is not registered, as often as the options say."""
     zookeeper = ZooKeeper(cluster("t", leader=7), cluster("t", leader=7), cluster("t"))
     state = State(zookeeper)
     assert state.settled_snapshot().states[TopicPartition("t", 0)].leader == 0
@@ -140,14 +140,14 @@ def test_settled() -> None:
 
 
 def test_servers() -> None:
-    """Bootstrap servers are those that are registered, or, without any, the last ones."""
+    """Bootstrap servers are the registered brokers, or, without any, the last known ones."""
     state = State(ZooKeeper(cluster("t", brokers=[0, 1])))
     assert state.servers(state.snapshot()) == "k:9092,k:9093"
     assert state.servers(cluster("t", brokers=[])) == "k:9092,k:9093"
 
 
 def test_brokers_that_have_left() -> None:
-    """A group in ZooKeeper goes on for half a minute without brokers, which may restart, and ends with an error then."""
+    """A group in ZooKeeper continues for half a minute without brokers, which may restart. Then it ends with an error."""
     zookeeper = ZooKeeper(cluster("t", kraft_epoch=1), cluster("t", brokers=[], kraft_epoch=1))
     state = State(zookeeper, group="g")
     first = state.snapshot()
@@ -160,7 +160,7 @@ def test_brokers_that_have_left() -> None:
 
 
 def test_brokers_that_come_back() -> None:
-    """Brokers that come back end the half minute; at a start without any, there is nothing to wait for."""
+    """Brokers that return end the half minute. Without brokers at the start, the error is immediate."""
     gone = cluster("t", brokers=[], kraft_epoch=1)
     zookeeper = ZooKeeper(cluster("t", kraft_epoch=1), gone, cluster("t", kraft_epoch=1), gone)
     state = State(zookeeper, group="g")
@@ -173,7 +173,7 @@ def test_brokers_that_come_back() -> None:
 
 
 def test_other_topics_are_confirmed() -> None:
-    """A topic outside the subscription is asked for again where brokers are asked: one that has just started knows none."""
+    """A topic outside the subscription is requested again from brokers, since one that has just started knows none."""
     state = State(ZooKeeper(cluster("t")))
     state._is_polled = True
     brokers = ZooKeeper(cluster(), cluster(), cluster("u"))

@@ -1,4 +1,4 @@
-"""Snapshots of a cluster, compared with each other."""
+"""Comparisons of a cluster's snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cluster(leader: int = 1, topic_id: str | None = None, czxid: int | None = 7)
     ("leader", "is_watched", "age_s"), [(1, True, 60.0), (1, False, 1.0), (-1, True, 0.5), (9, True, 0.5), (-1, False, 0.5)]
 )
 def test_age(leader: int, is_watched: bool, age_s: float) -> None:
-    """Watches make a snapshot last, unless a partition waits for a leader, or its leader is not registered."""
+    """With watches a snapshot lasts longer, unless a partition has no leader, or its leader is not registered."""
     assert max_age_s(cluster(leader), is_watched=is_watched) == age_s
 
 

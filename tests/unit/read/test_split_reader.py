@@ -1,4 +1,4 @@
-"""Reading a split: the range, batches, and brokers that are silent or make mistakes."""
+"""Reading a split: the range, batches, and brokers that do not answer or answer wrongly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.split_logs import FAILING, WARNING, Step, World, becomes, bri
     ],
 )
 def test_a_range_is_read(records: Sequence[int], start: int, until: int, expected: Iterable[int]) -> None:
-    """All visible records of `[start, until)` come in order and no others; gaps of the log are no loss."""
+    """All visible records of `[start, until)` arrive in order, and no others. Gaps are no loss."""
     world = World(records, start, until)
     assert world.read() == list(expected)
     assert world.consumer.seeks == [start]
@@ -35,7 +35,7 @@ def test_a_range_is_read(records: Sequence[int], start: int, until: int, expecte
 
 @pytest.mark.parametrize(("records", "high"), [([0, 1, 2], 10), ([], 10), ([0, 1, 2], 9), ([0, 1, 2, 3], 30)])
 def test_an_invisible_tail_ends_with_the_log(records: Sequence[int], high: int) -> None:
-    """Where only invisible records follow, the end of the log ends the range, at once and without loss."""
+    """If only invisible records follow, the end of the log ends the range, at once and without loss."""
     world = World(records, 0, min(high, 10), high=high)
     before = world.clock.now
     assert world.read() == list(records)
@@ -43,7 +43,7 @@ def test_an_invisible_tail_ends_with_the_log(records: Sequence[int], high: int) 
 
 
 def test_records_past_the_end_are_left_out() -> None:
-    """What a poll brings from behind a gap at the end is not given out, and ends the range."""
+    """Records after a gap at the end are dropped, and end the range."""
     world = World([0, 1, 8, 9], 0, 5)
     assert world.read() == [0, 1]
     assert world.asked_identity == 1
@@ -57,13 +57,13 @@ def test_no_more_is_asked_for_than_is_left() -> None:
 
 
 def test_identity_is_asked_before_the_last_word() -> None:
-    """A topic that was created again while its range was read is recognised even if nothing else was odd."""
+    """A topic that was created again during the read is recognised without any other event."""
     with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\] topic t was created again after the read was planned"):
         World(range(5), 0, 5, identities=["created again"]).read()
 
 
 def test_identity_is_asked_once_for_ranges_read_together() -> None:
-    """A range that another one of its topic follows leaves the question to that one."""
+    """A range does not compare the topic if another range of it follows."""
     world = World(range(5), 0, 5, identities=["created again"])
     batches = world.reader.batches(compare=False)
     assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == list(range(5))
@@ -72,7 +72,7 @@ def test_identity_is_asked_once_for_ranges_read_together() -> None:
 
 
 def test_identity_is_not_asked_where_brokers_compare_it() -> None:
-    """A topic whose id is compared by each fetch cannot be another one."""
+    """The topic is not compared again if each fetch has compared its id."""
     world = World(range(400), 0, 401, high=401, identities=["created again"])
     world.consumer.by_id = True
     assert len(world.read()) == 400
@@ -91,7 +91,7 @@ def test_identity_is_not_asked_where_brokers_compare_it() -> None:
     ids=["records by name", "end by name", "gone", "out of range"],
 )
 def test_identity_is_asked_after_a_doubt(step: Step, identities: list[Identity]) -> None:
-    """One fetch by the topic's name, or an event that may mean another topic, and it is compared in the end."""
+    """One fetch by name, or an event that another topic may cause, makes the reader compare the topic at the end."""
     world = World(range(300), 0, 300, identities=identities, script={1: step})
     world.consumer.by_id = True
     with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\]"):
@@ -100,27 +100,27 @@ def test_identity_is_asked_after_a_doubt(step: Step, identities: list[Identity])
 
 
 def test_slow_brokers_are_waited_for() -> None:
-    """Empty polls before the time-out are no end: the range is read to its end, in the batches that came."""
+    """Empty polls before the time-out do not end the range."""
     quiet: dict[int, Step] = {n: brings() for n in range(1, 15)}
     world = World(range(400), 0, 400, script=quiet)
     assert world.read() == list(range(400))
 
 
 def test_the_log_may_end_before_the_range_and_grow_on() -> None:
-    """An end of the log before `until`, as a leader just elected may show it, is waited out."""
+    """The reader waits if the log ends before `until`, as on a new leader."""
     world = World(range(3), 0, 6, script={5: becomes(high=6, records=range(6))})
     assert world.read() == [0, 1, 2, 3, 4, 5]
     assert world.consumer.seeks == [0]
 
 
 def test_growth_sets_the_wait_back() -> None:
-    """While the log grows, however slowly, the range is not given up."""
+    """A range does not time out while the log grows, however slowly."""
     script: dict[int, Step] = {15 * n: becomes(high=3 + n, records=range(3 + n)) for n in range(1, 4)}
     assert World(range(3), 0, 6, script=script).read() == [0, 1, 2, 3, 4, 5]
 
 
 def test_the_time_that_spark_takes_does_not_count() -> None:
-    """The time between batches is not the brokers': they have the whole time-out after it."""
+    """The time between batches does not count towards the time-out."""
     world = World(range(20), 0, 20, ReadPolicy(poll_timeout_ms=1000, max_records=10))
     batches = world.reader.batches()
     next(batches)
@@ -134,7 +134,7 @@ def test_the_time_that_spark_takes_does_not_count() -> None:
 
 @pytest.mark.parametrize(("most", "expected"), [(10, [10, 10, 5]), (25, [25]), (1000, [25]), (1, [1] * 25)])
 def test_batches_are_bounded_in_rows(most: int, expected: list[int]) -> None:
-    """No batch has more rows than the policy allows, and batches are full while records are at hand."""
+    """No batch has more rows than the policy allows, and batches are full while records are available."""
     world = World(range(25), 0, 25, ReadPolicy(max_records=most))
     assert [len(batch) for batch in world.batches()] == expected
 
@@ -151,7 +151,7 @@ def test_batches_are_bounded_in_bytes() -> None:
 
 
 def test_silent_brokers_are_an_error() -> None:
-    """When nothing comes for the time-out, the error says where, from whom, and what the client heard last."""
+    """The time-out error names the offset, the leader, and the client's last error."""
     script: dict[int, Step] = {n: brings(error="_TRANSPORT: refused") for n in range(1, 100)}
     world = World(range(1000), 0, 1000, script=script)
     before = world.clock.now
@@ -166,14 +166,14 @@ def test_silent_brokers_are_an_error() -> None:
 
 
 def test_silence_is_an_error_whatever_data_loss_means() -> None:
-    """failOnDataLoss=false does not turn silence into an end."""
+    """A time-out is an error also with failOnDataLoss=false."""
     script: dict[int, Step] = {n: brings() for n in range(100)}
     with pytest.raises(BrokersUnavailable, match=r"at offset 0 .* last error: none"):
         World(range(10), 0, 10, WARNING, script=script).read()
 
 
 def test_silence_after_records_behind_an_end_is_no_truncation() -> None:
-    """An end of the log that records of the same poll have left behind does not pass for a truncation."""
+    """An end of the log before records of the same poll is no truncation."""
     script: dict[int, Step] = {0: brings(0, 1, 2, end=2), **{n: brings() for n in range(1, 100)}}
     with pytest.raises(BrokersUnavailable, match="at offset 3 "):
         World(range(10), 0, 10, WARNING, script=script).read()
@@ -181,7 +181,7 @@ def test_silence_after_records_behind_an_end_is_no_truncation() -> None:
 
 @pytest.mark.parametrize("policy", [FAILING, WARNING])
 def test_silence_after_a_low_end_is_no_truncation(policy: ReadPolicy) -> None:
-    """A low end of the log, as a new leader may show it, is no loss unless a leader confirms it at the time-out."""
+    """A low end of the log is no loss unless a leader confirms it at the time-out."""
     script: dict[int, Step] = {1: brings(), **{n: brings(error="_TRANSPORT: refused") for n in range(2, 100)}}
     world = World(range(6), 0, 11, policy, script=script)
     world.consumer.refusals = [BrokersUnavailable("BROKERS_UNAVAILABLE", "no leader answers")]
@@ -190,21 +190,21 @@ def test_silence_after_a_low_end_is_no_truncation(policy: ReadPolicy) -> None:
 
 
 def test_silence_after_growth_is_no_truncation() -> None:
-    """Once the log has grown past an end that was told, silence is silence."""
+    """After the log has grown past a reported end, a missing answer is a time-out, not a loss."""
     script: dict[int, Step] = {0: brings(0, end=1), 1: brings(1), **{n: brings() for n in range(2, 100)}}
     with pytest.raises(BrokersUnavailable, match="at offset 2 "):
         World(range(10), 0, 10, WARNING, script=script).read()
 
 
 def test_an_offset_out_of_range_may_be_a_mistake() -> None:
-    """A broker that calls an offset out of range which its leader has is asked again."""
+    """An offset out of range is fetched again if the leader has it."""
     world = World(range(300), 0, 300, script={1: brings(out_of_range=True)})
     assert world.read() == list(range(300))
     assert world.consumer.seeks == [0, 256]
 
 
 def test_an_offset_out_of_range_for_ever_is_an_error() -> None:
-    """A broker that never gives an offset which its leader has is not asked without end."""
+    """An offset that stays out of range although the leader has it ends in a time-out."""
     script: dict[int, Step] = {n: brings(out_of_range=True) for n in range(200)}
     with pytest.raises(BrokersUnavailable, match="at offset 0 "):
         World(range(300), 0, 300, script=script).read()
@@ -212,7 +212,7 @@ def test_an_offset_out_of_range_for_ever_is_an_error() -> None:
 
 @pytest.mark.parametrize("policy", [FAILING, WARNING])
 def test_a_transaction_that_stays_open_is_an_error(policy: ReadPolicy) -> None:
-    """Records that do not become stable within the time-out fail the range, whatever data loss means."""
+    """Records that do not become stable within the time-out fail the range, also with failOnDataLoss=false."""
     with pytest.raises(
         ClusterStateError, match=r"\[TRANSACTION_OPEN\] t-2: records \[5, 9\) of the range \[3, 9\) are not stab"
     ):
@@ -220,7 +220,7 @@ def test_a_transaction_that_stays_open_is_an_error(policy: ReadPolicy) -> None:
 
 
 def test_silent_brokers_are_no_open_transaction() -> None:
-    """Where nobody tells of transactions, and where there are stable records to read, silence is silence."""
+    """A time-out is not blamed on transactions if none is known, or if there are stable records to read."""
 
     def silent() -> int:
         raise BrokersUnavailable("BROKERS_UNAVAILABLE", "nobody answers")
@@ -237,7 +237,7 @@ def test_silent_brokers_are_no_open_transaction() -> None:
     ids=["before", "twice", "falling", "back", "repeated", "among gaps"],
 )
 def test_records_out_of_order_are_an_error(offsets: tuple[int, ...]) -> None:
-    """Records before the position, or more of them than their offsets leave room for, fail the range."""
+    """Records before the position, or more records than offsets, fail the range."""
     with pytest.raises(
         ClusterStateError, match=r"\[OFFSETS_OUT_OF_ORDER\] t-2: offsets are not ascending: got .*, expected 5 or more"
     ):

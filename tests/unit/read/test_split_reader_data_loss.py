@@ -13,7 +13,7 @@ from tests.support.split_logs import WARNING, Step, World, becomes, brings
 
 
 def test_retention_that_overtakes_the_reader_is_data_loss() -> None:
-    """Records removed from the range before they were read fail it, with what is gone and why."""
+    """Records removed before they were read fail the range. The error says which, and why."""
     world = World(range(1000), 0, 1000, script={1: becomes(low=700)})
     with pytest.raises(DataLoss) as caught:
         world.read()
@@ -25,7 +25,7 @@ def test_retention_that_overtakes_the_reader_is_data_loss() -> None:
 
 
 def test_retention_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false the read goes on where the log now begins, with a warning."""
+    """With failOnDataLoss=false the read continues at the new start of the log, with a warning."""
     world = World(range(1000), 0, 1000, WARNING, script={1: becomes(low=700)})
     with caplog.at_level(logging.WARNING):
         assert world.read() == [*range(256), *range(700, 1000)]
@@ -38,14 +38,14 @@ def test_retention_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("low", [10, 15])
 def test_a_range_that_is_gone_altogether(low: int) -> None:
-    """If the log begins at the end of the range or later, nothing of it is left."""
+    """If the log starts at the end of the range or later, no record of the range is left."""
     assert World(range(20), 0, 10, WARNING, low=low).read() == []
     with pytest.raises(DataLoss, match=r"records \[0, 10\) of the range \[0, 10\) are gone"):
         World(range(20), 0, 10, low=low).read()
 
 
 def test_a_log_cut_below_the_reader_is_data_loss() -> None:
-    """A position behind the log's end, after an unclean election, fails the range."""
+    """A position beyond the end of the log, after an unclean election, fails the range."""
     script: dict[int, Step] = {1: becomes(high=100)}
     with pytest.raises(DataLoss, match=r"records \[256, 1000\) .* are gone; the log now ends at 100: it was truncated"):
         World(range(1000), 0, 1000, script=script).read()
@@ -64,7 +64,7 @@ def test_a_truncated_log_that_has_grown_again_is_data_loss() -> None:
 
 
 def test_a_truncated_log_that_has_grown_again_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false such a log is read on at the position, with a warning; no offset comes twice."""
+    """With failOnDataLoss=false such a log is read from the position on, with a warning. No offset is read twice."""
     world = World(range(1000), 0, 1000, WARNING, script=TRUNCATED)
     assert world.read() == list(range(1000))
     assert world.consumer.seeks == [0, 256]
@@ -72,7 +72,7 @@ def test_a_truncated_log_that_has_grown_again_may_be_passed_over(caplog: pytest.
 
 
 def test_the_truncation_of_a_log_that_is_still_short_is_data_loss() -> None:
-    """A log that ends below the position is reported by its end, whichever way that was found."""
+    """A log that ends below the position is reported with its end, however the end was found."""
     script: dict[int, Step] = {1: lambda consumer: becomes(high=100)(consumer) or TRUNCATED[1](consumer)}
     with pytest.raises(DataLoss, match=r"records \[256, 1000\) .* are gone; the log now ends at 100: it was truncated"):
         World(range(1000), 0, 1000, script=script).read()
@@ -88,7 +88,7 @@ OTHER_TOPIC: dict[str, Step] = {
 
 @each(("event", "identity"), [(event, found) for event in OTHER_TOPIC for found in ("deleted", "created again")])
 def test_a_topic_that_was_replaced_ends_the_range(event: str, identity: Identity) -> None:
-    """Nothing of another topic of the name is read, by whichever event the reader learns that its own is gone."""
+    """No record of a topic created again is read, whichever event shows that the planned topic is gone."""
     script = {1: OTHER_TOPIC[event]}
     with pytest.raises(
         DataLoss, match=rf"\[TOPIC_REPLACED\] topic t was {identity} .*: records \[256, 1000\) of t-2 are gone; plan"
@@ -107,7 +107,7 @@ def test_a_log_that_stays_too_short_is_data_loss() -> None:
 
 
 def test_a_log_that_stays_too_short_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false what there is of a truncated log is given out, with a warning."""
+    """With failOnDataLoss=false the remaining records of a truncated log are read, with a warning."""
     assert World(range(3), 0, 6, WARNING).read() == [0, 1, 2]
     assert "the log ends at 3, and has not grown for 1000 ms" in caplog.text
 
@@ -122,20 +122,20 @@ def test_a_deleted_topic_may_be_passed_over(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_topic_deleted_after_its_last_record_is_no_loss() -> None:
-    """A range that was read to its end is whole, though the topic is gone by then; another topic's would not be."""
+    """A range that was read to its end is complete even if the topic was then deleted, but not if it was created again."""
     assert World(range(10), 0, 10, identities=["deleted"]).read() == list(range(10))
     with pytest.raises(DataLoss, match="created again"):
         World(range(10), 0, 10, identities=["created again"]).read()
 
 
 def test_a_topic_that_is_gone_for_a_moment_is_waited_for() -> None:
-    """Brokers that do not know the topic while the cluster does, as after a restart, are asked again."""
+    """Requests are repeated while brokers do not know a topic that the cluster has, as after a restart."""
     script: dict[int, Step] = {n: brings(gone=True) for n in range(1, 5)}
     assert World(range(300), 0, 300, script=script).read() == list(range(300))
 
 
 def test_a_topic_that_stays_unknown_to_its_brokers_is_an_error() -> None:
-    """Brokers that never know a topic which the cluster has are not waited for without end."""
+    """If brokers never know a topic that the cluster has, the read times out."""
     script: dict[int, Step] = {n: brings(gone=True, error="UNKNOWN_TOPIC_OR_PART") for n in range(200)}
     with pytest.raises(BrokersUnavailable, match="last error: UNKNOWN_TOPIC_OR_PART"):
         World(range(300), 0, 300, script=script).read()
@@ -145,7 +145,7 @@ UNKNOWN = UnknownTopic("UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 
 
 def test_watermarks_of_a_partition_unknown_for_a_while() -> None:
-    """The log's ends are requested again while no leader is known; retention is then found as otherwise."""
+    """The bounds of the log are requested again while no leader is known. Then retention is recognised."""
     world = World(range(1000), 0, 1000, WARNING, script={1: becomes(low=700)})
     world.consumer.refusals = [UNKNOWN, NoLeader("NO_LEADER", "NOT_LEADER_FOR_PARTITION"), UNKNOWN]
     assert world.read() == [*range(256), *range(700, 1000)]
@@ -162,7 +162,7 @@ def test_watermarks_of_a_partition_that_stays_unknown() -> None:
 
 
 def test_watermarks_of_a_deleted_topic() -> None:
-    """If the topic is gone when the log's ends are requested, so is the rest of the range."""
+    """If the topic is gone when the bounds of the log are requested, the rest of the range is lost."""
     world = World(range(1000), 0, 1000, WARNING, script={1: becomes(low=700)}, identities=["deleted"])
     world.consumer.refusals = [UNKNOWN]
     assert world.read() == list(range(256))
@@ -174,7 +174,7 @@ def test_watermarks_of_a_deleted_topic() -> None:
 
 @pytest.mark.parametrize("high", [3, 0])
 def test_a_topic_created_again_is_data_loss(high: int) -> None:
-    """A shorter log of the same name is recognised as another topic's, at once."""
+    """A shorter log of a topic created again is recognised at once."""
     world = World(range(1000), 0, 1000, script={1: becomes(high=high)}, identities=["created again"])
     before = world.clock.now
     with pytest.raises(DataLoss, match=r"\[TOPIC_REPLACED\] topic t was created again after the read was planned"):
@@ -183,7 +183,7 @@ def test_a_topic_created_again_is_data_loss(high: int) -> None:
 
 
 def test_an_open_transaction_is_no_truncation() -> None:
-    """With read_committed a mistaken offset out of range among the records of an open transaction is asked for again."""
+    """With read_committed, an offset in an open transaction that is wrongly out of range is fetched again."""
     script: dict[int, Step] = {0: brings(out_of_range=True), 1: becomes(high=20, records=range(20))}
     assert World(range(5), 7, 9, script=script, high_watermark=lambda: 10).read() == [7, 8]
 

@@ -71,7 +71,7 @@ def commit(state: StreamState, session: Any) -> StreamState:
 
 
 def test_commit() -> None:
-    """Due positions are committed by the owner, those of a log that no longer exists as resets; then none is due."""
+    """The owner commits due positions, as resets if the log no longer exists. Then no position is due."""
     session = Session(CommitResult({T0: 5, T1: 7}, marks={T0: 70}), Member())
     done = commit(STATE, session)
     assert session.asked == [({T0: 5, T1: 7}, OwnedBy(OWNER), [T1])]
@@ -103,7 +103,7 @@ def test_nothing_due() -> None:
     ],
 )
 def test_commit_that_may_succeed_later(error: Exception, text: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An owner without membership, a lost connection and a deleted topic end no query: the positions stay due."""
+    """Another owner, a lost connection and a deleted topic do not end the query. The positions stay due."""
     with caplog.at_level(logging.WARNING):
         assert commit(STATE, Session(error)) is STATE
     assert text in caplog.text
@@ -116,7 +116,7 @@ def test_refused_commit() -> None:
 
 
 def test_lost_partitions() -> None:
-    """A member that no longer owns a partition looks for what it owns now; the position stays due."""
+    """A member that no longer owns a partition checks its claims. The position stays due."""
     member = Member()
     done = commit(STATE, Session(CommitResult({T0: 5}, lost=frozenset({T1})), member))
     assert member.rebalances == 1
@@ -125,7 +125,7 @@ def test_lost_partitions() -> None:
 
 @pytest.mark.parametrize("claims", [{T0: CLAIMS[T0]}, {**CLAIMS, T1: Claim("g_a-0", 2)}], ids=["lost", "gained again"])
 def test_partitions_of_another_claim(claims: Mapping[TopicPartition, Claim]) -> None:
-    """A position is not committed for a partition that is lost, nor if it was lost and gained again."""
+    """The position of a partition that was revoked, or revoked and assigned again, is not committed."""
     member = Member(claims=claims)
     session = Session(CommitResult({T0: 5}), member)
     done = commit(STATE, session)
@@ -142,7 +142,7 @@ def test_all_of_another_claim() -> None:
 
 
 def test_moved_offsets(caplog: pytest.LogCaptureFixture) -> None:
-    """An offset that another client has set ahead is kept, with a warning, until the query has reached it."""
+    """An offset that another client has set ahead is kept, with a warning, until the query reaches it."""
     with caplog.at_level(logging.WARNING):
         done = commit(STATE, Session(CommitResult({T1: 7}, kept={T0: 20})))
     assert "t-0: another client has set the group's offset to 20, and this query is at 5" in caplog.text

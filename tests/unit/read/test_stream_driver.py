@@ -46,7 +46,7 @@ def test_nothing_is_opened_before_it_is_needed(session: Session) -> None:
 
 @pytest.mark.parametrize(("given", "start"), [("earliest", 10), ("latest", 100), ('{"t": {"0": 50, "1": 50}}', 50)])
 def test_start_of_a_new_query(session: Session, given: str, start: int) -> None:
-    """The start is what the options name, and stays the same however the logs grow: Spark asks for it again."""
+    """The start follows the options, and every call returns the same one, even if the logs grow."""
     found = driver(session, startingOffsets=given)
     first = found.initial()
     assert positions(first, "t") == {"0": start, "1": start}
@@ -57,7 +57,7 @@ def test_start_of_a_new_query(session: Session, given: str, start: int) -> None:
 
 
 def test_micro_batches_follow_each_other(session: Session) -> None:
-    """Each micro-batch begins where the one before ended, and one without records is its own start."""
+    """Each micro-batch starts at the end of the one before. Without records, the end is the start."""
     found = driver(session)
     start = found.initial()
     assert planned(found, start) == [(0, 10, 100), (1, 10, 100)]
@@ -76,7 +76,7 @@ def test_servers_of_a_micro_batch(session: Session) -> None:
 
 
 def test_repeated_micro_batch(session: Session) -> None:
-    """A run that repeats the last micro-batch of another one plans the same splits, without asking for ends of logs."""
+    """A run that repeats another run's last micro-batch plans the same splits, without requests for ends of logs."""
     first = driver(session)
     end = first.latest(first.initial(), limited=True)
     session.logs = {T0: 500, T1: 500}
@@ -87,7 +87,7 @@ def test_repeated_micro_batch(session: Session) -> None:
 
 
 def test_order_of_splits(session: Session) -> None:
-    """A repeated micro-batch has its splits in the same order, whichever leaders are up."""
+    """A repeated micro-batch has its splits in the same order, whichever leaders are alive."""
     session.logs[T2] = 30
     found = driver(session, maxRecordsPerPartition="40")
     end = found.latest(found.initial(), limited=True)
@@ -97,7 +97,7 @@ def test_order_of_splits(session: Session) -> None:
 
 
 def test_limit(session: Session) -> None:
-    """A limit is kept where Spark asks for a limited micro-batch alone."""
+    """Limits apply only if Spark requests a limited micro-batch."""
     found = driver(session, maxOffsetsPerTrigger="20")
     start = found.initial()
     assert sum(until - first for _, first, until in planned(found, start)) == 20
@@ -105,7 +105,7 @@ def test_limit(session: Session) -> None:
 
 
 def test_fixed_ends(session: Session) -> None:
-    """After the ends were fixed, records that are written later are not read, nor are partitions that are added."""
+    """Fixed ends exclude later records and added partitions."""
     found = driver(session)
     found.fix_bounds()
     session.logs = {T0: 150, T1: 100, T2: 20}
@@ -116,7 +116,7 @@ def test_fixed_ends(session: Session) -> None:
 
 
 def test_ends_cannot_be_fixed_without_a_leader(session: Session) -> None:
-    """The end of a log without a leader is not known; the partition is left out if the options say so."""
+    """A partition without a leader has no known end. It is an error, or skipped if the options say so."""
     session.offline = {T1}
     with pytest.raises(NoLeader, match="t-1"):
         driver(session).fix_bounds()
@@ -126,7 +126,7 @@ def test_ends_cannot_be_fixed_without_a_leader(session: Session) -> None:
 
 
 def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    """A partition that has no leader is waited for with a warning, which is not repeated, and the others are read."""
+    """A partition without a leader waits, with one warning, while the others are read."""
     session.offline = {T1}
     found = driver(session)
     start = found.initial()
@@ -140,7 +140,7 @@ def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureF
 
 
 def test_added_partition(session: Session) -> None:
-    """A partition that is added to a topic is read from its beginning, also by a query that began at the end."""
+    """An added partition is read from its beginning, also by a query that started at the end."""
     found = driver(session, startingOffsets="latest")
     start = found.initial()
     assert found.latest(start, limited=True) == start
@@ -150,7 +150,7 @@ def test_added_partition(session: Session) -> None:
 
 @pytest.mark.parametrize("later", [{"assign": '{"t": [0, 1]}'}, {"subscribe": "t"}, {"subscribePattern": "t"}])
 def test_other_subscription(session: Session, later: dict[str, str]) -> None:
-    """Partitions that another subscription adds to a checkpoint are read from their beginning, as by Spark's own source."""
+    """Partitions that another subscription adds to a checkpoint are read from their beginning, as in Spark's own source."""
     session.assigned = {T1}
     first = driver(session, subscribe="", assign='{"t": [1]}', startingOffsets="latest")
     start = first.initial()
@@ -164,7 +164,7 @@ def test_other_subscription(session: Session, later: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("beside", [{}, {"group.id": "g", "groupMembership": "none", "offsets.storage": "kafka"}])
 def test_group_that_is_left(beside: dict[str, str]) -> None:
-    """Without membership, a query reads the partitions of other members from their beginning, or where the group is."""
+    """Without membership, a query reads other members' partitions from their beginning, or from the group's offset."""
     session = Session(Member(T0))
     session.stored = {T1: StoredOffset(60)}
     found = driver(session, startingOffsets="latest")
@@ -174,7 +174,7 @@ def test_group_that_is_left(beside: dict[str, str]) -> None:
 
 
 def test_offset_of_a_group_that_is_left() -> None:
-    """A query that leaves its group keeps the group's offset in the checkpoint, and resumes at its own end later."""
+    """A query that leaves its group keeps the group's offset in the checkpoint, and later resumes at its own end."""
     member = Member(T0)
     session = Session(member)
     session.logs = {T0: 20}
@@ -190,7 +190,7 @@ def test_offset_of_a_group_that_is_left() -> None:
 
 
 def test_report(session: Session) -> None:
-    """The ends of the logs are reported by topic and partition, as they were fetched last."""
+    """The report has the last fetched ends of logs, by topic and partition."""
     found = driver(session, maxOffsetsPerTrigger="20")
     start = found.initial()
     assert found.report() is None
@@ -200,7 +200,7 @@ def test_report(session: Session) -> None:
 
 
 def test_error_of_a_new_query(session: Session) -> None:
-    """A start that cannot be found is an error when the first micro-batch is planned: a restart asks for it in vain."""
+    """An unknown start is an error when the first micro-batch is planned, since a restart also requests the start."""
     session.logs.clear()
     found = driver(session)
     start = found.initial()
@@ -210,7 +210,7 @@ def test_error_of_a_new_query(session: Session) -> None:
 
 
 def test_brokers_out_of_reach(session: Session) -> None:
-    """An error that may pass is raised at once, and the next call begins anew."""
+    """A retriable error is raised at once, and the next call starts again."""
     found = driver(session)
     session.error = UNREACHABLE
     with pytest.raises(BrokersUnavailable):
@@ -220,7 +220,7 @@ def test_brokers_out_of_reach(session: Session) -> None:
 
 
 def test_checkpoint_of_another_source(session: Session) -> None:
-    """An offset that is not of this source is refused."""
+    """An offset of another source is refused."""
     with pytest.raises(CheckpointError):
         driver(session).latest({"version": 99}, limited=True)
 
@@ -234,7 +234,7 @@ def test_checkpoint_of_another_source(session: Session) -> None:
     ],
 )
 def test_data_loss(session: Session, change: Callable[[Session], None], condition: str) -> None:
-    """Records that are lost end the query, or are logged where the options say so."""
+    """Data loss ends the query, or is logged if the options say so."""
     for fails in ("true", "false"):
         session.logs, session.czxid = {T0: 100, T1: 100}, 7
         found = driver(session, failOnDataLoss=fails)
@@ -280,7 +280,7 @@ def test_partition_that_is_gone_when_it_is_to_be_read(session: Session, caplog: 
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_topic_created_again_after_the_plan(session: Session, fails: str) -> None:
-    """A planned micro-batch reads nothing of another topic of the name: the next one reads it from its beginning."""
+    """A planned micro-batch reads nothing of a topic created again. The next one reads the new topic from its beginning."""
     found = driver(session, failOnDataLoss=fails)
     end = found.latest(found.initial(), limited=True)
     session.logs, session.czxid = {T0: 150, T1: 150}, 99
@@ -293,7 +293,7 @@ def test_topic_created_again_after_the_plan(session: Session, fails: str) -> Non
 
 
 def test_planned_topics_are_confirmed(session: Session) -> None:
-    """A repeated micro-batch has the existence of its topics confirmed: a starting broker knows none."""
+    """A repeated micro-batch confirms that its topics exist, since a starting broker knows none."""
     session.logs = {T0: 100, U0: 100}
     end = driver(session, subscribe="t,u").latest(driver(session, subscribe="t,u").initial(), limited=True)
     session.unsubscribed, session.expected = {"u"}, set()
@@ -303,7 +303,7 @@ def test_planned_topics_are_confirmed(session: Session) -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_fixed_ends_of_a_topic_created_again(session: Session, fails: str) -> None:
-    """The fixed ends of a topic that the checkpoint does not have belong to that topic, and not to a later one."""
+    """The fixed ends of a topic that the checkpoint lacks do not apply to a later topic of the same name."""
     start = driver(session).initial()
     session.logs[U0] = 30
     found = driver(session, subscribe="t,u", failOnDataLoss=fails)
@@ -330,7 +330,7 @@ def test_member_reads_what_it_owns() -> None:
 
 
 def test_topic_deleted_before_a_restart() -> None:
-    """A member fails for a deleted topic, and so does the run that restarts it; with failOnDataLoss=false it goes on."""
+    """A deleted topic fails a member and its next run. With failOnDataLoss=false the next run continues."""
     session = Session(Member(T0))
     first = driver(session)
     end = first.latest(first.initial(), limited=True)
@@ -343,7 +343,7 @@ def test_topic_deleted_before_a_restart() -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_topic_created_again_that_the_group_follows(fails: str) -> None:
-    """A member whose checkpoint is of a deleted topic goes on where the others are in the new one, and commits no less."""
+    """A member with the checkpoint of a deleted topic continues at the group's offset in the new one, and does not lower it."""
     session = Session(Member(T0))
     first = driver(session)
     end = first.latest(first.initial(), limited=True)
@@ -356,7 +356,7 @@ def test_topic_created_again_that_the_group_follows(fails: str) -> None:
 
 
 def test_topic_created_again_that_the_group_has_not_read() -> None:
-    """A member's own commit is of the deleted topic."""
+    """A member's own commit belongs to the deleted topic."""
     session = Session(Member(T0))
     first = driver(session)
     end = first.latest(first.initial(), limited=True)
@@ -368,7 +368,7 @@ def test_topic_created_again_that_the_group_has_not_read() -> None:
 
 
 def test_topic_that_is_missed_for_a_moment() -> None:
-    """A topic that seems to be deleted, and is the same when it is back, is read on."""
+    """A topic that is missing for a moment, and then is the same, is read further."""
     session = Session(Member(T0))
     found = driver(session, failOnDataLoss="false")
     end = found.latest(found.initial(), limited=True)
@@ -379,7 +379,7 @@ def test_topic_that_is_missed_for_a_moment() -> None:
 
 
 def test_topic_created_again_before_its_first_record() -> None:
-    """A partition that was gained, and of which nothing was read yet, has another position in a topic created again."""
+    """Data loss is reported if a newly assigned partition's topic was created again before its first record was read."""
     session = Session(member := Member())
     session.stored = {T1: StoredOffset(100, 8)}
     found = driver(session)
@@ -409,7 +409,7 @@ def test_newly_assigned_topic_created_again_between_two_snapshots(fails: str) ->
 
 
 def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
-    """A topic that is deleted before anything of it was read leaves no position for the next topic of its name."""
+    """A topic that is deleted before its first record was read leaves no position for a later topic of the same name."""
     session = Session(member := Member(T0))
     found = driver(session, subscribe="t,u", missingTopics="wait")
     end = found.latest(found.initial(), limited=True)
@@ -425,7 +425,7 @@ def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
 
 
 def test_fixed_ends_after_a_rebalance() -> None:
-    """A member that only its coordinator knows to be settled leaves the partitions of others to them."""
+    """A member that is settled only according to its coordinator leaves other members' partitions to them."""
     session = Session(member := Member(T0))
     session.others = {T1: "other"}
     member.settled, member.wait_settled = False, lambda timeout_s=None: True  # type: ignore[method-assign, assignment]
@@ -436,7 +436,7 @@ def test_fixed_ends_after_a_rebalance() -> None:
 
 
 def test_fixed_ends_and_an_offset_of_a_deleted_topic() -> None:
-    """An offset of a deleted topic says nothing about what the group has read of the present one."""
+    """An offset of a deleted topic does not count as progress in the present one."""
     session = Session(member := Member(T0))
     session.czxid, session.stored = 50, {T1: StoredOffset(1000, 8)}
     session.while_waiting = lambda: member.claims.update({T1: Claim("c-0", 9)}) if session.now > 3 else None
@@ -448,7 +448,7 @@ def test_fixed_ends_and_an_offset_of_a_deleted_topic() -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_fixed_ends_of_a_deleted_partition(fails: str) -> None:
-    """A partition that is deleted before anybody has read it to its fixed end is data loss, not an end."""
+    """Data loss is reported for a partition that is deleted before any member has read it to its fixed end."""
     session = Session(Member(T0))
     session.while_waiting = lambda: session.logs.pop(T1, None)  # type: ignore[assignment]
     found = driver(session, failOnDataLoss=fails)
@@ -462,7 +462,7 @@ def test_fixed_ends_of_a_deleted_partition(fails: str) -> None:
 
 
 def test_fixed_ends_of_empty_logs() -> None:
-    """A partition without records is read to its end, also where nobody owns it."""
+    """An empty partition counts as read to its end, even without an owner."""
     session = Session(Member(T0))
     session.logs[T1] = 10
     found = driver(session)
@@ -473,7 +473,7 @@ def test_fixed_ends_of_empty_logs() -> None:
 
 
 def test_fixed_ends_of_other_members() -> None:
-    """A query with fixed ends leaves partitions to owners that commit at once, to silent ones after the session timeout."""
+    """A query with fixed ends leaves partitions to owners that commit, and to others after the session timeout."""
     for commits in True, False:
         session = Session(member := Member(T0))
         session.others = {T1: "other"}
@@ -487,7 +487,7 @@ def test_fixed_ends_of_other_members() -> None:
 
 
 def test_member_that_gains_and_loses_partitions() -> None:
-    """A partition that was revoked is not read on, and one that was gained is read from the group's offset."""
+    """A revoked partition is not read further, and a newly assigned one is read from the group's offset."""
     session = Session(member := Member(T0))
     session.stored = {T1: StoredOffset(60)}
     found = driver(session)
@@ -498,7 +498,7 @@ def test_member_that_gains_and_loses_partitions() -> None:
 
 
 def test_start_of_a_group() -> None:
-    """The start of a new group at the end of the logs is committed, for partitions of others, too."""
+    """The start of a new group at the end of the logs is committed, also for other members' partitions."""
     session = Session(Member(T0))
     found = driver(session, startingOffsets="latest")
     found.latest(found.initial(), limited=True)
@@ -506,7 +506,7 @@ def test_start_of_a_group() -> None:
 
 
 def test_start_of_a_group_in_a_deleted_topic() -> None:
-    """A start is not committed for a topic that was created again since it was found: it would skip records there."""
+    """A start is not committed if its topic was created again: it would skip records of the new topic."""
     session = Session(Member(T0))
     found = driver(session, startingOffsets="latest", failOnDataLoss="false")
     start = found.initial()
@@ -517,14 +517,14 @@ def test_start_of_a_group_in_a_deleted_topic() -> None:
 
 @pytest.mark.parametrize("given", ['{"t": {"7": 5}}', '{"u": "earliest"}'])
 def test_unknown_start_of_a_group(given: str) -> None:
-    """A start that names a partition or a topic that does not exist is refused, as without a group."""
+    """A start with an unknown partition or topic is refused, as without a group."""
     found = driver(Session(Member(T0)), startingOffsets=given)
     with pytest.raises(OptionError, match=r"OFFSETS_DO_NOT_MATCH.*startingOffsets names (t-7|u), which"):
         found.latest(found.initial(), limited=True)
 
 
 def test_member_without_partitions() -> None:
-    """A member that owns nothing waits a moment at each planning, rather than asking without a pause."""
+    """A member without partitions waits a moment in each planning call."""
     session = Session(member := Member())
     found = driver(session)
     start = found.initial()
@@ -534,7 +534,7 @@ def test_member_without_partitions() -> None:
 
 
 def test_two_stores_of_offsets() -> None:
-    """The stores of a group's offsets are made equal for each partition that is gained, at the start and later."""
+    """Offsets of newly assigned partitions are copied to the lagging store, at the start and later."""
     member = Member(T0)
     session = Session(member)
     found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
@@ -554,7 +554,7 @@ def test_two_stores_of_offsets() -> None:
     ],
 )
 def test_waiting_for_topics(given: dict[str, str], is_member: bool, says: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A topic that does not exist is waited for with a warning at once, and each minute, and the others are read."""
+    """A missing topic is reported at once and each minute, while the others are read."""
     session = Session(Member(T0) if is_member else None)
     found = driver(session, **given)
     start = found.initial()
@@ -579,7 +579,7 @@ AWAITED = {
 
 @each(("form", "subscription"), [(f, s) for f in AWAITED for s in ({"subscribe": "t,u"}, {"subscribePattern": "[tu]"})])
 def test_start_in_a_topic_that_appears(form: str, subscription: dict[str, str]) -> None:
-    """With missingTopics=wait, a start that names a topic which does not exist yet applies when the topic appears."""
+    """With missingTopics=wait, a start that names a missing topic applies when the topic is created."""
     option = "startingOffsetsByTimestamp" if "imestamp" in form else "startingOffsets"
     given, start = AWAITED[form]
     for member in None, Member(T0, T1):
@@ -596,7 +596,7 @@ def test_start_in_a_topic_that_appears(form: str, subscription: dict[str, str]) 
 
 
 def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    """A pattern that matches no topic is waited for with a warning that names the topics; it reads what appears."""
+    """A pattern without a matching topic waits, with a warning that names the topics, and reads topics created later."""
     session.logs = {}
     found = driver(session, subscribePattern="t.?")
     start = found.initial()
@@ -609,7 +609,7 @@ def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_failing_without_topics(is_member: bool) -> None:
-    """With missingTopics=fail a new query fails without one of its topics, a group's member and a pattern, too."""
+    """With missingTopics=fail a new query fails if a topic is missing, also as a member and with a pattern."""
     session = Session(Member() if is_member else None)
     found = driver(session, subscribe="order", missingTopics="fail")
     with pytest.raises(UnknownTopic, match="did you mean orders"):
@@ -633,7 +633,7 @@ def test_failing_without_topics(is_member: bool) -> None:
 def test_fixed_ends_without_topics(
     given: dict[str, str], is_member: bool, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A query with fixed ends cannot wait for a topic: it fails, unless the options say to read the others."""
+    """A query with fixed ends cannot wait for a topic. It fails, unless the options say to read the others."""
     session = Session(Member(T0) if is_member else None)
     with pytest.raises(UnknownTopic, match=says):
         driver(session, **given).fix_bounds()
@@ -646,7 +646,7 @@ def test_fixed_ends_without_topics(
 
 
 def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
-    """A group that has no offset is warned of at once; not where the options say where it starts."""
+    """A group without offsets is reported at once, unless the options confirm its start."""
     session = Session(Member(T0))
     driver(session, startingOffsets="committed").initial()
     assert "group g has no offset in t" in caplog.text
@@ -662,7 +662,7 @@ def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
 def test_topic_that_is_no_longer_subscribed(
     session: Session, later: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A topic removed from the subscription is not deleted: the others are read, and it continues when it is back."""
+    """A topic removed from the subscription is no loss, and continues at its position when it is subscribed again."""
     session.logs[U0] = 50
     first = driver(session, subscribe="t,u")
     end = first.latest(first.initial(), limited=True)
@@ -682,7 +682,7 @@ def test_topic_that_is_no_longer_subscribed(
 
 @pytest.mark.parametrize(("stored", "level"), [(70, "INFO"), (60, "WARNING")])
 def test_partition_that_comes_back(stored: int, level: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A group's offset ahead of the query's is another member's work, as after a hand-over; one behind is a reset."""
+    """A group's offset ahead of the query's is another member's progress. One behind it is a reset."""
     session = Session(member := Member(T0))
     session.logs = {T0: 65}
     found = driver(session)

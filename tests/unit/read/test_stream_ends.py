@@ -1,4 +1,4 @@
-"""Ends of logs, as leaders return them one after the other."""
+"""Ends of logs, from the successive answers of leaders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
 
 
 class Leaders:
-    """The answers of a session to one request for ends after the other."""
+    """The answers of a session to successive requests for ends."""
 
     cluster = property(lambda self: self)
 
@@ -52,14 +52,14 @@ def _ends(answer: Mapping[TopicPartition, int | ZKafkaError]) -> dict[TopicParti
 def fetch(
     session: Any, *, bounds: dict[TopicPartition, int] | None = None, read_committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """The ends that a stream gets, which is at offset 5 of two partitions."""
+    """Fetch the ends for a stream at offset 5 of two partitions."""
     reports = StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0)
     ends = StreamEnds(session, reports, read_committed=read_committed)
     return ends.fetch([A, B], StreamState({A: PartitionProgress(5), B: PartitionProgress(5)}, bounds=bounds))[0]
 
 
 def test_a_silent_leader() -> None:
-    """A partition whose leader does not answer is left for later, and the cluster is looked at again."""
+    """A partition whose leader does not answer is left out, and the cluster is read again."""
     session = Leaders({A: 9, B: NO_LEADER})
     assert fetch(session) == {A: 9}
     assert session.snapshots == 1
@@ -72,7 +72,7 @@ def test_a_refusal() -> None:
 
 
 def test_a_new_leader_that_reports_less() -> None:
-    """An end before the position is requested again, until it is not, or all retries are used up."""
+    """An end before the position is requested again, as often as the retries allow."""
     elected = Leaders({A: 9, B: 4}, {B: 6})
     assert fetch(elected) == {A: 9, B: 6}
     assert len(elected.slept) == 1
@@ -81,12 +81,12 @@ def test_a_new_leader_that_reports_less() -> None:
 
 
 def test_open_transactions() -> None:
-    """A committed end before the position is no loss where only open transactions lie between."""
+    """A last stable offset before the position is no loss if only open transactions lie between."""
     assert fetch(Leaders({A: 9, B: 4}, high=7), read_committed=True) == {A: 9, B: 5}
 
 
 def test_low_end_of_a_new_leader() -> None:
-    """An end before one that is fixed is requested again, as one before a position is: it may be a new leader's mistake."""
+    """An end before a fixed end is requested again: a new leader may report too low an end."""
     session = Leaders({A: 7, B: 9}, {A: 9})
     assert fetch(session, bounds={A: 9, B: 9}) == {A: 9, B: 9}
 

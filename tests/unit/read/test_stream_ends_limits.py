@@ -1,4 +1,4 @@
-"""Limits of a micro-batch over time: the wait for enough records, and the sizes that are measured."""
+"""Limits of a micro-batch over time: the wait for enough records, and measured sizes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_no_limits() -> None:
 
 
 def test_wait_for_records() -> None:
-    """Too few records wait until there are enough, or the delay is over; those of the first micro-batch never do."""
+    """Too few records wait for more, or for the end of the delay. The first micro-batch never waits."""
     clock = Time()
     found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
     assert found.apply(RANGES, may_wait=True) == RANGES
@@ -61,7 +61,7 @@ def test_wait_for_records() -> None:
 
 
 def test_wait_after_an_idle_start() -> None:
-    """The delay runs from the first planning, and starts again when it is over, with or without records, as in Spark."""
+    """The delay starts at the first planning call, and again when it is over, with or without records, as in Spark."""
     clock = Time()
     found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
     idle = {T0: OffsetRange(T0, 5, 5)}
@@ -84,7 +84,7 @@ def test_bytes() -> None:
 
 
 def test_measurements() -> None:
-    """Sizes are measured once a minute, and at once in partitions that are new; never where there is nothing to read."""
+    """Sizes are measured once a minute, and at once in new partitions, but never without records to read."""
     session, clock = Session(), Time()
     found = limits(session, clock, maxBytesPerTrigger="200")
     found.apply({T0: OffsetRange(T0, 5, 5)}, may_wait=True)

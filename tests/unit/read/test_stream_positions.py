@@ -132,7 +132,7 @@ def test_new_query(options: dict[str, str], position: int) -> None:
 
 
 def test_checkpoint() -> None:
-    """A restarted query goes on after its last micro-batch, whatever the options say."""
+    """A restarted query continues after its last micro-batch, whatever the options say."""
     assert find(Session(), checkpoint(PlannedRange(10, 20, 10)), startingOffsets="latest") == 20
 
 
@@ -158,7 +158,7 @@ def test_new_partition() -> None:
 
 
 def test_position_outside_of_the_log() -> None:
-    """A position that the log no longer has is data loss, or the log's beginning, and the group's offset is reset."""
+    """A position outside the log is data loss, or moves to the start of the log. The group's offset is reset."""
     span = PlannedRange(3, 5, 3)
     with pytest.raises(DataLoss, match="OFFSET_OUT_OF_RANGE"):
         find(Session(), checkpoint(span))
@@ -179,7 +179,7 @@ def test_replaced_topic() -> None:
 
 
 def test_committed_offset() -> None:
-    """A group starts at its offset; one of a deleted topic of the name is data loss."""
+    """A group starts at its offset. An offset of a deleted topic of the same name is data loss."""
     assert find(Session({T0: StoredOffset(42, 60)}), **{"group.id": "g"}) == 42
     outdated = Session({T0: StoredOffset(42, 40)})
     with pytest.raises(DataLoss, match="TOPIC_REPLACED"):
@@ -197,7 +197,7 @@ def test_moved_offset(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_no_committed_offset() -> None:
-    """Without an offset of the group, the reset policy decides; error is a policy, too."""
+    """Without an offset of the group, the reset policy applies, including error."""
     assert find(Session(), **{"group.id": "g", "auto.offset.reset": "earliest"}) == 10
     with pytest.raises(ClusterStateError):
         find(Session(), **{"group.id": "g", "auto.offset.reset": "error"})
@@ -218,7 +218,7 @@ def offline(*partitions: TopicPartition) -> ClusterSnapshot:
 
 
 def test_start_without_a_leader() -> None:
-    """A partition that is to start at its end needs a leader, unless it is skipped, or the group has its offset."""
+    """A partition that starts at its end needs a leader, unless it is skipped or has an offset."""
     for options in {}, {"group.id": "g"}:
         with pytest.raises(NoLeader, match=r"No live leader for t-1 \(ISR 1\)"):
             starts(Session(members_since=60 if options else None), **options).initial([T0, T1], offline(T1))
@@ -238,7 +238,7 @@ def test_skipped_partition() -> None:
 
 
 def test_first_member_decides() -> None:
-    """A member commits the starts that depend on the time, those of others' partitions, too; the stored ones count."""
+    """A member commits the starts that depend on the time, also of others' partitions, and adopts stored ones."""
     session: Any = Session(members_since=60)
     found = starts(session, **{"group.id": "g"})
     initial = found.initial([T0], offline())
