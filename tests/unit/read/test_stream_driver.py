@@ -343,7 +343,7 @@ def test_topic_deleted_before_a_restart() -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_topic_created_again_that_the_group_follows(fails: str) -> None:
-    """A member with the checkpoint of a deleted topic continues at the group's offset in the new one, and never lowers it."""
+    """A member with the checkpoint of a deleted topic continues at the group's offset in the new one, and keeps it."""
     session = Session(Member(T0))
     first = driver(session)
     end = first.latest(first.initial(), limited=True)
