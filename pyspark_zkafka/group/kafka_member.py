@@ -19,7 +19,7 @@ from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
 from pyspark_zkafka.errors import GroupError, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.group.kafka_state import COMMIT_S, Admission, Commit, CommitQueue, MemberState, Step, hold_s
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
-from pyspark_zkafka.model.planning import Subscribe, Subscription, wanted_topics
+from pyspark_zkafka.model.planning import Subscribe, Subscription, requested_topics
 from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.retries import Timing
 
@@ -345,7 +345,7 @@ class KafkaGroupMember:
         is_named = isinstance(self._subscription, Subscribe)
         self._lookup_at = float("inf") if is_named else now + _LOOKUP_S
         try:
-            topics = tuple(wanted_topics(self._subscription, () if is_named else self._client.topic_names()))
+            topics = tuple(requested_topics(self._subscription, () if is_named else self._client.topic_names()))
             if topics != self._topics:
                 self._topics = topics
                 self._state = replace(self._state, is_assigned=False)

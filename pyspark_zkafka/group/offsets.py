@@ -134,7 +134,7 @@ class GroupOffsets:
             return
         by_store = {store: self._read(store, partitions, skip_malformed=True) for store in sorted(self._stores)}
         found = self._chosen(by_store)
-        outdated = self._outdated({tp: stored for tp, stored in found.items() if stored.mark is not None})
+        outdated = self._outdated({tp: stored for tp, stored in found.items() if stored.mzxid is not None})
         for store in self._stores:
             there = by_store[store]
             lagging = {
@@ -200,7 +200,7 @@ class GroupOffsets:
             done = commit_offsets(self._client(), self._group, offsets, proof, resets=again, sleep=self._sleep)
         # A transaction that wrote a first offset may have returned no mark.
         unmarked = self._read(store, done.written.keys() - done.marks.keys())
-        late = {tp: s.mark for tp, s in unmarked.items() if s.offset == done.written[tp] and s.mark is not None}
+        late = {tp: s.mzxid for tp, s in unmarked.items() if s.offset == done.written[tp] and s.mzxid is not None}
         return replace(done, marks={**done.marks, **late})
 
     def _commit_to_kafka(

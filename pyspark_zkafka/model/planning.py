@@ -77,7 +77,7 @@ class Split(NamedTuple):
         return self.until - self.start
 
 
-def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list[str]:
+def requested_topics(subscription: Subscription, names: Iterable[str] = ()) -> list[str]:
     """The topics to look up, sorted, each once; `names` are the cluster's topics, and only used for a pattern.
 
     A pattern never matches Kafka's internal topics, as in Spark's own source; by name they can be read.
@@ -93,7 +93,7 @@ def wanted_topics(subscription: Subscription, names: Iterable[str] = ()) -> list
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
     """The partitions to read that exist, ordered by topic and number; see `missing_topics` for the others."""
-    existing = [tp for topic in wanted_topics(subscription, snapshot.topics) for tp in snapshot.partitions(topic)]
+    existing = [tp for topic in requested_topics(subscription, snapshot.topics) for tp in snapshot.partitions(topic)]
     if not isinstance(subscription, Assign):
         return existing
     assigned = set(subscription.partitions)
@@ -103,8 +103,8 @@ def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot)
 def missing_topics(subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
     """What a subscription names and the cluster does not have: topics and partitions, or a pattern that matches nothing."""
     if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
-        return [] if wanted_topics(subscription, snapshot.topics) else [subscription.pattern]
-    missing = [topic for topic in wanted_topics(subscription) if topic not in snapshot.topics]
+        return [] if requested_topics(subscription, snapshot.topics) else [subscription.pattern]
+    missing = [topic for topic in requested_topics(subscription) if topic not in snapshot.topics]
     if isinstance(subscription, Assign):
         unknown = set(subscription.partitions).difference(subscribed_partitions(subscription, snapshot))
         missing += [str(tp) for tp in sorted(unknown) if tp.topic in snapshot.topics]
@@ -139,7 +139,7 @@ def check_named(
 
 def _unknown(spec: OffsetSpec, subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
     """The topics and partitions that a start or an end names, and the subscription does not contain, sorted."""
-    topics = set(wanted_topics(subscription, {*spec.by_topic, *(tp.topic for tp in spec.by_partition)}))
+    topics = set(requested_topics(subscription, {*spec.by_topic, *(tp.topic for tp in spec.by_partition)}))
     assigned = set(subscription.partitions) if isinstance(subscription, Assign) else None
 
     def is_subscribed(tp: TopicPartition) -> bool:
@@ -169,7 +169,7 @@ def describe_missing(
             f"{shown}; correct the pattern or create a topic{remedy}",
             missing=list(missing),
         )
-    unknown = [name for name in wanted_topics(subscription) if name in missing][:_COMPARED]
+    unknown = [name for name in requested_topics(subscription) if name in missing][:_COMPARED]
     similar = {name: near for name in unknown if (near := nearest(name, names)) is not None}
     shown = ", ".join(f"{name} (did you mean {similar[name]}?)" if name in similar else name for name in missing)
     return UNKNOWN_TOPIC(

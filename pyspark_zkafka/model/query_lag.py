@@ -1,4 +1,4 @@
-"""Lag of a streaming query, from the offsets that Spark's progress reports: pure, without Spark.
+"""Lag of a streaming query, from the offsets in Spark's progress reports.
 
 References
 ----------
@@ -19,9 +19,9 @@ from pyspark_zkafka.model.nouns import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SourceOffsets:
-    """A micro-batch's end, and the ends of the logs when it was planned, None where the planner did not fetch them.
+    """The end of a micro-batch, and the ends of the logs when it was planned.
 
-    Spark repeats the micro-batch of an earlier run without planning it anew, and `latest` is None then.
+    `latest` is None for a micro-batch that Spark repeats from an earlier run, as it is not planned again.
     """
 
     end: StreamOffset
@@ -29,57 +29,51 @@ class SourceOffsets:
 
     @property
     def behind(self) -> dict[TopicPartition, int]:
-        """The records after the micro-batch, for each partition that the query owns and that has a leader."""
-        spans = self.end.spans
-        return {tp: latest - spans[tp].until for tp, latest in (self.latest or {}).items() if tp in spans}
+        """Offsets after the micro-batch, for each owned partition that has a leader."""
+        ranges = self.end.ranges
+        return {tp: latest - ranges[tp].until for tp, latest in (self.latest or {}).items() if tp in ranges}
 
     @property
-    def marks(self) -> dict[TopicPartition, int]:
+    def mzxids(self) -> dict[TopicPartition, int]:
         """The ZooKeeper transaction of each partition's last commit; empty without a group, or with offsets in Kafka."""
-        return {tp: span.mark for tp, span in self.end.spans.items() if span.mark is not None}
+        return {tp: planned.mzxid for tp, planned in self.end.ranges.items() if planned.mzxid is not None}
 
 
 def parse_source_offsets(end_offset: str, latest_offset: str) -> SourceOffsets | None:
-    """The offsets in the progress of a source, as Spark's JSON; None if the source is not of this package."""
+    """Parse the JSON in Spark's progress of a source; None if the source is not of this package."""
     try:
         end = StreamOffset.from_json(json.loads(end_offset))
     except (CheckpointError, ValueError, RecursionError):
         return None
-    return SourceOffsets(end, _latest(latest_offset))
-
-
-def _latest(text: str) -> dict[TopicPartition, int] | None:
     try:
-        found = json.loads(text)
-        latest = {
-            TopicPartition(topic, int(n)): offset for topic, offsets in found.items() for n, offset in offsets.items()
-        }
+        found = json.loads(latest_offset)
+        latest = {TopicPartition(t, int(n)): offset for t, offsets in found.items() for n, offset in offsets.items()}
     except (ValueError, AttributeError, RecursionError):  # "None", where there is no latest offset
-        return None
-    return latest if all(type(offset) is int for offset in latest.values()) else None
+        return SourceOffsets(end)
+    return SourceOffsets(end, latest if all(type(offset) is int for offset in latest.values()) else None)
 
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """State of a source over a query's run: its last known partitions and commits, and totals since the run began."""
+    """A source's last known partitions and commits, and its totals since the query started."""
 
     owned: frozenset[TopicPartition] | None = None
-    marks: Mapping[TopicPartition, int] = field(default_factory=dict)
+    mzxids: Mapping[TopicPartition, int] = field(default_factory=dict)
     rebalances: int = 0
     commits: int = 0
     records: int = 0
 
     def advance(self, offsets: SourceOffsets, records: int) -> LagHistory:
-        """The state after one more micro-batch.
+        """Return the history after one more micro-batch.
 
-        The first micro-batch assigns partitions, which is no rebalance; nor does it tell which commits are this run's.
+        The first micro-batch counts neither a rebalance nor commits, as there is nothing to compare with.
         """
         owned = self.owned if offsets.latest is None else frozenset(offsets.latest)
         rebalanced = None not in (self.owned, owned) and owned != self.owned
-        commits = sum(self.marks.get(tp) != mark for tp, mark in offsets.marks.items()) if self.marks else 0
+        commits = sum(self.mzxids.get(tp) != mzxid for tp, mzxid in offsets.mzxids.items()) if self.mzxids else 0
         return LagHistory(
             owned,
-            {**self.marks, **offsets.marks},
+            {**self.mzxids, **offsets.mzxids},
             self.rebalances + rebalanced,
             self.commits + commits,
             self.records + records,
@@ -90,24 +84,24 @@ class LagHistory:
 class QueryLag:
     """Lag and progress of one source of a streaming query, after a micro-batch.
 
-    Values are None where they are unknown: the lag of a micro-batch that Spark repeats from an earlier run, the bytes of a
-    query without `LagListener.observe_bytes`, the commits of a query without offsets in ZooKeeper.
+    Unknown values are None: the lag of a micro-batch that Spark repeats from an earlier run, the bytes without
+    `LagListener.observe_bytes`, and the commits without offsets in ZooKeeper.
 
     Parameters
     ----------
     query : str
         The query's name, else its id, which a restart from the checkpoint keeps.
     source : int
-        The source's place among the sources of the query, from 0.
+        The source's number in the query, from 0.
     timestamp : str
         The start of the micro-batch, ISO 8601 in UTC.
     records, bytes : int
         The rows that Spark read, and the bytes of their keys and values.
     owned_partitions : int
-        The partitions with a leader that the query read when the micro-batch was planned: all of its subscription, or those
-        that it owned as a member of its group.
+        The partitions with a leader that the query read when the micro-batch was planned. A member of a group reads only
+        those that it owns.
     min_offsets_behind_latest, max_offsets_behind_latest, avg_offsets_behind_latest
-        Offsets between the end of the micro-batch and that of the log when it was planned, over the owned partitions.
+        Offsets between the end of the micro-batch and the end of the log at planning time, over the owned partitions.
     estimated_total_bytes_behind_latest : float
         All offsets behind latest, times the mean size of the micro-batch's records.
     rebalances : int
@@ -153,7 +147,7 @@ class QueryLag:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The metrics that Spark's own Kafka source reports, under its names; empty where the lag is unknown."""
+        """The metrics of Spark's own Kafka source, under its names; empty if the lag is unknown."""
         found = {
             "minOffsetsBehindLatest": self.min_offsets_behind_latest,
             "maxOffsetsBehindLatest": self.max_offsets_behind_latest,
@@ -164,18 +158,12 @@ class QueryLag:
 
 
 def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> QueryLag:
-    """The lag after a micro-batch.
+    """Complete the lag after a micro-batch.
 
-    Parameters
-    ----------
-    read : QueryLag
-        The fields that name the micro-batch, its records, and its bytes if they are known.
-    history : LagHistory
-        The state after the micro-batch.
+    `read` has the fields that name the micro-batch, its records, and its bytes if known. `history` includes them.
     """
-    behind = offsets.behind
-    spans = offsets.end.spans
-    has_commits = bool(history.marks)
+    behind, ranges = offsets.behind, offsets.end.ranges
+    has_commits = bool(history.mzxids)
     total = sum(behind.values())
     found = replace(
         read,
@@ -183,7 +171,7 @@ def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> Qu
         rebalances=history.rebalances,
         total_records=history.records,
         commits=history.commits if has_commits else None,
-        uncommitted_offsets=sum(_uncommitted(spans[tp]) for tp in offsets.marks) if has_commits else None,
+        uncommitted_offsets=sum(_uncommitted(ranges[tp]) for tp in offsets.mzxids) if has_commits else None,
     )
     if not behind:
         return found
@@ -193,14 +181,12 @@ def query_lag(read: QueryLag, offsets: SourceOffsets, history: LagHistory) -> Qu
         max_offsets_behind_latest=max(behind.values()),
         avg_offsets_behind_latest=total / len(behind),
         total_offsets_behind_latest=total,
-        estimated_total_bytes_behind_latest=_estimate(read, total),
+        estimated_total_bytes_behind_latest=(
+            read.bytes / read.records * total if read.bytes is not None and read.records else None
+        ),
         offsets_behind_latest=behind,
     )
 
 
-def _uncommitted(span: PlannedRange) -> int:
-    return 0 if span.committed is None else max(0, span.start - span.committed)
-
-
-def _estimate(read: QueryLag, behind: int) -> float | None:
-    return read.bytes / read.records * behind if read.bytes is not None and read.records else None
+def _uncommitted(planned: PlannedRange) -> int:
+    return 0 if planned.committed is None else max(0, planned.start - planned.committed)

@@ -1,4 +1,4 @@
-"""Where a stream starts in a partition that it gains: ordered rules over the checkpoint, the group and the options."""
+"""The start of a newly assigned partition in a stream: ordered rules over the checkpoint, the group and the options."""
 
 from __future__ import annotations
 
@@ -10,126 +10,113 @@ from pyspark_zkafka.model.checkpoint import PlannedRange
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
 
-__all__ = [
-    "RULES",
-    "PartitionFacts",
-    "Resumption",
-    "StoredOffset",
-    "checkpoint_or_group",
-    "deleted_topic",
-    "is_followed",
-    "outdated",
-    "resume",
-    "start_of",
-    "topic_created_again",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """A group's offset; `mark` is the ZooKeeper transaction that wrote it, None if it is stored elsewhere."""
+    """A group's offset, and the ``mzxid`` of its znode: the ZooKeeper transaction that wrote it. None for Kafka's store."""
 
     offset: int
-    mark: int | None = None
+    mzxid: int | None = None
 
     def is_older_than(self, czxid: int | None) -> bool:
-        """True if the offset was written before the partition was created, in ZooKeeper transaction `czxid`."""
-        return self.mark is not None and czxid is not None and self.mark < czxid
+        """Return True if the offset was written before ZooKeeper transaction `czxid`, which created the partition."""
+        return self.mzxid is not None and czxid is not None and self.mzxid < czxid
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """The next offset to read, None if unknown; `moved` is true if another process has changed the group's offset."""
+    """The next offset to read, None if unknown, and whether another process changed the group's offset."""
 
     position: int | None
     moved: bool = False
 
 
-def resume(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> Resumption:
-    """The position at which to resume a partition that was claimed.
+def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None = None) -> Resumption:
+    """Return the position at which to resume a newly assigned partition.
 
-    The stream resumes after its own last finished micro-batch if it has committed the group's offset itself: that of this
-    micro-batch or, as commits follow work, the one before. Any other offset is another member's progress or an operator's
-    reset, forward or back, and takes precedence. A reset to exactly the offset before is recognized by
-    the mark; without marks, it is not.
+    The stream resumes after its last finished micro-batch if it committed the group's offset itself, at the end of that
+    micro-batch or of the one before. Any other offset is another member's progress or an operator's reset, and takes
+    precedence. A reset to the offset of the stream's own commit is recognized by its `mzxid` only.
 
-    `span` is the partition's range in the checkpoint's last finished micro-batch, None if the stream never read it.
-    `stored` is the group's offset, read after the partition was claimed, and `last` this process's own last commit.
+    `planned` is the partition's range in the checkpoint's last finished micro-batch, None if the stream never read it.
+    `stored` is the group's offset, read after the partition was claimed. `last` is this process's last commit.
 
     Examples
     --------
-    One finished micro-batch, [10, 20), ahead of the commit; an operator's reset; one to the very same offset:
+    The stream's own commit, before micro-batch [10, 20); an operator's reset; a reset to the same offset:
 
-    >>> resume(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(10, mark=7))
+    >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=7))
     Resumption(position=20, moved=False)
-    >>> resume(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(5, mark=9))
+    >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(5, mzxid=9))
     Resumption(position=5, moved=True)
-    >>> resume(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(10, mark=9))
+    >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=9))
     Resumption(position=10, moved=True)
     """
-    if span is None or stored is None:
-        offset = None if stored is None else stored.offset
-        return Resumption(offset if span is None else span.until)
-    if stored.offset == span.until or _is_own(span, stored, last):
-        return Resumption(span.until)
+    if planned is None:
+        return Resumption(None if stored is None else stored.offset)
+    if stored is None or stored.offset == planned.until or _is_own(planned, stored, last):
+        return Resumption(planned.until)
     return Resumption(stored.offset, moved=True)
 
 
-def is_followed(span: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
-    """True if a group's offset of a topic created again was written by another member, which has read the new topic.
+def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
+    """Return True if another member, which reads the topic that was created again, wrote the group's offset.
 
-    `stored` is not `outdated`. Without a mark, it may be of the deleted topic: brokers remove offsets some time after their
-    topic. It counts only if it is another one than those that the stream knows, as `resume` compares them.
+    `stored` is not `outdated`. An offset in Kafka's store may still be of the deleted topic, as brokers remove it some time
+    later. It counts only if it differs from the stream's own offsets, as `resume` compares them.
 
-    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(20, mark=9), None)
+    >>> is_followed(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(20, mzxid=9), None)
     True
-    >>> is_followed(PlannedRange(10, 20, committed=10, mark=7), StoredOffset(20, mark=9), StoredOffset(20, mark=9))
+    >>> is_followed(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(20, mzxid=9), StoredOffset(20, mzxid=9))
     False
     >>> is_followed(PlannedRange(10, 20, committed=10), StoredOffset(20), None)
     False
     """
     if stored is None:
         return False
-    if stored.mark is not None:
-        return last is None or stored.mark != last.mark
-    return span is not None and resume(span, stored, last).moved
+    if stored.mzxid is not None:
+        return last is None or stored.mzxid != last.mzxid
+    return planned is not None and resume(planned, stored, last).moved
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:
-    """The partitions whose group offset is older than they are: it is of a deleted topic of the same name.
+    """Return the partitions whose group offset is older than they are, as it is of a deleted topic of the same name.
 
-    Offsets outlive their topics in ZooKeeper, and in another log they would skip records silently.
+    In ZooKeeper, offsets outlive their topics. Used in another log, they would skip records silently.
     """
     states = snapshot.states
     return {tp for tp, offset in stored.items() if tp in states and offset.is_older_than(states[tp].czxid)}
 
 
-def _is_own(span: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
-    known = [span.mark, *([] if last is None else [last.mark])]
-    if stored.mark is not None and any(mark is not None for mark in known):
-        return stored.mark in known
-    return stored.offset in {span.committed, span.start, None if last is None else last.offset}
+def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
+    known = {planned.mzxid, None if last is None else last.mzxid} - {None}
+    if stored.mzxid is not None and known:
+        return stored.mzxid in known
+    return stored.offset in {planned.committed, planned.start, None if last is None else last.offset}
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What is known of one partition when a stream gains it.
+    """The facts about a newly assigned partition that decide where the stream starts to read it.
 
-    `span` is its range in the checkpoint's last finished micro-batch. `stored` is the group's offset, `last` the offset
-    that this process committed last, and `named` the position in the options. `is_outdated`: the group's offset is of a
-    deleted topic. `is_replaced`: the topic was created again since the last micro-batch. `is_younger`: the partition was
-    created after the group subscribed to the topic, or after the query started. `is_added`: the query did not know the
-    partition when it started.
+    - `planned`: its range in the checkpoint's last finished micro-batch.
+    - `stored`: the group's offset.
+    - `last`: the offset that this process committed last.
+    - `named`: the position in the options.
+    - `is_outdated`: the group's offset is of a deleted topic.
+    - `is_replaced`: the topic was created again since the last micro-batch.
+    - `created_after_subscription`: the group subscribed to the topic, or the query started, before the partition existed.
+    - `is_added`: the query did not know the partition when it started.
     """
 
-    span: PlannedRange | None = None
+    planned: PlannedRange | None = None
     stored: StoredOffset | None = None
     last: StoredOffset | None = None
     named: Position | None = None
     is_first_start: bool = False
     is_outdated: bool = False
     is_replaced: bool = False
-    is_younger: bool = False
+    created_after_subscription: bool = False
     is_added: bool = False
 
     @property
@@ -143,34 +130,34 @@ Rule: TypeAlias = Callable[[PartitionFacts], Position | None]
 
 def topic_created_again(facts: PartitionFacts) -> Position | None:
     """The beginning of a topic that was created again, unless another member has read the new topic."""
-    is_unread = facts.is_replaced and not is_followed(facts.span, facts.current, facts.last)
+    is_unread = facts.is_replaced and not is_followed(facts.planned, facts.current, facts.last)
     return EARLIEST if is_unread else None
 
 
 def option_at_first_start(facts: PartitionFacts) -> Position | None:
-    """The position in the options, at the first start of a query; for `latest`, the beginning of newer partitions."""
+    """At a query's first start, the position in the options. With `latest`, new partitions start at their beginning."""
     if not facts.is_first_start:
         return None
-    return EARLIEST if facts.named == LATEST and facts.is_younger else facts.named
+    return EARLIEST if facts.named == LATEST and facts.created_after_subscription else facts.named
 
 
 def checkpoint_or_group(facts: PartitionFacts) -> Position | None:
     """The end of the last micro-batch, or the group's offset; see `resume`."""
-    return resume(facts.span, facts.current, facts.last).position
+    return resume(facts.planned, facts.current, facts.last).position
 
 
 def deleted_topic(facts: PartitionFacts) -> Position | None:
-    """The beginning, where the group's offset is of a deleted topic of the same name."""
+    """The beginning, if the group's offset is of a deleted topic of the same name."""
     return EARLIEST if facts.is_outdated else None
 
 
 def new_partition(facts: PartitionFacts) -> Position | None:
-    """The beginning of a partition that came after the group's subscription, or after the query's start."""
-    return EARLIEST if facts.is_younger or facts.is_added else None
+    """The beginning of a partition that was created after the group subscribed, or after the query started."""
+    return EARLIEST if facts.created_after_subscription or facts.is_added else None
 
 
 def option_later(facts: PartitionFacts) -> Position | None:
-    """The position that the options name, for a partition that the query knew and had no position in."""
+    """The position in the options, for a partition that the query knew and had no position in."""
     return facts.named
 
 
@@ -188,7 +175,7 @@ RULES: tuple[Rule, ...] = (
 def start_of(facts: PartitionFacts) -> tuple[Rule | None, Position | None]:
     """Return the first rule that gives a position, and the position; ``(None, None)`` leaves it to `auto.offset.reset`.
 
-    >>> start_of(PartitionFacts(span=PlannedRange(10, 20), named=LATEST))[1]
+    >>> start_of(PartitionFacts(planned=PlannedRange(10, 20), named=LATEST))[1]
     20
     """
     return next(((rule, found) for rule in RULES if (found := rule(facts)) is not None), (None, None))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.model.nouns import LAST_MS
-from pyspark_zkafka.model.planning import Subscription, wanted_topics
+from pyspark_zkafka.model.planning import Subscription, requested_topics
 
 Row = Mapping[str, Any]
 """Values by column; a column that is missing is null. Timestamps are microseconds since the epoch, maps lists of pairs."""
@@ -127,7 +127,7 @@ def _objections(view: str, name: str) -> list[str]:
 def restrict(subscription: Subscription | None, topics: Iterable[str]) -> list[str]:
     """Those of the topics that a view is restricted to, sorted; without a subscription, all of them."""
     found = set(topics)
-    return sorted(found if subscription is None else found.intersection(wanted_topics(subscription, found)))
+    return sorted(found if subscription is None else found.intersection(requested_topics(subscription, found)))
 
 
 def build_view(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:

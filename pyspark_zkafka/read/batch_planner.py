@@ -23,10 +23,10 @@ from pyspark_zkafka.model.planning import (
     describe_offline,
     make_splits,
     missing_topics,
+    requested_topics,
     split_ranges,
     spread_over_leaders,
     subscribed_partitions,
-    wanted_topics,
 )
 from pyspark_zkafka.model.pushdown import PushedFilters
 from pyspark_zkafka.model.resumption import outdated
@@ -102,7 +102,7 @@ def task_splits(ranges: Sequence[OffsetRange], options: ReadOptions, snapshot: C
 def subscribed_snapshot(subscription: Subscription, cluster: ClusterSource) -> ClusterSnapshot:
     """Return the cluster with the subscribed topics that exist. A pattern also requires the names of all topics."""
     by_pattern = isinstance(subscription, (SubscribePattern, SubscribeExcept))
-    return cluster.snapshot(wanted_topics(subscription, cluster.topic_names() if by_pattern else ()))
+    return cluster.snapshot(requested_topics(subscription, cluster.topic_names() if by_pattern else ()))
 
 
 def readable_partitions(

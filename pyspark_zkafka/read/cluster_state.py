@@ -18,7 +18,7 @@ from pyspark_zkafka.model.planning import (
     Subscribe,
     SubscribeExcept,
     SubscribePattern,
-    wanted_topics,
+    requested_topics,
 )
 from pyspark_zkafka.model.znodes import brokers as broker_znodes
 from pyspark_zkafka.model.znodes import topics as znodes
@@ -238,13 +238,13 @@ class ClusterState:
         by_name = isinstance(self._subscription, (Subscribe, Assign))
         lists = [broker_znodes.BROKER_IDS] if by_name else [broker_znodes.BROKER_IDS, znodes.TOPICS]
         found = zookeeper.children_many(lists, self._on_event)
-        topics = wanted_topics(self._subscription, found.get(znodes.TOPICS, ()))
+        topics = requested_topics(self._subscription, found.get(znodes.TOPICS, ()))
         zookeeper.exists_many(map(znodes.topic_path, topics), self._on_event)
         return zookeeper.snapshot(topics)
 
     def _requested_topics(self, brokers: KafkaAdmin) -> Collection[str]:
         by_pattern = isinstance(self._subscription, (SubscribePattern, SubscribeExcept))
-        return wanted_topics(self._subscription, brokers.topic_names() if by_pattern else ())
+        return requested_topics(self._subscription, brokers.topic_names() if by_pattern else ())
 
     def _on_event(self, event: object) -> None:
         """Mark the snapshot as stale. Called on kazoo's thread."""

@@ -10,15 +10,15 @@ from typing import Any
 
 from pyspark_zkafka.conditions import PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
-from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark, first_mark
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, first_identity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.planning import (
     Split,
     describe_offline,
     in_fixed_order,
     make_splits,
+    requested_topics,
     split_ranges,
-    wanted_topics,
 )
 from pyspark_zkafka.options.values import StreamOptions
 from pyspark_zkafka.read.stream_commits import commit_positions, copy_to_lagging_store
@@ -73,7 +73,7 @@ class StreamDriver:
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
-        self._unsubscribed: tuple[Mapping[str, TopicMark], frozenset[str]] = {}, frozenset()
+        self._unsubscribed: tuple[Mapping[str, TopicIdentity], frozenset[str]] = {}, frozenset()
 
     def close(self) -> None:
         """Leave the group and close all connections. Blocks for at most some seconds."""
@@ -114,13 +114,13 @@ class StreamDriver:
         self._state = self._state.assign(owned, self._initial_positions.assigned, snapshot.topics)
         spans = {tp: progress.planned_range(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
-        marks = {name: first_mark(topic, known) for name, topic in snapshot.topics.items()}
+        marks = {name: first_identity(topic, known) for name, topic in snapshot.topics.items()}
         return StreamOffset(spans, marks).to_json()
 
     def _check_subscribed(self, *, has_end: bool) -> None:
         """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.check_topics`."""
         cluster = self._session.cluster
-        snapshot = cluster.snapshot(expected=wanted_topics(self._read.require_subscription()))
+        snapshot = cluster.snapshot(expected=requested_topics(self._read.require_subscription()))
         self._warnings.check_topics(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
 
     def fix_bounds(self) -> None:
@@ -155,11 +155,11 @@ class StreamDriver:
         finished = self._parse(start)
         self._advance(start, finished)
         if self._state.uncommitted_starts:
-            finished = replace(finished, spans={**self._state.uncommitted_starts, **finished.spans})
+            finished = replace(finished, ranges={**self._state.uncommitted_starts, **finished.ranges})
         unsubscribed = self._unsubscribed_topics(finished)
         current = finished
         if unsubscribed:
-            spans = {tp: span for tp, span in finished.spans.items() if tp.topic not in unsubscribed}
+            spans = {tp: span for tp, span in finished.ranges.items() if tp.topic not in unsubscribed}
             topics = {name: mark for name, mark in finished.topics.items() if name not in unsubscribed}
             current = StreamOffset(spans, topics)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
@@ -188,9 +188,9 @@ class StreamDriver:
         self._set_reading(tp for tp, r in ranges.items() if r.size)
         self._state, end = end_of(self._state, current, ranges, snapshot)
         if unsubscribed:
-            idle = {tp: self._state.idle_range(tp, r) for tp, r in finished.spans.items() if tp.topic in unsubscribed}
+            idle = {tp: self._state.idle_range(tp, r) for tp, r in finished.ranges.items() if tp.topic in unsubscribed}
             topics = {name: finished.topics[name] for name in unsubscribed}
-            end = StreamOffset({**end.spans, **idle}, {**end.topics, **topics})
+            end = StreamOffset({**end.ranges, **idle}, {**end.topics, **topics})
         self._planned = end.to_json()
         self._parsed = self._planned, end
         return self._planned
@@ -204,7 +204,7 @@ class StreamDriver:
         """
         self._open()
         planned = self._parse(end)
-        ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.spans.items()) if span.size]
+        ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.ranges.items()) if span.size]
         topics = {r.partition.topic for r in ranges}
         unsubscribed = self._unsubscribed_topics(planned) & topics
         snapshot = self._session.cluster.snapshot(expected=topics - unsubscribed)
@@ -218,7 +218,9 @@ class StreamDriver:
         gone = sorted(r.partition for r in ranges if r.partition not in snapshot.states)
         if gone:
             self._warnings.lose(PARTITIONS_GONE, f"{listing(gone)} of the micro-batch no longer exist")
-        again = {name for name in topics & snapshot.topics.keys() if planned.topics[name].is_other(snapshot.topics[name])}
+        again = {
+            name for name in topics & snapshot.topics.keys() if planned.topics[name].differs_from(snapshot.topics[name])
+        }
         replaced = sorted(r.partition for r in ranges if r.partition in snapshot.states and r.partition.topic in again)
         if replaced:
             text = f"{listing(replaced)} of the micro-batch belong to topics that were deleted and created again"
@@ -226,7 +228,7 @@ class StreamDriver:
         ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
         self._set_reading(r.partition for r in ranges)
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
-        marks = {name: planned.topics.get(name, TopicMark()) for name in snapshot.topics}
+        marks = {name: planned.topics.get(name, TopicIdentity()) for name in snapshot.topics}
         as_planned = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
         splits = make_splits(pieces, replace(snapshot, topics=as_planned), rack, listener)
@@ -262,7 +264,7 @@ class StreamDriver:
         """
         known, before = self._unsubscribed
         if known is not finished.topics:
-            subscribed = wanted_topics(self._read.require_subscription(), finished.topics)
+            subscribed = requested_topics(self._read.require_subscription(), finished.topics)
             found = frozenset(finished.topics).difference(subscribed)
             if found - before:
                 _log.warning(
@@ -283,7 +285,7 @@ class StreamDriver:
     def _advance(self, start: dict[str, Any], finished: StreamOffset) -> None:
         """Move the positions to the end of the finished micro-batch, or drop them if `start` is the end of another run."""
         if self._planned is not None and start == self._planned:
-            self._state = self._state.finish(finished.spans)
+            self._state = self._state.finish(finished.ranges)
         elif start != self._start:
             self._state = self._state.revoke({})
         elif isinstance(self._initial_positions, ZKafkaError):
@@ -299,7 +301,7 @@ class StreamDriver:
         old query. Leaves out topics that were deleted or created again since the start was found.
         """
         now = self._session.cluster.snapshot().topics
-        same = {name for name, mark in start.topics.items() if name in now and not mark.is_other(now[name])}
+        same = {name for name, mark in start.topics.items() if name in now and not mark.differs_from(now[name])}
         initial = initial.within(same)
         found = self._session.retry(lambda: self._starts.commit(initial))
         others = {tp: PlannedRange(start, start) for tp, start in found.uncommitted.items() if tp not in found.assigned}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, ENDS_NOT_REACHED, OFFSET_WENT_BACK
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
-from pyspark_zkafka.model.checkpoint import TopicMark
+from pyspark_zkafka.model.checkpoint import TopicIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.planning import TriggerLimits, describe_offline
@@ -138,13 +138,13 @@ class FixedEnds:
         self._sleep = sleep
         self._owners: dict[TopicPartition, _Owner] = {}
 
-    def fetch(self) -> tuple[dict[TopicPartition, int], dict[str, TopicMark]]:
+    def fetch(self) -> tuple[dict[TopicPartition, int], dict[str, TopicIdentity]]:
         """Return the present ends of the logs that the stream, or its group, reads, and the identities of their topics.
 
         Raises NoLeader for a partition without a leader, unless `offlinePartitions` is skip. Blocks for some requests.
         """
         led, snapshot = self._session.retry(self._led)
-        marks = {name: TopicMark.of(topic) for name, topic in snapshot.topics.items()}
+        marks = {name: TopicIdentity.of(topic) for name, topic in snapshot.topics.items()}
         brokers = self._session.cluster.brokers
         ends = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, LATEST)))
         if self._session.member is None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyspark_zkafka.conditions import OFFSET_WENT_BACK, PARTITIONS_GONE, TOPIC_REPLACED
 from pyspark_zkafka.errors import Condition, DataLoss, listing
-from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark, mark_after
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, identity_after
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 
@@ -53,7 +53,7 @@ class PartitionProgress:
     def planned_range(self, until: int) -> PlannedRange:
         """Return the range from the position to `until`. An unknown committed offset is recorded as the position."""
         stored = self.committed
-        known = (self.position, None) if stored is None else (stored.offset, stored.mark)
+        known = (self.position, None) if stored is None else (stored.offset, stored.mzxid)
         return PlannedRange(self.position, until, *known)
 
 
@@ -88,11 +88,11 @@ class StreamState:
 
     assigned: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
     committed: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
-    replaced: Mapping[str, TopicMark] = field(default_factory=dict)
+    replaced: Mapping[str, TopicIdentity] = field(default_factory=dict)
     uncommitted_starts: Mapping[TopicPartition, PlannedRange] = field(default_factory=dict)
     bounds: Mapping[TopicPartition, int] | None = None
-    bounded: Mapping[str, TopicMark] = field(default_factory=dict)
-    newly_assigned: Mapping[str, TopicMark] = field(default_factory=dict)
+    bounded: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    newly_assigned: Mapping[str, TopicIdentity] = field(default_factory=dict)
 
     def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
         """Return the state with each position at the end of its planned range."""
@@ -112,7 +112,7 @@ class StreamState:
         topics: Mapping[str, Topic],
     ) -> StreamState:
         """Return the state with newly assigned partitions. `topics` are the present ones."""
-        marks = {tp.topic: TopicMark.of(topics[tp.topic]) for tp in found if tp.topic in topics}
+        marks = {tp.topic: TopicIdentity.of(topics[tp.topic]) for tp in found if tp.topic in topics}
         state = self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
         return replace(state, newly_assigned={**self.newly_assigned, **marks})
 
@@ -158,7 +158,7 @@ class StreamState:
         ours = {tp: offset for tp, offset in done.items() if tp in written}
         return replace(self._update(changed), committed={**self.committed, **ours}), moved
 
-    def replace_topic(self, topic: str, mark: TopicMark) -> StreamState:
+    def replace_topic(self, topic: str, mark: TopicIdentity) -> StreamState:
         """Return the state without the partitions of a topic that was deleted, or created again."""
         assigned = {tp: progress for tp, progress in self.assigned.items() if tp.topic != topic}
         return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
@@ -166,17 +166,17 @@ class StreamState:
     def idle_range(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
         """Return the empty range that keeps the position of a partition that is not assigned now."""
         last = self.committed.get(partition)
-        known = (span.committed, span.mark) if last is None else (last.offset, last.mark)
+        known = (span.committed, span.mzxid) if last is None else (last.offset, last.mzxid)
         return PlannedRange(span.until, span.until, *known)
 
     def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self
 
 
-_GONE = TopicMark()
+_GONE = TopicIdentity()
 
 
-def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicMark]:
+def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: ClusterSnapshot) -> dict[str, TopicIdentity]:
     """Return the identities of topics that were created again since the last micro-batch.
 
     A topic that is in no micro-batch yet is compared since its ends were fixed, or one of its partitions was assigned.
@@ -186,8 +186,8 @@ def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: Cluste
     newly_assigned = {name: mark for name, mark in state.newly_assigned.items() if name in assigned}
     for name, mark in {**newly_assigned, **state.bounded, **finished.topics}.items():
         topic, seen = snapshot.topics.get(name), state.replaced.get(name, _GONE)
-        if topic is not None and (mark if seen == _GONE else seen).is_other(topic):
-            found[name] = TopicMark.of(topic)
+        if topic is not None and (mark if seen == _GONE else seen).differs_from(topic):
+            found[name] = TopicIdentity.of(topic)
     return found
 
 
@@ -195,7 +195,7 @@ def check_topics(
     state: StreamState,
     finished: StreamOffset,
     snapshot: ClusterSnapshot,
-    again: Mapping[str, TopicMark],
+    again: Mapping[str, TopicIdentity],
     followed: Collection[str] = frozenset(),
 ) -> tuple[StreamState, list[Loss]]:
     """Find partitions that were read and no longer exist, and topics that were created `again`.
@@ -205,7 +205,7 @@ def check_topics(
     read it since it was created again (`followed`). A topic that was missing, and is the same again, is read further.
     """
     losses = []
-    gone = sorted(tp for tp in finished.spans if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
+    gone = sorted(tp for tp in finished.ranges if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
     if gone:
         losses.append(Loss(PARTITIONS_GONE, f"{listing(gone)} no longer exist: the topic was deleted"))
     for name in {tp.topic for tp in gone}:
@@ -219,7 +219,7 @@ def check_topics(
     if back:
         state = replace(state, replaced={name: mark for name, mark in state.replaced.items() if name not in back})
     if again:
-        read = {tp.topic for tp in (*finished.spans, *state.assigned, *(state.bounds or ()))}
+        read = {tp.topic for tp in (*finished.ranges, *state.assigned, *(state.bounds or ()))}
         for name, mark in again.items():
             if name in read and name not in followed and name not in gone_before:
                 text = f"topic {name} was deleted and created again; it will be read from its beginning"
@@ -252,7 +252,7 @@ def check_fixed_ends(
     state: StreamState, finished: StreamOffset, existing: Collection[TopicPartition]
 ) -> tuple[StreamState, list[Loss]]:
     """Find partitions that were deleted before they were read to their fixed ends, and drop these ends."""
-    bounds, spans = state.bounds or {}, finished.spans
+    bounds, spans = state.bounds or {}, finished.ranges
     gone = {tp for tp, end in bounds.items() if tp not in existing and (tp not in spans or spans[tp].until < end)}
     if not gone:
         return state, []
@@ -277,10 +277,10 @@ def end_of(
 ) -> tuple[StreamState, StreamOffset]:
     """Return the end of a micro-batch that reads the ranges. Existing partitions that are not assigned keep a range."""
     spans = {tp: state.assigned[tp].planned_range(r.until) for tp, r in ranges.items()}
-    for tp, span in finished.spans.items():
+    for tp, span in finished.ranges.items():
         if tp not in spans and tp in snapshot.states and tp.topic not in state.replaced:
             spans[tp] = state.idle_range(tp, span)
     before = {name: mark for name, mark in finished.topics.items() if name not in state.replaced}
     topics = snapshot.topics.items()
-    marks = {name: mark_after(topic, before.get(name, TopicMark()), spans) for name, topic in topics}
+    marks = {name: identity_after(topic, before.get(name, TopicIdentity()), spans) for name, topic in topics}
     return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(spans, marks)

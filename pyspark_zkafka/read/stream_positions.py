@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pyspark_zkafka.conditions import OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import (
     EARLIEST,
@@ -186,7 +186,7 @@ class StreamStarts:
         """
         facts = self._facts(partitions, finished, last_committed, replaced)
         starts = {tp: start_of(known) for tp, known in facts.items()}
-        self._report_outdated(starts, facts, {} if finished is None else finished.spans)
+        self._report_outdated(starts, facts, {} if finished is None else finished.ranges)
         for tp, (rule, _) in starts.items():
             if rule is checkpoint_or_group:
                 self._log_moved(tp, facts[tp])
@@ -210,7 +210,7 @@ class StreamStarts:
         replaced: Collection[str],
     ) -> dict[TopicPartition, PartitionFacts]:
         """Read what the rules need to know of each partition from the group and ZooKeeper."""
-        spans = {} if finished is None else finished.spans
+        spans = {} if finished is None else finished.ranges
         stored = {} if self.options.group is None else self.session.offsets.committed(partitions)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
         unread = [tp for tp in partitions if tp not in stored and tp not in spans]
@@ -218,14 +218,14 @@ class StreamStarts:
         new = self.session.created_after_subscription(unread) | awaited
         return {
             tp: PartitionFacts(
-                span=spans.get(tp),
+                planned=spans.get(tp),
                 stored=stored.get(tp),
                 last=last_committed.get(tp),
                 named=self._named(tp),
                 is_first_start=finished is None or tp in awaited,
                 is_outdated=tp in stale,
                 is_replaced=tp.topic in replaced,
-                is_younger=tp in new,
+                created_after_subscription=tp in new,
                 is_added=finished is not None and self._is_added(tp, finished),
             )
             for tp in partitions
@@ -233,10 +233,10 @@ class StreamStarts:
 
     def _last_known(self, facts: PartitionFacts) -> StoredOffset | None:
         """Return the group's offset, or, without a group, the offset in the checkpoint of a query that was in a group."""
-        span = facts.span
+        span = facts.planned
         if self.options.group is not None or span is None or span.committed is None:
             return facts.stored
-        return StoredOffset(span.committed, span.mark) if span.mark is not None or span.committed != span.start else None
+        return StoredOffset(span.committed, span.mzxid) if span.mzxid is not None or span.committed != span.start else None
 
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
         """Return True if the query did not know the partition when it started.
@@ -244,7 +244,7 @@ class StreamStarts:
         Without membership, a partition that is absent from the checkpoint counts as added. It was added by another `assign`
         or `subscribe`, belonged to another member when the query was in a group, or had no leader.
         """
-        is_new = partition.partition >= finished.topics.get(partition.topic, TopicMark()).known
+        is_new = partition.partition >= finished.topics.get(partition.topic, TopicIdentity()).known
         return is_new or (self.session.member is None and self._named(partition) in (None, LATEST))
 
     def followed(
@@ -255,7 +255,7 @@ class StreamStarts:
         snapshot: ClusterSnapshot,
     ) -> set[str]:
         """Return the `replaced` topics of which other members have committed each partition that the checkpoint has."""
-        spans = {tp: span for tp, span in finished.spans.items() if tp.topic in replaced and tp in snapshot.states}
+        spans = {tp: span for tp, span in finished.ranges.items() if tp.topic in replaced and tp in snapshot.states}
         if self.options.group is None or not spans:
             return set()
         stored = self.session.offsets.committed(spans, skip_malformed=True)
@@ -284,7 +284,7 @@ class StreamStarts:
 
     def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
         """Log that another client has changed the group's offset, where the stream continues."""
-        found, span = resume(facts.span, facts.current, facts.last), facts.span
+        found, span = resume(facts.planned, facts.current, facts.last), facts.planned
         if found.moved and found.position is not None and span is not None:
             is_progress = self.session.member is not None and found.position > span.until
             _log.log(

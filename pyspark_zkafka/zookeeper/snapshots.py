@@ -143,7 +143,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         requested = {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data)
         names = filter(is_topic_name, found.children.get(znodes.TOPICS, ()))
         nodes = {path: node for path, node in self.get_many(map(znodes.topic_path, names)).items() if node.data}
-        wanted = _by_name(nodes, lambda path, node: znodes.decode_wanted_replicas(path, node.data))
+        wanted = _by_name(nodes, lambda path, node: znodes.decode_target_replicas(path, node.data))
         noted = {TopicPartition(name, p): to for name, moved in wanted.readable.items() for p, to in moved.items()}
         return AdminState(
             {**noted, **requested},

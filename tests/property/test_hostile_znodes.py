@@ -23,7 +23,7 @@ Decoder = Callable[[str, "bytes | None"], object]
 VECTORS = Path(__file__).parents[1] / "vectors" / "znodes.json"
 DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
     "broker": (r"/brokers/ids/\d+", (brokers.decode_broker,)),
-    "topic": (r"/brokers/topics/[^/]+", (znodes.decode_topic, znodes.decode_wanted_replicas)),
+    "topic": (r"/brokers/topics/[^/]+", (znodes.decode_topic, znodes.decode_target_replicas)),
     "state": (r"/brokers/topics/[^/]+/partitions/\d+/state", (znodes.decode_partition_state,)),
     "controller": (r"/controller", (znodes.decode_controller,)),
     "controller epoch": (r"/controller_epoch", (znodes.decode_controller_epoch,)),

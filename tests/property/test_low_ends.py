@@ -74,7 +74,7 @@ def test_low_ends(elections: list[LowEnd], steps: list[str], is_member: bool) ->
             member.claims = {tp: Claim("c-0", claim.sequence + 10) for tp, claim in member.claims.items()}
         elif step == "plan":
             start = found.latest(start, limited=True)
-            for tp, span in StreamOffset.from_json(start).spans.items():
+            for tp, span in StreamOffset.from_json(start).ranges.items():
                 assert span.start <= read[tp] <= span.until
                 assert span.start == read[tp] or span.until == read[tp]
                 read[tp] = span.until

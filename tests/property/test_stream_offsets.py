@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import CheckpointError
-from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 
@@ -27,7 +27,7 @@ def spans(draw: st.DrawFn) -> PlannedRange:
     return PlannedRange(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
 
 
-MARKS = st.builds(TopicMark, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1))
+MARKS = st.builds(TopicIdentity, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1))
 OFFSETS = st.builds(
     StreamOffset,
     st.dictionaries(st.builds(TopicPartition, NAME, st.integers(0, 2**31 - 1)), spans(), max_size=8),
@@ -38,10 +38,10 @@ OFFSETS = st.builds(
 def told(offset: StreamOffset) -> StreamOffset:
     """The same, with what the text leaves out: a committed offset that is the start, a topic of which nothing is known."""
     spans = {
-        tp: PlannedRange(s.start, s.until, s.start if s.committed is None else s.committed, s.mark)
-        for tp, s in offset.spans.items()
+        tp: PlannedRange(s.start, s.until, s.start if s.committed is None else s.committed, s.mzxid)
+        for tp, s in offset.ranges.items()
     }
-    return StreamOffset(spans, {**{tp.topic: TopicMark() for tp in offset.spans}, **offset.topics})
+    return StreamOffset(spans, {**{tp.topic: TopicIdentity() for tp in offset.ranges}, **offset.topics})
 
 
 @given(OFFSETS)
@@ -56,7 +56,7 @@ def test_round_trip(offset: StreamOffset) -> None:
 @given(OFFSETS, st.randoms())
 def test_equal_offsets_give_equal_text(offset: StreamOffset, random: Any) -> None:
     """Whatever the order in which partitions and topics were put in, the text is the same."""
-    spans, topics = list(offset.spans.items()), list(offset.topics.items())
+    spans, topics = list(offset.ranges.items()), list(offset.topics.items())
     random.shuffle(spans)
     random.shuffle(topics)
     assert json.dumps(StreamOffset(dict(spans), dict(topics)).to_json()) == json.dumps(offset.to_json())

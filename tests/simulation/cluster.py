@@ -16,7 +16,7 @@ from pyspark_zkafka.model.nouns import (
     TopicPartition,
 )
 from pyspark_zkafka.model.offsets import EARLIEST
-from pyspark_zkafka.model.planning import Subscription, wanted_topics
+from pyspark_zkafka.model.planning import Subscription, requested_topics
 from pyspark_zkafka.zookeeper.connection import Znode
 from tests.simulation.ensemble import Ensemble
 
@@ -85,7 +85,7 @@ class Cluster:
     def snapshot(self, subscription: Subscription) -> ClusterSnapshot:
         """What ZooKeeper shows of the topics of a subscription."""
         nodes = self.ensemble.nodes
-        names = [name for name in wanted_topics(subscription, self.announced) if name in self.announced]
+        names = [name for name in requested_topics(subscription, self.announced) if name in self.announced]
         topics = {
             name: Topic(name, {n: (1,) for n in range(self.announced[name])}, None, self.created(name)) for name in names
         }

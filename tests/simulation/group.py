@@ -246,16 +246,16 @@ class Group(ScheduledGroup):
         """With `failOnDataLoss`, no topic was deleted since the last micro-batch, unless others have read the new one."""
         if not query.session.has_group:
             self._check_beginnings(start, end)
-        for topic in {tp.topic for tp in start.spans} if query.fails_on_loss else ():
+        for topic in {tp.topic for tp in start.ranges} if query.fails_on_loss else ():
             before, now = start.topics[topic].czxid, end.topics[topic].czxid if topic in end.topics else None
             # Some partition of it: others may have been added since the planner found that the group reads the new topic.
-            is_followed = now is not None and any(tp in self._committed for tp in start.spans if tp.topic == topic)
+            is_followed = now is not None and any(tp in self._committed for tp in start.ranges if tp.topic == topic)
             assert now == before or is_followed, f"topic {topic} was {before} and is {now}, and the query did not fail"
 
     def _check_beginnings(self, start: StreamOffset, end: StreamOffset) -> None:
-        for tp in [tp for tp, span in end.spans.items() if span.size]:
-            begin = start.spans[tp].until if tp in start.spans else 0
-            assert end.spans[tp].start == begin, f"{tp} begins at {end.spans[tp].start}, not at {begin}"
+        for tp in [tp for tp, span in end.ranges.items() if span.size]:
+            begin = start.ranges[tp].until if tp in start.ranges else 0
+            assert end.ranges[tp].start == begin, f"{tp} begins at {end.ranges[tp].start}, not at {begin}"
 
     def _check_commits(self, paths: Sequence[str], session: int) -> None:
         """No commit goes backwards, none is ahead of finished work, and none is of a partition that the member lost."""

@@ -200,7 +200,7 @@ class KafkaGroup(ScheduledGroup):
             return
         tp = self.chance.choice(sorted(self._committed))
         offset = self.chance.randint(0, self.cluster.ends[tp])
-        spans = (StreamOffset.from_json(end).spans.get(tp) for query in self.queries for end in query.offsets[-2:])
+        spans = (StreamOffset.from_json(end).ranges.get(tp) for query in self.queries for end in query.offsets[-2:])
         if offset in {place for span in spans if span is not None for place in (span.start, span.until, span.committed)}:
             return
         self.coordinator.offsets[tp] = self._committed[tp] = self.owed_from[tp] = offset
@@ -297,7 +297,7 @@ class KafkaGroup(ScheduledGroup):
 
     def _check_plan(self, query: Query, planned: StreamOffset) -> None:
         """A micro-batch has only partitions that were owned when the planner asked last."""
-        read = {tp for tp, span in planned.spans.items() if span.size}
+        read = {tp for tp, span in planned.ranges.items() if span.size}
         assert read <= set(query.member.planned), f"{read - set(query.member.planned)} are planned, and not owned"
 
     def _check_release(self, query: Query, partitions: Collection[TopicPartition], waited_s: float, ran_s: float) -> None:

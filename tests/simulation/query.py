@@ -204,7 +204,7 @@ class Query:
         """The partitions of the micro-batch that this run has planned, and not finished."""
         if not self._is_reading:
             return set()
-        return {tp for tp, span in StreamOffset.from_json(self.offsets[-1]).spans.items() if span.size}
+        return {tp for tp, span in StreamOffset.from_json(self.offsets[-1]).ranges.items() if span.size}
 
     @property
     def is_running(self) -> bool:
@@ -254,7 +254,7 @@ class Query:
         splits, _ = planner.splits(end)
         planned = StreamOffset.from_json(end)
         cluster: Cluster = self.session.kafka_cluster
-        spans = {tp: span for tp, span in planned.spans.items() if span.size}
+        spans = {tp: span for tp, span in planned.ranges.items() if span.size}
         there = {tp for tp in spans if planned.topics[tp.topic].czxid == cluster.created(tp.topic)}
         read = {split.partition: range(split.start, split.until) for split in splits if split.partition in there}
         assert read == {tp: range(spans[tp].start, spans[tp].until) for tp in there}, "another micro-batch is repeated"

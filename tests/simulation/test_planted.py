@@ -12,7 +12,7 @@ from pyspark_zkafka.group import commits
 from pyspark_zkafka.group.claims import Claims, NoJvmOwner, OwnedBy
 from pyspark_zkafka.group.offsets import GroupOffsets
 from pyspark_zkafka.model import checkpoint, resumption
-from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Topic
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.resumption import StoredOffset, new_partition, resume
@@ -80,7 +80,7 @@ def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
 
     def at_once(self: StreamDriver, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         end = latest(self, start, limited=limited)
-        self._state = self._state.finish(StreamOffset.from_json(end).spans)
+        self._state = self._state.finish(StreamOffset.from_json(end).ranges)
         self.commit()
         return end
 
@@ -166,10 +166,10 @@ def forget_losses_at_restart(patch: pytest.MonkeyPatch) -> None:
 def know_partitions_that_were_added(patch: pytest.MonkeyPatch) -> None:
     """Partitions that come into being while a query is stopped count as known."""
 
-    def mark_after(topic: Topic, *known: Any) -> TopicMark:
-        return replace(checkpoint.mark_after(topic, *known), known=len(topic.partitions))
+    def identity_after(topic: Topic, *known: Any) -> TopicIdentity:
+        return replace(checkpoint.identity_after(topic, *known), known=len(topic.partitions))
 
-    patch.setattr(planner, "mark_after", mark_after)
+    patch.setattr(planner, "identity_after", identity_after)
 
 
 def know_topics_that_were_added(patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def know_topics_that_were_added(patch: pytest.MonkeyPatch) -> None:
 
     def everywhere(self: StreamStarts, gained: Any, finished: Any = None, *more: Any, **given: Any) -> Any:
         if finished is not None:
-            known = {tp.topic: TopicMark(known=99) for tp in gained}
+            known = {tp.topic: TopicIdentity(known=99) for tp in gained}
             finished = replace(finished, topics={**known, **finished.topics})
         return find(self, gained, finished, *more, **given)
 
@@ -189,10 +189,10 @@ def know_topics_that_were_added(patch: pytest.MonkeyPatch) -> None:
 def know_all_partitions_of_a_topic(patch: pytest.MonkeyPatch) -> None:
     """A query that reads some partitions of a topic knows all of them."""
 
-    def first_mark(topic: Topic, *known: Any) -> TopicMark:
-        return replace(checkpoint.first_mark(topic, *known), known=len(topic.partitions))
+    def first_identity(topic: Topic, *known: Any) -> TopicIdentity:
+        return replace(checkpoint.first_identity(topic, *known), known=len(topic.partitions))
 
-    patch.setattr(driver, "first_mark", first_mark)
+    patch.setattr(driver, "first_identity", first_identity)
 
 
 def begin_absent_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def take_two_equal_offsets_for_current(patch: pytest.MonkeyPatch) -> None:
 
     def in_kafka(self: Any, partitions: Any, **given: Any) -> Any:
         found = committed(self, partitions, **given)
-        outdated = self._outdated({tp: stored for tp, stored in found.items() if stored.mark is not None})
+        outdated = self._outdated({tp: stored for tp, stored in found.items() if stored.mzxid is not None})
         there = self._kafka.committed(outdated) if len(self._stores) > 1 else {}
         return found | {tp: StoredOffset(offset) for tp, offset in there.items()}
 

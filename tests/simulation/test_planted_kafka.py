@@ -92,7 +92,7 @@ def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
 
     def at_once(self: StreamDriver, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         end = latest(self, start, limited=limited)
-        self._state = self._state.finish(StreamOffset.from_json(end).spans)
+        self._state = self._state.finish(StreamOffset.from_json(end).ranges)
         self.commit()
         return end
 

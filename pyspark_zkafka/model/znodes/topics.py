@@ -61,7 +61,7 @@ def decode_topic(path: str, data: bytes | None, czxid: int | None = None) -> Top
     return Topic(path.rpartition("/")[2], dict(sorted(partitions.items())), topic_id, czxid)
 
 
-def decode_wanted_replicas(path: str, data: bytes | None) -> dict[int, tuple[int, ...]]:
+def decode_target_replicas(path: str, data: bytes | None) -> dict[int, tuple[int, ...]]:
     """The replicas that partitions shall have, of those that are being reassigned, as controllers from 2.4 on note it.
 
     Replicas to remove come after those to keep or add.

@@ -176,7 +176,7 @@ def finished(member: Member) -> Iterator[Event]:
             json.loads((member.checkpoint / "offsets" / commit.name).read_text().splitlines()[2])
         )
         ranges = tuple(
-            (tp.topic, tp.partition, span.start, span.until) for tp, span in sorted(offset.spans.items()) if span.size
+            (tp.topic, tp.partition, span.start, span.until) for tp, span in sorted(offset.ranges.items()) if span.size
         )
         yield Finished(commit.stat().st_mtime, member.name, int(commit.name), ranges)
 

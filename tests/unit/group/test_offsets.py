@@ -100,7 +100,7 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
     parts = [TopicPartition("t", number) for number in range(5)]
     found = offsets.committed(parts)
     assert [found[tp].offset for tp in parts] == [9, 20, 100, 7, 8]
-    assert [found[tp].mark is None for tp in parts] == [True, True, False, False, False]
+    assert [found[tp].mzxid is None for tp in parts] == [True, True, False, False, False]
     offsets.level(parts)
     assert kafka.offsets == {parts[0]: 9, parts[1]: 20, parts[3]: 7, parts[4]: 8}
     assert client.ensemble.nodes[PATH_0].data == b"9"

@@ -1,4 +1,4 @@
-"""The offsets of a stream, as its checkpoint holds them."""
+"""The offsets of a stream, as its checkpoint stores them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from pyspark_zkafka.errors import CheckpointError
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
-from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark, first_mark, mark_after
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity, first_identity, identity_after
 from pyspark_zkafka.model.nouns import Topic, TopicPartition
 from tests.support.cases import each
 
 A0, A2, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("a", 10), TopicPartition("b", 0)
 OFFSET = StreamOffset(
     {B0: Range(7, 7, 3), A10: Range(10, 25), A2: Range(0, 2**62, 0), A0: Range(5, 9, 4)},
-    {"b": TopicMark("Lq4", None, 1), "a": TopicMark("xYz", 77, 11), "c": TopicMark()},
+    {"b": TopicIdentity("Lq4", None, 1), "a": TopicIdentity("xYz", 77, 11), "c": TopicIdentity()},
 )
 TEXT = (
     '{"version": 1, "topics": {'
@@ -29,7 +29,7 @@ TEXT = (
 
 
 def valid(**changes: Any) -> dict[str, Any]:
-    """An offset of one topic, with some changes to what it tells of it."""
+    """An offset of one topic, with some of the topic's fields changed."""
     return {"version": 1, "topics": {"a": {"czxid": 7, "id": "i", "known": 1, "partitions": {"0": [1, 5]}, **changes}}}
 
 
@@ -39,21 +39,21 @@ def test_text() -> None:
 
 
 def test_back() -> None:
-    """What was written is read: where the committed offset is not told, it is the start."""
+    """Reading returns what was written. A committed offset that is left out is the start."""
     found = StreamOffset.from_json(json.loads(TEXT))
-    assert found == StreamOffset({**OFFSET.spans, A10: Range(10, 25, 10)}, OFFSET.topics)
+    assert found == StreamOffset({**OFFSET.ranges, A10: Range(10, 25, 10)}, OFFSET.topics)
     assert json.dumps(found.to_json()) == TEXT
 
 
 def test_order_of_insertion() -> None:
     """Equal offsets give equal text, as Spark compares offsets by their texts."""
-    turned = StreamOffset(dict(reversed(OFFSET.spans.items())), dict(reversed(OFFSET.topics.items())))
+    turned = StreamOffset(dict(reversed(OFFSET.ranges.items())), dict(reversed(OFFSET.topics.items())))
     assert turned == OFFSET
     assert json.dumps(turned.to_json()) == TEXT
 
 
 def test_partitions_without_a_topic() -> None:
-    """Partitions of a topic of which nothing else is known are written, too."""
+    """Partitions of a topic without an identity are written, too."""
     assert StreamOffset({A0: Range(1, 2)}).to_json() == {
         "version": 1,
         "topics": {"a": {"known": 0, "partitions": {"0": [1, 2]}}},
@@ -66,26 +66,26 @@ def test_empty() -> None:
     assert StreamOffset.from_json({"version": 1, "topics": {}}) == StreamOffset()
 
 
-def test_span() -> None:
-    """A span is half-open."""
+def test_planned_range() -> None:
+    """A planned range is half-open."""
     assert (Range(3, 9).size, Range(3, 3).size) == (6, 0)
 
 
-def test_first_mark() -> None:
+def test_first_identity() -> None:
     """A new query knows the partitions that have a state, up to the first that is still being created."""
     topic = Topic("a", dict.fromkeys(range(11), (1,)), "xYz", 77)
     created = {TopicPartition("a", n) for n in range(11)}
-    assert first_mark(topic, created) == TopicMark("xYz", 77, 11)
-    assert first_mark(topic, created - {A2}) == TopicMark("xYz", 77, 2)
+    assert first_identity(topic, created) == TopicIdentity("xYz", 77, 11)
+    assert first_identity(topic, created - {A2}) == TopicIdentity("xYz", 77, 2)
 
 
 @each(("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)])
-def test_mark_after(positions: set[int], known: int) -> None:
-    """New partitions are known as far as each of them has a position."""
+def test_identity_after(positions: set[int], known: int) -> None:
+    """New partitions are known up to the first one without a range."""
     topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
-    mark = TopicMark("old", 7, 1)
-    found = mark_after(topic, mark, {TopicPartition("a", n) for n in positions})
-    assert found == TopicMark("xYz", 77, known)
+    before = TopicIdentity("old", 7, 1)
+    found = identity_after(topic, before, {TopicPartition("a", n) for n in positions})
+    assert found == TopicIdentity("xYz", 77, known)
 
 
 def test_pickle() -> None:
@@ -94,25 +94,27 @@ def test_pickle() -> None:
 
 
 @each(
-    ("mark", "topic_id", "czxid", "other"),
+    ("identity", "topic_id", "czxid", "other"),
     [
-        (TopicMark("i", 7), "i", 7, False),
-        (TopicMark("i", 7), "j", 7, True),
-        (TopicMark("i", 7), "i", 8, False),
-        (TopicMark("i", 7), "j", None, True),
-        (TopicMark("i", 7), None, 8, True),
-        (TopicMark("i", 7), None, 7, False),
-        (TopicMark("i", 7), None, None, False),
-        (TopicMark("i", None), None, 7, False),
-        (TopicMark("i", None), "j", None, True),
-        (TopicMark(None, 7), "j", 8, True),
-        (TopicMark(None, 7), "j", None, False),
-        (TopicMark(), "j", 8, False),
+        (TopicIdentity("i", 7), "i", 7, False),
+        (TopicIdentity("i", 7), "j", 7, True),
+        (TopicIdentity("i", 7), "i", 8, False),
+        (TopicIdentity("i", 7), "j", None, True),
+        (TopicIdentity("i", 7), None, 8, True),
+        (TopicIdentity("i", 7), None, 7, False),
+        (TopicIdentity("i", 7), None, None, False),
+        (TopicIdentity("i", None), None, 7, False),
+        (TopicIdentity("i", None), "j", None, True),
+        (TopicIdentity(None, 7), "j", 8, True),
+        (TopicIdentity(None, 7), "j", None, False),
+        (TopicIdentity(), "j", 8, False),
     ],
 )
-def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, czxid: int | None, other: bool) -> None:
-    """The id tells, or else the znode's czxid; what is unknown on either side tells nothing."""
-    assert mark.is_other(Topic("a", {}, topic_id, czxid)) is other
+def test_another_topic_of_the_same_name(
+    identity: TopicIdentity, topic_id: str | None, czxid: int | None, other: bool
+) -> None:
+    """Topics are compared by id, or else by czxid. Unknown values are not compared."""
+    assert identity.differs_from(Topic("a", {}, topic_id, czxid)) is other
 
 
 @each(
@@ -169,7 +171,7 @@ def test_another_topic_of_the_same_name(mark: TopicMark, topic_id: str | None, c
     ],
 )
 def test_damaged(found: object) -> None:
-    """What this package did not write is refused, and quoted, not taken for something else."""
+    """An offset that this package did not write is refused and quoted."""
     with pytest.raises(CheckpointError, match=r"\[UNKNOWN_CHECKPOINT\] The checkpoint has an offset that") as caught:
         StreamOffset.from_json(found)
     assert str(found)[:200] in str(caught.value)
@@ -177,7 +179,7 @@ def test_damaged(found: object) -> None:
 
 
 def test_another_version() -> None:
-    """A newer version is named beside ours, and a long offset is quoted in part."""
+    """A newer version is named next to ours, and a long offset is quoted in part."""
     newer = {"version": 2, "topics": {"a": {"known": 1, "partitions": {str(n): [1, 5] for n in range(500)}}}}
     with pytest.raises(CheckpointError, match=r"\(version 2, expected 1\)") as caught:
         StreamOffset.from_json(newer)

@@ -32,10 +32,10 @@ from pyspark_zkafka.model.planning import (
     in_fixed_order,
     make_splits,
     missing_topics,
+    requested_topics,
     split_ranges,
     spread_over_leaders,
     subscribed_partitions,
-    wanted_topics,
 )
 from tests.support.cases import each
 
@@ -76,7 +76,7 @@ def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
 )
 def test_wanted_topics(subscription: Subscription, names: list[str], expected: list[str]) -> None:
     """Topics come sorted, each once; a pattern matches whole names."""
-    assert wanted_topics(subscription, names) == expected
+    assert requested_topics(subscription, names) == expected
 
 
 @pytest.mark.parametrize(

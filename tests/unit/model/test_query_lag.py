@@ -22,8 +22,8 @@ T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 READ = QueryLag("orders", "id", "run", 3, "2026-11-21T02:41:05.441Z", 0, records=10)
 
 
-def offsets(spans: dict[TopicPartition, PlannedRange], latest: dict[TopicPartition, int] | None) -> SourceOffsets:
-    return SourceOffsets(StreamOffset(spans), latest)
+def offsets(ranges: dict[TopicPartition, PlannedRange], latest: dict[TopicPartition, int] | None) -> SourceOffsets:
+    return SourceOffsets(StreamOffset(ranges), latest)
 
 
 def lag(found: SourceOffsets, read: QueryLag = READ) -> QueryLag:
@@ -31,21 +31,21 @@ def lag(found: SourceOffsets, read: QueryLag = READ) -> QueryLag:
 
 
 def test_offsets_of_the_progress_are_read() -> None:
-    """The end of the micro-batch, and the ends of the logs, are read from the JSON in Spark's progress."""
+    """The JSON in Spark's progress gives the end of the micro-batch and the ends of the logs."""
     end = StreamOffset({T0: PlannedRange(1, 5, 1)})
     found = parse_source_offsets(json.dumps(end.to_json()), '{"t": {"0": 9}}')
     assert found == SourceOffsets(StreamOffset.from_json(end.to_json()), {T0: 9})
 
 
 @each("end", ["None", "null", "7", '{"t":{"0":5}}', '{"version":1}', '{"version":2,"topics":{}}'])
-def test_other_sources_are_passed_over(end: str) -> None:
-    """The offsets of other sources, such as Spark's own Kafka source, are not of this package."""
+def test_other_sources_are_ignored(end: str) -> None:
+    """The offsets of other sources, such as Spark's own Kafka source, give None."""
     assert parse_source_offsets(end, "None") is None
 
 
 @pytest.mark.parametrize("latest", ["None", "null", ""])
 def test_a_repeated_micro_batch_has_no_lag(latest: str) -> None:
-    """Where the ends of the logs were not fetched, lag and owned partitions are unknown, not zero."""
+    """Without the ends of the logs, lag and owned partitions are unknown, not zero."""
     found = parse_source_offsets(json.dumps(StreamOffset({T0: PlannedRange(1, 5)}).to_json()), latest)
     assert found is not None
     shown = lag(found)
@@ -53,9 +53,9 @@ def test_a_repeated_micro_batch_has_no_lag(latest: str) -> None:
 
 
 def test_offsets_behind_latest() -> None:
-    """Minimum, maximum and mean are over the owned partitions alone, those without new records included."""
-    spans = {T0: PlannedRange(0, 5), T1: PlannedRange(7, 7), T2: PlannedRange(0, 0)}
-    shown = lag(offsets(spans, {T0: 15, T1: 7}))
+    """Minimum, maximum and mean include owned partitions without new records, and no others."""
+    ranges = {T0: PlannedRange(0, 5), T1: PlannedRange(7, 7), T2: PlannedRange(0, 0)}
+    shown = lag(offsets(ranges, {T0: 15, T1: 7}))
     assert shown.metrics == {
         "minOffsetsBehindLatest": "0",
         "maxOffsetsBehindLatest": "10",
@@ -78,29 +78,29 @@ def test_bytes_behind_latest_are_estimated() -> None:
     [([{T0}, {T0}], 0), ([{T0}, {T0, T1}], 1), ([{T0}, {T1}, {T0}], 2), ([None, {T0}], 0), ([{T0}, None, {T0}], 0)],
 )
 def test_rebalances_are_changes_of_the_owned_partitions(owned: list[Any], rebalances: int) -> None:
-    """Each change of the owned partitions counts; the first assignment and batches where they are unknown do not."""
+    """Each change of the owned partitions counts, but not the first assignment, nor a batch with unknown partitions."""
     history = LagHistory()
     for partitions in owned:
         history = history.advance(offsets({}, None if partitions is None else dict.fromkeys(partitions, 0)), 0)
     assert history.rebalances == rebalances
 
 
-def test_commits_are_new_marks() -> None:
-    """Each offset that another transaction has written than at the last micro-batch counts as a commit."""
+def test_commits_are_new_mzxids() -> None:
+    """An offset counts as a commit if its `mzxid` has changed since the last micro-batch."""
     history = LagHistory()
-    for marks in ({T0: 5, T1: 5}, {T0: 6, T1: 5}, {T0: 7, T1: 7}, {T0: 7}):
-        spans = {tp: PlannedRange(9, 9, 9, mark) for tp, mark in marks.items()}
-        history = history.advance(offsets(spans, {}), 0)
+    for mzxids in ({T0: 5, T1: 5}, {T0: 6, T1: 5}, {T0: 7, T1: 7}, {T0: 7}):
+        ranges = {tp: PlannedRange(9, 9, 9, mzxid) for tp, mzxid in mzxids.items()}
+        history = history.advance(offsets(ranges, {}), 0)
     assert history.commits == 3
 
 
 def test_uncommitted_offsets() -> None:
-    """Offsets that finished micro-batches have read, and that are not committed, are counted."""
+    """Offsets that finished micro-batches read and did not commit are counted."""
     shown = lag(offsets({T0: PlannedRange(9, 12, 4, 77), T1: PlannedRange(3, 4, 3, 78)}, {T0: 12, T1: 4}))
     assert (shown.uncommitted_offsets, shown.commits) == (5, 0)
 
 
 def test_without_a_group_commits_are_unknown() -> None:
-    """A query whose offsets have no transaction, as without a group, has no number of commits."""
+    """Without a group, offsets have no `mzxid`, and the number of commits is unknown."""
     shown = lag(offsets({T0: PlannedRange(9, 12, 9)}, {T0: 12}))
     assert (shown.uncommitted_offsets, shown.commits) == (None, None)

@@ -1,4 +1,4 @@
-"""Where a stream goes on with a partition that it has gained."""
+"""The start of a newly assigned partition in a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.cases import each
 
 
 @pytest.mark.parametrize(
-    ("span", "committed", "last_committed", "expected"),
+    ("planned", "committed", "last_committed", "expected"),
     [
         pytest.param(None, None, None, Resumption(None), id="nothing is known"),
         pytest.param(None, 7, None, Resumption(7), id="the group's offset, of a partition that the stream never read"),
@@ -37,7 +37,7 @@ from tests.support.cases import each
         pytest.param(Range(10, 20), None, None, Resumption(20), id="the end of the finished micro-batch, without a group"),
         pytest.param(Range(20, 20), None, None, Resumption(20), id="the remembered end"),
         pytest.param(Range(10, 20, 10), 20, None, Resumption(20), id="the micro-batch was committed"),
-        pytest.param(Range(10, 20, 10), 10, None, Resumption(20), id="the one before was: its commit comes later"),
+        pytest.param(Range(10, 20, 10), 10, None, Resumption(20), id="the micro-batch before was committed"),
         pytest.param(Range(10, 20, 4), 4, None, Resumption(20), id="no commit has worked for a while"),
         pytest.param(Range(10, 20, 0), 0, None, Resumption(20), id="the same from 0"),
         pytest.param(Range(10, 20, 4), 15, 15, Resumption(20), id="this process itself committed it"),
@@ -50,70 +50,70 @@ from tests.support.cases import each
         pytest.param(Range(20, 20, 20), 19, None, Resumption(19, moved=True), id="a reset by one, of an idle partition"),
     ],
 )
-def test_resume(span: Range | None, committed: int | None, last_committed: int | None, expected: Resumption) -> None:
-    """The stream's own work goes on unless somebody else has moved the group's offset, which then wins."""
+def test_resume(planned: Range | None, committed: int | None, last_committed: int | None, expected: Resumption) -> None:
+    """The stream resumes after its own work, unless another process moved the group's offset."""
     stored, last = (None if offset is None else StoredOffset(offset) for offset in (committed, last_committed))
-    assert resume(span, stored, last) == expected
+    assert resume(planned, stored, last) == expected
 
 
 @pytest.mark.parametrize(
-    ("span", "stored", "last", "expected"),
+    ("planned", "stored", "last", "expected"),
     [
         pytest.param(
-            Range(0, 20, 0, mark=7),
+            Range(0, 20, 0, mzxid=7),
             StoredOffset(0, 9),
             None,
             Resumption(0, moved=True),
             id="a reset to the start of the batch",
         ),
         pytest.param(
-            Range(0, 20, 0, mark=7), StoredOffset(0, 7), None, Resumption(20), id="untouched since it was planned"
+            Range(0, 20, 0, mzxid=7), StoredOffset(0, 7), None, Resumption(20), id="untouched since it was planned"
         ),
-        pytest.param(Range(0, 20, 0, mark=7), StoredOffset(20, 9), None, Resumption(20), id="where the batch ends anyway"),
+        pytest.param(Range(0, 20, 0, mzxid=7), StoredOffset(20, 9), None, Resumption(20), id="where the batch ends anyway"),
         pytest.param(
-            Range(20, 20, 0, mark=7),
+            Range(20, 20, 0, mzxid=7),
             StoredOffset(15, 9),
             StoredOffset(15, 9),
             Resumption(20),
             id="committed by this process",
         ),
         pytest.param(
-            Range(20, 20, 0, mark=7),
+            Range(20, 20, 0, mzxid=7),
             StoredOffset(15, 11),
             StoredOffset(15, 9),
             Resumption(15, moved=True),
             id="a reset to what this process committed",
         ),
-        pytest.param(Range(0, 20, 0), StoredOffset(0, 9), None, Resumption(20), id="without a mark, the offset decides"),
+        pytest.param(Range(0, 20, 0), StoredOffset(0, 9), None, Resumption(20), id="without an mzxid, the offset decides"),
     ],
 )
-def test_marks(span: Range, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
-    """An offset that somebody wrote again is told from the stream's own of the same value by its mark."""
-    assert resume(span, stored, last) == expected
+def test_mzxids(planned: Range, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
+    """The `mzxid` distinguishes a reset from the stream's own commit of the same offset."""
+    assert resume(planned, stored, last) == expected
 
 
 EVERYTHING = PartitionFacts(
-    span=Range(10, 20, 10, 40),
+    planned=Range(10, 20, 10, 40),
     stored=StoredOffset(30, 40),
     named=5,
     is_first_start=True,
     is_outdated=True,
     is_replaced=True,
-    is_younger=True,
+    created_after_subscription=True,
     is_added=True,
 )
 
 
 def test_precedence() -> None:
-    """Each rule decides where the rules before it find nothing; the order is that of the list."""
+    """Each rule decides where the rules before it find nothing, in the order of the list."""
     facts = EVERYTHING
     cases: list[tuple[dict[str, Any], Rule | None, Position | None]] = [
         ({}, topic_created_again, EARLIEST),
         ({"is_replaced": False}, option_at_first_start, 5),
         ({"is_first_start": False}, checkpoint_or_group, 20),
-        ({"span": None}, deleted_topic, EARLIEST),
+        ({"planned": None}, deleted_topic, EARLIEST),
         ({"stored": None, "is_outdated": False}, new_partition, EARLIEST),
-        ({"is_younger": False, "is_added": False}, option_later, 5),
+        ({"created_after_subscription": False, "is_added": False}, option_later, 5),
         ({"named": None}, None, None),
     ]
     for without, rule, position in cases:
@@ -125,13 +125,13 @@ def test_precedence() -> None:
 @each(
     ("facts", "position"),
     [
-        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mark=9)), 7),
-        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mark=9), last=StoredOffset(7, mark=9)), EARLIEST),
+        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mzxid=9)), 7),
+        (PartitionFacts(is_replaced=True, stored=StoredOffset(7, mzxid=9), last=StoredOffset(7, mzxid=9)), EARLIEST),
         (PartitionFacts(is_first_start=True, named=LATEST), LATEST),
-        (PartitionFacts(is_first_start=True, named=LATEST, is_younger=True), EARLIEST),
+        (PartitionFacts(is_first_start=True, named=LATEST, created_after_subscription=True), EARLIEST),
         (PartitionFacts(stored=StoredOffset(7), is_added=True), 7),
     ],
 )
 def test_start(facts: PartitionFacts, position: Position) -> None:
-    """A topic read by another member goes on there; `latest` spares partitions that are newer than the group."""
+    """A topic that another member reads resumes there. `latest` does not apply to partitions newer than that."""
     assert start_of(facts)[1] == position

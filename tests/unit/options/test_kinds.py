@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.model.planning import wanted_topics
+from pyspark_zkafka.model.planning import requested_topics
 from pyspark_zkafka.options.kinds import (
     BOOLEAN,
     DURATION,
@@ -90,7 +90,7 @@ def test_empty_text() -> None:
 def test_java_patterns(pattern: str, selected: set[str]) -> None:
     """A pattern is one of Java's, as Spark's own source takes it, and must match the whole name."""
     subscription = PATTERN.read("subscribePattern", pattern)
-    assert set(wanted_topics(subscription, ["a", "b", "a.b", "a-b", "aab"])) == selected
+    assert set(requested_topics(subscription, ["a", "b", "a.b", "a-b", "aab"])) == selected
 
 
 @each(

@@ -164,7 +164,7 @@ class Group:
         return {tp: 10 if position == EARLIEST else 100 for tp, position in wanted.items()}
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        return {tp: StoredOffset(42, mark=40) for tp in partitions}
+        return {tp: StoredOffset(42, mzxid=40) for tp in partitions}
 
 
 @dataclass

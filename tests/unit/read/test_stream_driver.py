@@ -178,7 +178,7 @@ def test_offset_of_a_group_that_is_left() -> None:
     member = Member(T0)
     session = Session(member)
     session.logs = {T0: 20}
-    session.stored[T0] = StoredOffset(10, mark=40)
+    session.stored[T0] = StoredOffset(10, mzxid=40)
     joined = driver(session, startingOffsets="committed")
     end = joined.latest(joined.initial(), limited=True)
     alone = Session()
@@ -592,7 +592,7 @@ def test_start_in_a_topic_that_appears(form: str, subscription: dict[str, str]) 
             member.claims[U0] = Claim("c-0", 9)
         session.logs[T0] = 110
         end = found.latest(end, limited=True)
-        assert StreamOffset.from_json(end).spans[U0][:2] == (start, 50)
+        assert StreamOffset.from_json(end).ranges[U0][:2] == (start, 50)
 
 
 def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixture) -> None:

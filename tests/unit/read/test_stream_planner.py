@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.conditions import PARTITIONS_GONE
 from pyspark_zkafka.model.checkpoint import PlannedRange as Range
-from pyspark_zkafka.model.checkpoint import StreamOffset, TopicMark
+from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.read.stream_planner import (
@@ -41,7 +41,7 @@ def cluster(czxid: int = 7, name: str = "t") -> ClusterSnapshot:
 def finished(*partitions: TopicPartition, czxid: int = 7) -> StreamOffset:
     """The end of a micro-batch ``[0, 5)`` of each of the partitions."""
     names = {tp.topic for tp in partitions}
-    return StreamOffset(dict.fromkeys(partitions, Range(0, 5, 0)), {name: TopicMark(None, czxid, 2) for name in names})
+    return StreamOffset(dict.fromkeys(partitions, Range(0, 5, 0)), {name: TopicIdentity(None, czxid, 2) for name in names})
 
 
 class TestProgress:
@@ -130,15 +130,19 @@ class TestTopics:
         """A topic of another identity is a loss, and a new topic."""
         after, [loss] = checked(state(p0=5), finished(T0, czxid=6), cluster())
         assert loss.condition.name == "TOPIC_REPLACED"
-        assert (after.assigned, after.replaced) == ({}, {"t": TopicMark(None, 7)})
+        assert (after.assigned, after.replaced) == ({}, {"t": TopicIdentity(None, 7)})
 
     def test_created_again_twice(self) -> None:
         """A topic that is created again once more is another loss; the return of a deleted one is none."""
         after, _ = checked(state(p0=5), finished(T0, czxid=5), cluster())
-        twice = replace(after, replaced={"t": TopicMark(None, 6)}, assigned=state(p0=3).assigned)
+        twice = replace(after, replaced={"t": TopicIdentity(None, 6)}, assigned=state(p0=3).assigned)
         later, [loss] = checked(twice, finished(T0, czxid=5), cluster())
-        assert (loss.condition.name, later.assigned, later.replaced) == ("TOPIC_REPLACED", {}, {"t": TopicMark(None, 7)})
-        back = replace(after, replaced={"t": TopicMark()})
+        assert (loss.condition.name, later.assigned, later.replaced) == (
+            "TOPIC_REPLACED",
+            {},
+            {"t": TopicIdentity(None, 7)},
+        )
+        back = replace(after, replaced={"t": TopicIdentity()})
         assert checked(back, finished(T0, czxid=5), cluster()) == (later, [])
 
 
@@ -170,13 +174,13 @@ class TestEndOf:
         """What is not assigned now is remembered with what this run committed last, while it exists."""
         before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, uncommitted_starts={U0: Range(1, 1)})
         after, end = end_of(before, finished(T0, T1, U0), {T0: OffsetRange(T0, 5, 9)}, cluster())
-        assert end.spans == {T0: Range(5, 9, 5), T1: Range(5, 5, 4, 77)}
-        assert end.topics == {"t": TopicMark(None, 7, 2)}
+        assert end.ranges == {T0: Range(5, 9, 5), T1: Range(5, 5, 4, 77)}
+        assert end.topics == {"t": TopicIdentity(None, 7, 2)}
         assert (after.uncommitted_starts, after.replaced) == ({}, {})
 
     def test_replaced(self) -> None:
         """Of a topic that was created again, nothing is remembered."""
-        replaced = state(p0=0).replace_topic("t", TopicMark(None, 8))
+        replaced = state(p0=0).replace_topic("t", TopicIdentity(None, 8))
         before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)}, {})
         _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))
-        assert end == StreamOffset({T0: Range(0, 2, 0)}, {"t": TopicMark(None, 8, 1)})
+        assert end == StreamOffset({T0: Range(0, 2, 0)}, {"t": TopicIdentity(None, 8, 1)})

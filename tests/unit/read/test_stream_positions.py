@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader
-from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicMark
+from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Broker, Claim, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
 from pyspark_zkafka.model.resumption import StoredOffset
@@ -114,7 +114,7 @@ def find(session: Any, *known: Any, **options: str) -> int:
 def checkpoint(span: PlannedRange | None = None, **mark: Any) -> StreamOffset:
     """A checkpoint that knows two partitions of the topic."""
     spans = {} if span is None else {T0: span}
-    return StreamOffset(spans, {"t": TopicMark(czxid=50, **{"known": 2, **mark})})
+    return StreamOffset(spans, {"t": TopicIdentity(czxid=50, **{"known": 2, **mark})})
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_checkpoint() -> None:
 
 def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
     """A loss is reported for a newly assigned partition of a topic created again, of which the member has read nothing."""
-    session = Session({T0: StoredOffset(30, mark=40)}, members_since=90)
+    session = Session({T0: StoredOffset(30, mzxid=40)}, members_since=90)
     for replaced in (), ("t",):
         with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
             starts(session, **{"group.id": "g"}).find([T0], checkpoint(), replaced=replaced)

@@ -135,7 +135,7 @@ def test_wanted_replicas() -> None:
         b'{"partitions":{"0":[2,1,0],"1":[1,0,2],"2":[2,0],"3":[0,2]},"topic_id":"rzZHTTcTSKGL_v88cBTY-w",'
         b'"adding_replicas":{"0":[2],"1":[0]},"removing_replicas":{"0":[0],"1":[2]},"version":3}'
     )
-    assert znodes.decode_wanted_replicas("/t", data) == {0: (2, 1), 1: (1, 0)}
-    assert znodes.decode_wanted_replicas("/t", b'{"version":1,"partitions":{"0":[1]}}') == {}
+    assert znodes.decode_target_replicas("/t", data) == {0: (2, 1), 1: (1, 0)}
+    assert znodes.decode_target_replicas("/t", b'{"version":1,"partitions":{"0":[1]}}') == {}
     idle = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{"0":[]},"removing_replicas":{}}'
-    assert znodes.decode_wanted_replicas("/t", idle) == {}
+    assert znodes.decode_target_replicas("/t", idle) == {}
