@@ -1,5 +1,8 @@
 """The tree of errors that this package raises.
 
+`conditions.py` defines every condition, such as ``NO_LEADER``, with its cause and its remedy. Add an error there. A class
+is added here only if callers must catch the error by a class of its own.
+
 ::
 
     ZKafkaError
@@ -27,7 +30,7 @@
     ├── CodecError               a znode's bytes are not what Kafka writes
     └── LocalClusterError        the local test cluster cannot start or run
 
-Only an error's text passes from Python through Spark's JVM, so the text is complete by itself:
+Spark's JVM passes on only the text of an error, so the text is complete by itself:
 ``[CONDITION] what happened; what was found; what to do``.
 """
 
@@ -70,7 +73,7 @@ _Error = TypeVar("_Error", bound="ZKafkaError")
 
 
 def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> str:
-    """The names for a message: of many, the first ones and how many more.
+    """Join the first `most` names for a message, with the number of the others.
 
     >>> listing(["a", "b", "c"], most=2)
     'a, b and 1 more'
@@ -80,12 +83,12 @@ def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> s
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most similar to a misspelt one, without regard to case; None if none is similar.
+    """Return the known name that is most similar to a misspelt one, ignoring case; None if none is similar.
 
     >>> nearest("Order", ["audit", "orders"])
     'orders'
     """
-    import difflib  # for errors alone: importing this package must stay cheap
+    import difflib  # only errors need it, and importing this package must stay cheap
 
     by_lower = {text.lower(): text for text in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1)
@@ -94,7 +97,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Condition(Generic[_Error]):
-    """A condition in which errors of one class are raised; see `ZKafkaError.define`."""
+    """A condition whose errors are of one class; see `ZKafkaError.define`."""
 
     kind: type[_Error]
     name: str
@@ -109,8 +112,8 @@ class Condition(Generic[_Error]):
 class ZKafkaError(Exception):
     """The base of all errors of this package; pickle-safe.
 
-    `condition` is a stable name in capitals, such as ``NO_LEADER``, to search for and to test by. `message` says what
-    happened, what was found and what to do; `parameters` has the values in it, for programs.
+    `condition` is a stable name in capitals, for searches and tests. `message` says what happened, what was found and what
+    to do. `parameters` has the values, for programs.
     """
 
     retriable: ClassVar[bool] = False
@@ -127,13 +130,13 @@ class ZKafkaError(Exception):
 
     @classmethod
     def define(cls: type[_Error], text: str) -> Condition[_Error]:
-        """Return a condition of this class. `text` is its name, and two sentences in Markdown: the cause and the remedy."""
+        """Return a condition of this class. `text` is its name, then two sentences in Markdown: cause and remedy."""
         name, sentences = text.split(maxsplit=1)
         cause, remedy = re.split(r"(?<=[.?!]) (?=[A-Z`])", " ".join(sentences.split()))
         return Condition(cls, name, cause, remedy)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without a call of `__init__`: its parameters differ from class to class.
+        # Does not call `__init__`, whose parameters differ between the classes.
         return type(self).__new__, (type(self), *self.args), vars(self)
 
 
@@ -154,7 +157,7 @@ class ZooKeeperRefused(ZooKeeperError, retriable=False):
 
 
 class ZooKeeperMisused(ZooKeeperError, retriable=False):
-    """A programming error: the client is not open, or open already, or the servers do not know the request."""
+    """A programming error: the client is not open, is already open, or sent a request unknown to the servers."""
 
 
 class ClusterStateError(ZKafkaError):
@@ -178,19 +181,19 @@ class GroupError(ZKafkaError):
 
 
 class PartitionOwned(GroupError):
-    """A live member of the group owns a partition whose offset was to be committed."""
+    """A live member of the group owns a partition, so that its offset cannot be committed."""
 
 
 class PartitionLost(GroupError):
-    """A member no longer owns a partition whose offset it was to commit."""
+    """A member cannot commit the offset of a partition that it no longer owns."""
 
 
 class GroupContended(GroupError, retriable=True):
-    """Concurrent changes to a group's znodes kept conflicting with this one; nothing was changed."""
+    """Concurrent changes to a group's znodes kept conflicting with this one. Nothing was changed."""
 
 
 class ConsumerIdTaken(GroupError):
-    """Another session is registered under the member's id; it may be the member's own previous one."""
+    """Another session is registered under the member's id. It may be the member's own previous session."""
 
 
 class CheckpointError(ZKafkaError):
@@ -214,13 +217,11 @@ class DeliveryFailed(ZKafkaError):
 
 
 class TransactionFailed(ZKafkaError):
-    """A transaction was fenced by a later attempt, timed out or was refused; none of its rows is visible to a reader of
-    committed records.
-    """
+    """A transaction was fenced by a later attempt, timed out or was refused. Committed readers see no row of it."""
 
 
 class LedgerError(ZKafkaError):
-    """The ledger of an exactly-once write does not allow the operation; nothing was written a second time, or deleted."""
+    """The ledger of an exactly-once write does not allow the operation. Nothing was written twice, or deleted."""
 
 
 class LocalClusterError(ZKafkaError):
@@ -230,7 +231,7 @@ class LocalClusterError(ZKafkaError):
 class CodecError(ZKafkaError):
     """Bytes of a znode that are not what Kafka writes there.
 
-    `data` is None for a znode without data; the message quotes its first 120 bytes. `expected` says what Kafka writes.
+    `data` is None for a znode without data. The message quotes the first 120 bytes. `expected` says what Kafka writes.
     """
 
     def __init__(self, path: str, data: bytes | None, expected: str) -> None:

@@ -1,19 +1,19 @@
 """Assignors: the partitions that each thread of a consumer group reads.
 
-All members compute the same assignment from the same znodes; there is no coordinator. The unit is the thread,
+There is no coordinator: all members compute the same assignment from the same znodes. The owner of a partition is a thread,
 ``<consumer>-<n>``.
 
 ==================  ===================================================================  ==============================
 strategy            assignment                                                           the same as
 ==================  ===================================================================  ==============================
-``range``           by topic: neighbouring partitions, the first threads one more        Kafka 0.8 to 1.1
-``roundrobin``      threads take turns over all topics, by the hash of ``topic-3``       Kafka 1.0 and 1.1
+``range``           by topic: consecutive partitions; the first threads get one more     Kafka 0.8 to 1.1
+``roundrobin``      partitions of all topics in turn, by the hash of ``topic-3``         Kafka 1.0 and 1.1
 ``roundrobin-0.8``  the same, by the hash of ``[topic,3]``                               Kafka 0.8.2 to 0.11
-``sticky``          threads keep their partitions as far as the counts stay even         none: members of this package
-``legacy-range``    by topic: neighbouring partitions, each thread as many, rounded up   none: what articles describe
+``sticky``          threads keep their partitions while the counts stay even             none; only in this package
+``legacy-range``    by topic: consecutive partitions; equal shares, rounded up           none; described in articles
 ==================  ===================================================================  ==============================
 
-A member's registration does not name its strategy: all members of a group must use the same.
+A member's registration does not name its strategy, so all members of a group must be set to the same one.
 
 References
 ----------
@@ -32,41 +32,39 @@ from pyspark_zkafka.conditions import BAD_FILTER, UNKNOWN_ASSIGNOR
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import INTERNAL_TOPICS
-from pyspark_zkafka.model.topic_names import TopicFilter, topic_filter
+from pyspark_zkafka.model.topic_names import topic_filter
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, normalise_filter, thread_id
 
 
 def balance(
     threads: Sequence[str], partitions: Sequence[TopicPartition], owners: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, str]:
-    """The owner of each partition by the sticky assignor; the counts of any two threads differ by 1 at most.
+    """Return the owner of each partition by the sticky assignor. The counts of any two threads differ by at most 1.
 
-    There is at least one thread; their order breaks ties. `partitions` are ascending, of all topics that just these threads
-    read. Of `owners`, the current ones, those that are not among the threads are ignored, as are other partitions.
+    There is at least one thread. The order of the threads breaks ties. `partitions` are ascending and include all topics
+    that exactly these threads read. `owners` are the current owners; other threads and partitions in it are ignored.
 
-    Each thread has a quota: partitions by threads, rounded down (the lower quota) or up (the higher one).
+    Each thread has a quota: the number of partitions divided by the number of threads, rounded down (the lower quota) or up
+    (the higher quota).
 
-    1. The higher quotas go to the threads that own more than the lower quota, then to the others; within each of the two,
-       to the first threads.
-    2. A thread keeps what it owns; one that owns more than its quota keeps its first partitions.
-    3. The partitions that no thread keeps are assigned, in order, to the threads under quota, in order: to each all that it
-       lacks.
+    1. The higher quotas go first to the threads that own more than the lower quota, then to the others, each in order.
+    2. A thread keeps its partitions up to its quota, the first ones if it owns more.
+    3. The remaining partitions fill the threads below their quotas, both in order.
 
-    No assignment with even counts keeps more: a higher quota saves one partition for a thread that owns more than the lower
-    quota, and none for any other.
+    No assignment with even counts keeps more. A higher quota saves a partition only for a thread that owns more than the
+    lower quota.
 
-    Members read the owners at different moments, while others release and claim, and still compute the same target. Take
-    any state and one move toward its target: a partition that its owner must release becomes free, or its new owner claims
-    a free one. Then
+    Members read the owners at different moments, while others release and claim, and must compute the same target. In any
+    state, let an owner release a partition, or the new owner claim a free one. The target stays the same:
 
-    - the quotas stay. A thread with a higher quota that owned more than the lower one still does, and a thread with a lower
-      quota never comes to own more than that. So a release can take a thread with a lower quota out of those above it, and
-      a claim can bring one with a higher quota in; either way, the same threads come first again. (To rank by the number of
-      owned partitions would not do: a claim could put a thread with a lower quota ahead of one with a higher.)
-    - what is kept stays: a thread over its quota releases only partitions that come after those that it keeps, and no
-      thread claims beyond its quota.
-    - what is assigned stays: a release leaves the list of these partitions as it is, and a claim removes a partition from
-      the list, and a place from those of the very thread that this partition was assigned to.
+    - Quotas: a thread with a higher quota that owned more than the lower quota still does. A thread with a lower quota never
+      comes to own more. A release can remove a thread with a lower quota from those above it, and a claim can add one with a
+      higher quota. In both cases the same threads rank first. (Ranking by the number of owned partitions would fail: a
+      claim could rank a thread with a lower quota before one with a higher quota.)
+    - Kept partitions: a thread above its quota releases only partitions after those that it keeps, and no thread claims
+      beyond its quota.
+    - Remaining partitions: a release does not change their list. A claim removes one partition from the list, and one free
+      position of the thread that this partition was assigned to.
 
     Examples
     --------
@@ -79,24 +77,20 @@ def balance(
     for tp in partitions:
         if owners.get(tp) in owned:
             owned[owners[tp]].append(tp)
-    quotas = _quotas({thread: len(found) for thread, found in owned.items()}, len(partitions))
+    lower, higher = divmod(len(partitions), len(owned))
+    ranked = sorted(owned, key=lambda thread: len(owned[thread]) <= lower)
+    quotas = {thread: lower + (rank < higher) for rank, thread in enumerate(ranked)}
     kept = {tp: thread for thread, found in owned.items() for tp in found[: quotas[thread]]}
-    places = chain.from_iterable(repeat(thread, quotas[thread] - len(found)) for thread, found in owned.items())
-    return kept | dict(zip((tp for tp in partitions if tp not in kept), places, strict=True))
-
-
-def _quotas(counts: Mapping[str, int], partitions: int) -> dict[str, int]:
-    lower, higher = divmod(partitions, len(counts))
-    ranked = sorted(counts, key=lambda thread: counts[thread] <= lower)
-    return {thread: lower + (rank < higher) for rank, thread in enumerate(ranked)}
+    free = chain.from_iterable(repeat(thread, quotas[thread] - len(found)) for thread, found in owned.items())
+    return kept | dict(zip((tp for tp in partitions if tp not in kept), free, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribers:
     """The input of an assignor.
 
-    `threads` are the ids of the threads that read a topic, in Java's order of strings; `partitions` a topic's partitions,
-    ascending, without the topics that do not exist; `owners` the threads that own a partition now, for sticky alone.
+    `threads` has the ids of the threads that read each topic, in Java's order of strings. `partitions` has the ascending
+    partitions of each topic that exists. `owners` has the threads that own partitions now; only ``sticky`` needs it.
     """
 
     threads: Mapping[str, tuple[str, ...]]
@@ -110,15 +104,15 @@ Owners: TypeAlias = dict[TopicPartition, str]
 def topics_of(
     registration: ConsumerRegistration, topic_names: Iterable[str], excluded: Collection[str] = INTERNAL_TOPICS
 ) -> list[str]:
-    """The topics that a member subscribes to, sorted; `topic_names` are those that exist, and only used for a filter.
+    """Return the topics that a member subscribes to, sorted. A filter selects from the existing topics, `topic_names`.
 
-    No filter matches an excluded topic: neither a white list nor a black list. By default, these are the internal ones; a
-    JVM member may have ``exclude.internal.topics=false``, which its registration does not tell.
+    No filter selects an excluded topic, by default the internal ones. A JVM member may have
+    ``exclude.internal.topics=false``, which its registration does not show.
 
     Raises
     ------
     GroupError
-        ``BAD_FILTER``: the filter's regex, with blanks and quotes dropped, is malformed, or takes unbounded time to match.
+        ``BAD_FILTER``: the filter's regex is malformed, or takes unbounded time to match.
 
     Examples
     --------
@@ -128,17 +122,23 @@ def topics_of(
     if registration.pattern == "static" or not registration.subscription:
         return sorted(registration.subscription)
     candidates = set(topic_names).difference(excluded)
-    matching = _filter(next(iter(registration.subscription))).select(candidates)
+    regex = next(iter(registration.subscription))
+    normal = normalise_filter(regex)
+    try:
+        matching = topic_filter(normal).select(candidates)
+    except FilterError as exc:
+        text = f"The topic filter of a member cannot be used: {exc}; found {normal!r}; correct that member's filter"
+        raise BAD_FILTER(text, regex=regex) from exc
     return sorted(matching if registration.pattern == "white_list" else candidates - matching)
 
 
 def threads_by_topic(
     members: Mapping[str, ConsumerRegistration], topic_names: Iterable[str], excluded: Collection[str] = INTERNAL_TOPICS
 ) -> dict[str, tuple[str, ...]]:
-    """The ids of all members' threads by topic, in Java's order of strings: thread 10 comes before thread 2.
+    """Return the ids of all members' threads by topic, in Java's order of strings: thread 10 comes before thread 2.
 
-    `members` are by the names of their znodes, the rest is as in `topics_of`. A topic that is subscribed to by name is in
-    the result whether it exists or not.
+    The keys of `members` are the names of their znodes. For the other arguments, see `topics_of`. A topic that is
+    subscribed to by name is in the result even if it does not exist.
 
     Examples
     --------
@@ -148,19 +148,21 @@ def threads_by_topic(
     names = frozenset(topic_names)
     readers: dict[str, list[tuple[str, int]]] = {}
     for consumer, registration in members.items():
+        counts = registration.subscription
         for topic in topics_of(registration, names, excluded):
-            readers.setdefault(topic, []).append((consumer, _thread_count(registration, topic)))
-    threads = cache(_threads)  # mostly, all topics have the same readers
+            count = counts[topic] if registration.pattern == "static" else next(iter(counts.values()))
+            readers.setdefault(topic, []).append((consumer, count))
+
+    @cache  # usually, all topics have the same readers
+    def threads(of_topic: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
+        ids = (thread_id(consumer, n) for consumer, count in of_topic for n in range(count))
+        return tuple(sorted(ids, key=java_order))
+
     return {topic: threads(tuple(readers[topic])) for topic in sorted(readers)}
 
 
-def _threads(readers: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    named = (thread_id(consumer, n) for consumer, count in readers for n in range(count))
-    return tuple(sorted(named, key=java_order))
-
-
 def java_order(text: str) -> bytes:
-    """A key to sort by as Java's ``String.compareTo`` does, by units of UTF-16.
+    """Return a sort key for the order of Java's ``String.compareTo``, by units of UTF-16.
 
     >>> sorted(["c1-2", "c1-10", "c1-1"], key=java_order)
     ['c1-1', 'c1-10', 'c1-2']
@@ -169,7 +171,7 @@ def java_order(text: str) -> bytes:
 
 
 def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: 32 bits, signed, over units of UTF-16.
+    """Return Java's ``String.hashCode``: 32 bits, signed, over units of UTF-16.
 
     >>> java_hash("orders-0"), java_hash("[orders,0]")
     (1234322248, -1093576615)
@@ -181,22 +183,8 @@ def java_hash(text: str) -> int:
     return hashed - (hashed >> 31 << 32)
 
 
-def _filter(regex: str) -> TopicFilter:
-    normal = normalise_filter(regex)
-    try:
-        return topic_filter(normal)
-    except FilterError as exc:
-        text = f"The topic filter of a member cannot be used: {exc}; found {normal!r}; correct that member's filter"
-        raise BAD_FILTER(text, regex=regex) from exc
-
-
-def _thread_count(registration: ConsumerRegistration, topic: str) -> int:
-    counts = registration.subscription
-    return counts[topic] if registration.pattern == "static" else next(iter(counts.values()))
-
-
 def assign_range(subscribers: Subscribers) -> Owners:
-    """Assignment by topic: each thread gets consecutive partitions, and the first threads get one more than the others.
+    """Assign by topic: each thread gets consecutive partitions. The first threads get one more if there is a remainder.
 
     Examples
     --------
@@ -212,10 +200,9 @@ def assign_range(subscribers: Subscribers) -> Owners:
 
 
 def assign_legacy_range(subscribers: Subscribers) -> Owners:
-    """Assignment by topic as many articles describe it: to each thread consecutive partitions, the quotient rounded up.
+    """Assign by topic as many articles describe it: each thread gets consecutive partitions, the quotient rounded up.
 
-    Kafka's consumers do what `assign_range` does. The two differ where the quotient is not an integer: here, the last
-    threads get fewer, or none.
+    Kafka's consumers use `assign_range`. The two differ if there is a remainder: here, the last threads get fewer, or none.
 
     Examples
     --------
@@ -230,10 +217,10 @@ def assign_legacy_range(subscribers: Subscribers) -> Owners:
 
 
 def assign_roundrobin(subscribers: Subscribers) -> Owners:
-    """Assignment over all topics: partitions in order of the hash of ``topic-partition``, to all threads in turn.
+    """Assign over all topics: partitions in the order of the hash of ``topic-partition``, to all threads in turn.
 
     A thread that does not read the partition's topic is skipped. Partitions with equal hashes are ordered by topic and
-    number; in Kafka their order is that of a Scala hash map, which cannot be reproduced.
+    number. Kafka leaves them in the order of a Scala hash map, which cannot be reproduced.
 
     Examples
     --------
@@ -241,11 +228,11 @@ def assign_roundrobin(subscribers: Subscribers) -> Owners:
     >>> [owner for _, owner in sorted(assign_roundrobin(both).items())]
     ['c1-0', 'c2-0', 'c1-0', 'c2-0', 'c1-0']
     """
-    return _take_turns(subscribers, str)
+    return _in_turn(subscribers, str)
 
 
 def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
-    """Assignment as by `assign_roundrobin`, but with partitions in order of the hash of ``[topic,partition]``.
+    """Assign as `assign_roundrobin`, but in the order of the hash of ``[topic,partition]``.
 
     Examples
     --------
@@ -253,15 +240,13 @@ def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
     >>> [owner for _, owner in sorted(assign_roundrobin_0_8(both).items())]
     ['c2-0', 'c1-0', 'c1-0', 'c2-0', 'c1-0']
     """
-    return _take_turns(subscribers, lambda tp: f"[{tp.topic},{tp.partition}]")
+    return _in_turn(subscribers, lambda tp: f"[{tp.topic},{tp.partition}]")
 
 
 def assign_sticky(subscribers: Subscribers) -> Owners:
-    """Assignment that keeps the most of the current one, while the counts of a topic's threads stay even.
+    """Assign so that threads keep as many partitions as possible while the counts of a topic's threads stay even.
 
-    Topics that the same threads read form a class, which is balanced by itself. `balance` describes the algorithm,
-    and why members that read the owners at different moments get the same result. Owners that do not read the topic are
-    ignored.
+    Topics with the same readers are balanced together; see `balance`. Owners that do not read the topic are ignored.
 
     Examples
     --------
@@ -289,7 +274,7 @@ STRATEGIES: Mapping[str, Callable[[Subscribers], Owners]] = {
 
 
 def assign(strategy: str, subscribers: Subscribers) -> Owners:
-    """The owner of each partition that exists and has a subscriber, ordered by topic and number.
+    """Return the owner of each partition that exists and has a subscriber, ordered by topic and number.
 
     Raises
     ------
@@ -308,19 +293,19 @@ def assign(strategy: str, subscribers: Subscribers) -> Owners:
 
 
 def _topics(subscribers: Subscribers) -> Iterator[tuple[tuple[str, ...], list[TopicPartition]]]:
-    """Threads and partitions of each topic that has threads."""
+    """Yield threads and partitions of each topic that has threads."""
     for topic, threads in subscribers.threads.items():
         if threads:
             yield threads, [TopicPartition(topic, p) for p in subscribers.partitions.get(topic, ())]
 
 
 def _deal(partitions: Iterable[TopicPartition], shares: Mapping[str, int]) -> Owners:
-    """The owners of the partitions, in order: each thread owns as many in a row as its share."""
-    places = chain.from_iterable(repeat(thread, share) for thread, share in shares.items())
-    return dict(zip(partitions, places, strict=False))
+    """Assign the partitions in order: each thread gets as many in a row as its share."""
+    owners = chain.from_iterable(repeat(thread, share) for thread, share in shares.items())
+    return dict(zip(partitions, owners, strict=False))
 
 
-def _take_turns(subscribers: Subscribers, hashed: Callable[[TopicPartition], str]) -> Owners:
+def _in_turn(subscribers: Subscribers, hashed: Callable[[TopicPartition], str]) -> Owners:
     readers = {topic: frozenset(threads) for topic, threads in subscribers.threads.items()}
     partitions = [tp for _, found in _topics(subscribers) for tp in found]
     circle = cycle(sorted(frozenset().union(*readers.values()), key=java_order))

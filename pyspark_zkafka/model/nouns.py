@@ -1,4 +1,4 @@
-"""The nouns of a Kafka cluster, as frozen values: ordered, hashable, pickle-safe."""
+"""Partitions, topics, brokers and other nouns of a Kafka cluster, as frozen values: hashable and pickle-safe."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyspark_zkafka.errors import CodecError
 
 NO_LEADER = -1
 LAST_MS = 253_402_300_799_999
-"""The end of the year 9999, where Python's datetime ends: a later time, which others wrote, is none."""
+"""The end of the year 9999, where Python's datetime ends. Later times in znodes are ignored."""
 _SESSION = re.compile("0x[0-9a-fA-F]{1,16}")
 
 
 class TopicPartition(NamedTuple):
     """A partition of a topic; sorts by topic, then by number.
 
-    A tuple, as plans look up tens of thousands of them: it hashes and compares several times as fast as a dataclass.
+    A tuple hashes and compares several times as fast as a dataclass, and plans look up tens of thousands of partitions.
 
     >>> str(TopicPartition("orders", 3))
     'orders-3'
@@ -33,16 +33,16 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of a partition: the thread that it names, and a number that is new each time the partition is claimed."""
+    """A claim of a partition: the owner's thread, and a number that is new each time the partition is claimed."""
 
     thread: str
     sequence: int
 
 
 def session_text(session: int) -> str:
-    """A ZooKeeper session's id as ZooKeeper itself shows it: 64 bits in hexadecimal, without a sign.
+    """Format a ZooKeeper session's id as ZooKeeper shows it: 64 bits in hexadecimal, without a sign.
 
-    In memory an id is signed, as in Java: servers whose ``myid`` is 128 or more generate negative ones.
+    Ids are signed in memory, as in Java. Servers with a ``myid`` of 128 or more generate negative ids.
 
     >>> session_text(65546), session_text(-0x37FF_FFFF_FFFF_FFFF)
     ('0x1000a', '0xc800000000000001')
@@ -52,7 +52,7 @@ def session_text(session: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClaimOwner:
-    """A member of a consumer group, as its claims name it: its id, and the ZooKeeper session that they live with.
+    """The member of a group that owns a claim: its consumer id and its ZooKeeper session.
 
     >>> str(ClaimOwner("billing_c1", 0x1000A))
     'billing_c1@0x1000a'
@@ -65,7 +65,7 @@ class ClaimOwner:
 
     @classmethod
     def parse(cls, text: str) -> ClaimOwner:
-        """The owner whose `str` is the text; ValueError if there is none."""
+        """Parse the result of `str`. Raises ValueError for any other text."""
         consumer, _, session = text.rpartition("@")
         if not consumer or not _SESSION.fullmatch(session):
             raise ValueError("a member and its session: consumer@0x1000a")
@@ -108,9 +108,9 @@ class Broker:
 class Topic:
     """A topic's replica assignment and identity.
 
-    `partitions` maps partitions, in order, to their replicas, the preferred leader first. `topic_id` is Kafka's (22
-    characters of URL-safe base64; from 2.8 on), `czxid` the id of the transaction that created the topic's znode: either
-    changes when a topic is deleted and created again. None where unknown.
+    `partitions` maps ascending partitions to their replicas, the preferred leader first. `topic_id` is Kafka's, 22
+    characters of URL-safe base64, from 2.8 on. `czxid` is the transaction that created the topic's znode. Both change when
+    a topic is deleted and created again, and are None if unknown.
     """
 
     name: str
@@ -123,8 +123,7 @@ class Topic:
 class PartitionState:
     """A partition's leader, epochs and ISR; `leader` is -1 when the partition is offline.
 
-    `czxid` is the id of the transaction that created the partition's state in ZooKeeper, before its first record; None
-    where unknown.
+    `czxid` is the transaction that created the partition's state in ZooKeeper, before its first record; None if unknown.
     """
 
     leader: int
@@ -138,10 +137,10 @@ class PartitionState:
 class ClusterSnapshot:
     """A cluster at one moment, read from ZooKeeper or from a broker's metadata.
 
-    `topics` has the requested topics that exist; `states` has an entry for each of their partitions that has a
-    state (a partition that is being created has none yet). `kraft_epoch` is the epoch of KRaft's controller as ZooKeeper
-    records it while a cluster is migrated to KRaft, and ever after; otherwise -1. `unreadable` has the errors of malformed
-    znodes by path: their brokers, and topics with one, are missing from the snapshot.
+    - `topics`: the requested topics that exist.
+    - `states`: the states of their partitions. A partition that is being created has none yet.
+    - `kraft_epoch`: the epoch of KRaft's controller, which ZooKeeper records during and after a migration; otherwise -1.
+    - `unreadable`: the errors of malformed znodes, by path. The snapshot leaves out their brokers and topics.
     """
 
     brokers: Mapping[int, Broker]
@@ -154,31 +153,31 @@ class ClusterSnapshot:
 
     @property
     def is_outdated(self) -> bool:
-        """True if brokers have left ZooKeeper for KRaft, so that leaders seem to be missing from this snapshot of it.
+        """Return True if brokers have left ZooKeeper for KRaft, so that leaders are missing from this snapshot.
 
-        Brokers in KRaft mode do not register there. While others do, topics and leaders are still written to ZooKeeper;
-        after the last one has left, ZooKeeper keeps a state of the past.
+        Brokers in KRaft mode do not register in ZooKeeper. Topics and leaders are written there until the last broker has
+        left, and are not updated afterwards.
         """
         if self.kraft_epoch < 0:
             return False
         return not self.brokers or any(s.leader not in (NO_LEADER, *self.brokers) for s in self.states.values())
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic in numeric order; empty for a topic that is not in the snapshot."""
+        """Return a topic's partitions in numeric order; empty if the topic is not in the snapshot."""
         found = self.topics.get(topic)
         return [] if found is None else [TopicPartition(topic, p) for p in sorted(found.partitions)]
 
     def leader(self, partition: TopicPartition) -> Broker | None:
-        """The live broker that leads a partition, or None when the partition is offline."""
+        """Return the live broker that leads a partition, None if the partition is offline."""
         state = self.states.get(partition)
         return None if state is None else self.brokers.get(state.leader)
 
     def led(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions that have a live leader, in numeric order."""
+        """Return the numbers of a topic's partitions that have a live leader, in numeric order."""
         return [tp.partition for tp in self.partitions(topic) if self.leader(tp) is not None]
 
     def without_leader(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of the given partitions that have no live leader, in the given order."""
+        """Return the given partitions that have no live leader, in the given order."""
         return [tp for tp in partitions if self.leader(tp) is None]
 
 
@@ -192,5 +191,5 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """The number of offsets in the range; 0 for an empty or inverted one."""
+        """The number of offsets in the range; 0 for an empty or inverted range."""
         return max(0, self.until - self.start)

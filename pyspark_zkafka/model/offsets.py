@@ -1,6 +1,6 @@
 """Start and end of a read: their specification, and its resolution to offsets.
 
-Pure: what the brokers know about logs comes through `LogOffsets`, which the admin client implements.
+`LogOffsets`, which the admin client implements, asks the brokers for offsets of logs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ HIGH_WATERMARK: Literal[-3] = -3
 """The end of a log with its open transactions. With read_committed, `LATEST` stops before them. Not valid in options."""
 
 ResetPolicy = Literal["earliest", "latest", "error"]
-Bound = Literal["starting", "ending", "commit"]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record whose timestamp is not before `timestamp_ms`."""
+    """The first record with a timestamp of at least `timestamp_ms`."""
 
     timestamp_ms: int
 
@@ -41,18 +40,18 @@ Position = int | AtTimestamp
 
 
 class LogOffsets(Protocol):
-    """The offsets of logs, as their leaders report them. `timeout_s` can only shorten the client's own time-out."""
+    """Offsets of logs, as their leaders report them. `timeout_s` can only shorten the client's own time-out."""
 
     def list_offsets(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """The offset of each `EARLIEST`, `LATEST` or `AtTimestamp`; -1 where no record is at or after a timestamp."""
+        """Return the offset of each `EARLIEST`, `LATEST` or `AtTimestamp`; -1 if no record is at or after a timestamp."""
         ...
 
     def high_watermarks(
         self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """The ends of logs with their open transactions; empty if `LATEST` is that end."""
+        """Return the ends of logs with their open transactions; empty if `LATEST` includes these."""
         ...
 
 
@@ -60,8 +59,8 @@ class LogOffsets(Protocol):
 class OffsetSpec:
     """One end of a read, as `option` specifies it.
 
-    `everywhere` is the position of partitions that are not named. It is None if every partition must be named. A
-    partition's own position takes precedence over its topic's.
+    `everywhere` is the position of partitions that are not named, None if every partition must be named. A partition's own
+    position takes precedence over its topic's.
     """
 
     option: str
@@ -70,13 +69,13 @@ class OffsetSpec:
     by_partition: Mapping[TopicPartition, Position] = field(default_factory=dict)
 
     def of(self, partition: TopicPartition) -> Position | Literal["committed"] | None:
-        """The position of a partition; None if it is not named."""
+        """Return the position of a partition; None if it is not named."""
         named = self.by_partition.get(partition, self.by_topic.get(partition.topic))
         return self.everywhere if named is None else named
 
 
 def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Offsets as JSON with topics and partitions in order, without blanks: equal offsets are equal text.
+    """Format offsets as JSON without blanks, topics and partitions in order: equal offsets give equal text.
 
     >>> canonical_json({TopicPartition("b", 10): 7, TopicPartition("b", 2): 5, TopicPartition("a", 0): 1})
     '{"a":{"0":1},"b":{"2":5,"10":7}}'
@@ -89,10 +88,10 @@ def canonical_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A start or end outside the log `[earliest, latest]`, which includes open transactions."""
+    """A start or end that is not in `[earliest, latest]`. `latest` is after the open transactions."""
 
     partition: TopicPartition
-    bound: Bound
+    bound: Literal["starting", "ending", "commit"]
     offset: int
     earliest: int
     latest: int
@@ -147,8 +146,8 @@ def resolve(
     -------
     Resolution
         One range per partition, `start <= until`, both inside the log. An explicit or committed offset outside the log
-        moves to the nearer end of the log and is reported in `outside`. Offsets of open transactions are inside the log,
-        even if `LATEST` stops before them.
+        moves to the nearer end of the log and is reported in `outside`. Open transactions are inside the log, even if
+        `LATEST` stops before them.
 
     Raises
     ------
@@ -157,14 +156,21 @@ def resolve(
     ClusterStateError
         `reset` or `no_match` is "error" and a partition needs it.
     """
-    starts = _start_positions(partitions, start, committed, reset)
-    ends = {tp: _known(end.of(tp)) for tp in partitions}
+    given = {tp: committed.get(tp) if (position := start.of(tp)) == "committed" else position for tp in partitions}
+    fallback = reset_position(sorted(tp for tp, position in given.items() if position is None), reset)
+    starts = {tp: fallback if position is None else position for tp, position in given.items()}
+    ends = {tp: _end_position(end, tp) for tp in partitions}
     _check_order({tp: p for tp, p in starts.items() if start.of(tp) == p}, ends)
-    # Ends first: a record that arrives in between is not skipped where no record reaches a starting timestamp.
+    # Ends first: if no record reaches a starting timestamp, a record that arrives in between must not be skipped.
     highs = logs.list_offsets({tp: LATEST if _is_offset(p) else p for tp, p in ends.items()}, timeout_s)
     lows = logs.list_offsets({tp: EARLIEST if _is_offset(p) else p for tp, p in starts.items()}, timeout_s)
-    _check_matches(starts, lows, no_match)
-    # An ending timestamp that a record reaches spares a request for the log's end, unless the start is behind that record.
+    unmatched = [tp for tp, p in starts.items() if isinstance(p, AtTimestamp) and lows[tp] < 0]
+    if unmatched and no_match == "error":
+        raise NO_OFFSET_FOR_TIMESTAMP(
+            f"No record at or after the starting timestamp in {listing(unmatched)}; "
+            "choose an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest",
+        )
+    # If a record reaches an ending timestamp, the log's end is needed only for a start after that record.
     late = [
         tp
         for tp, p in ends.items()
@@ -194,9 +200,9 @@ def resolve(
             outside.append(Outside(tp, "starting", first, low, limit))
         if _is_outside(until, 0, limit):
             outside.append(Outside(tp, "ending", until, low, limit))
-        begin = min(max(first, low), limit) if _is_offset(first) else low
-        stop = min(max(until, low), limit) if _is_offset(until) else high
-        ranges.append(OffsetRange(tp, begin, max(begin, stop)))
+        range_start = min(max(first, low), limit) if _is_offset(first) else low
+        range_end = min(max(until, low), limit) if _is_offset(until) else high
+        ranges.append(OffsetRange(tp, range_start, max(range_start, range_end)))
     return Resolution(tuple(ranges), tuple(outside))
 
 
@@ -208,25 +214,15 @@ def _is_outside(position: Position, low: int, high: int) -> TypeGuard[int]:
     return _is_offset(position) and not low <= position <= high
 
 
-def _start_positions(
-    partitions: Collection[TopicPartition],
-    spec: OffsetSpec,
-    committed: Mapping[TopicPartition, int],
-    reset: ResetPolicy | None,
-) -> dict[TopicPartition, Position]:
-    given = {tp: committed.get(tp) if (position := spec.of(tp)) == "committed" else position for tp in partitions}
-    fallback = reset_position(sorted(tp for tp, position in given.items() if position is None), reset)
-    return {tp: fallback if position is None else position for tp, position in given.items()}
-
-
-def _known(position: Position | Literal["committed"] | None) -> Position:
+def _end_position(spec: OffsetSpec, partition: TopicPartition) -> Position:
+    position = spec.of(partition)
     if position is None or position == "committed":
-        raise TypeError("an end is never committed, and was checked to name each partition")
+        raise TypeError("an end is never committed, and names each partition")
     return position
 
 
 def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | None) -> Position:
-    """The start of partitions without an offset. Raises ClusterStateError (NO_COMMITTED_OFFSET) if the policy is error."""
+    """Return the start of partitions without an offset. Raises ClusterStateError (NO_COMMITTED_OFFSET) for `error`."""
     if missing and reset == "error":
         raise NO_COMMITTED_OFFSET(
             f"No offset is known for {listing(missing)}, and auto.offset.reset is error; "
@@ -235,17 +231,8 @@ def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | Non
     return EARLIEST if reset == "earliest" else LATEST
 
 
-def _check_matches(starts: Mapping[TopicPartition, Position], found: Mapping[TopicPartition, int], no_match: str) -> None:
-    unmatched = [tp for tp, p in starts.items() if isinstance(p, AtTimestamp) and found[tp] < 0]
-    if unmatched and no_match == "error":
-        raise NO_OFFSET_FOR_TIMESTAMP(
-            f"No record at or after the starting timestamp in {listing(unmatched)}; "
-            "choose an earlier timestamp, or set startingOffsetsByTimestampStrategy to latest",
-        )
-
-
 def _check_order(given: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, Position]) -> None:
-    """Raise if a specified start is after its end. A committed offset may be: it means that nothing is left to read."""
+    """Raise if a specified start is after its end. A committed offset may be: then nothing is left to read."""
     for tp, start in given.items():
         if _is_behind(start, ends[tp]):
             raise START_AFTER_END(f"{tp} starts at {start} and ends at {ends[tp]}; set a start that is not after the end")
