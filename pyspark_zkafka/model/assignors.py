@@ -55,12 +55,13 @@ def balance(
     lower quota.
 
     Members read the owners at different moments, while others release and claim, and must compute the same target. In any
-    state, let an owner release a partition, or the new owner claim a free one. The target stays the same:
+    state, let an owner release a partition that it must release, or the new owner claim a free one. The target stays the
+    same:
 
-    - Quotas: a thread with a higher quota that owned more than the lower quota still does. A thread with a lower quota never
-      comes to own more. A release can remove a thread with a lower quota from those above it, and a claim can add one with a
-      higher quota. In both cases the same threads rank first. (Ranking by the number of owned partitions would fail: a
-      claim could rank a thread with a lower quota before one with a higher quota.)
+    - Quotas: a thread with a higher quota that owned more than the lower quota still does. A thread with a lower quota
+      never comes to own more. A release can remove a thread with a lower quota from those above it, and a claim can add one
+      with a higher quota. In both cases the same threads rank first. (Ranking by the number of owned partitions would fail:
+      a claim could rank a thread with a lower quota before one with a higher quota.)
     - Kept partitions: a thread above its quota releases only partitions after those that it keeps, and no thread claims
       beyond its quota.
     - Remaining partitions: a release does not change their list. A claim removes one partition from the list, and one free

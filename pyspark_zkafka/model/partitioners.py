@@ -10,10 +10,10 @@ fnv1a        32-bit FNV-1a, absolute value of the signed result         librdkaf
 roundrobin   none: keys are ignored                                     Java's ``RoundRobinPartitioner``
 ===========  =========================================================  ================================================
 
-The partition is the hash modulo the number of partitions, with or without a leader, so that a key keeps its partition when
-a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
+The partition is the hash modulo the number of all partitions, also those without a leader, so that a key keeps its
+partition when a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
 
-An empty key is a key, and has a hash. (librdkafka's ``consistent`` sends null keys to partition 0; here they take turns.)
+An empty key has a hash. (librdkafka's ``consistent`` sends null keys to partition 0; here they go to the next partition.)
 
 References
 ----------
@@ -32,21 +32,20 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_zkafka.conditions import PARTITION_OUT_OF_RANGE, TOPIC_WITHOUT_PARTITIONS, UNKNOWN_PARTITIONER
-from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.model.key_hashes import Column, Hashes, HashKeys, hash_keys, nulls, to_positive
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Router of the rows of one topic; immutable, pickle-safe, made once on the driver and used by every task.
+    """Router of the rows of one topic: immutable, pickle-safe, made once on the driver and used by every task.
 
-    `topic` is for error texts alone, `partitions` the number of its partitions, and `available` those of them that have a
-    leader; when it is empty, rows take turns over all partitions, as in Java. `partitioner` is one of `PARTITIONERS`.
+    `partitions` is the number of the topic's partitions. `available` has those with a leader; if it is empty, rows without
+    a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` is for error texts.
 
     Raises
     ------
     UnknownTopic
-        ``TOPIC_WITHOUT_PARTITIONS``, for fewer than one partition.
+        ``TOPIC_WITHOUT_PARTITIONS``.
     OptionError
         ``UNKNOWN_PARTITIONER``.
     """
@@ -72,24 +71,24 @@ class Router:
         start: int = 0,
         hash_keys: HashKeys = hash_keys,
     ) -> tuple[Hashes, int]:
-        """The partition of each of `rows` rows, in ``[0, partitions)``, and the counter to start the next batch with.
+        """Return the partition of each of `rows` rows, and the counter for the next batch.
 
         Parameters
         ----------
         keys : Column of binary, large_binary, string or large_string, or None
-            The keys, null where a row has none; None means that no row has one.
+            The keys. Null is a row without a key; None means that no row has one.
         explicit : Column of integers, or None
-            The partition that a row specifies, null if it specifies none. It takes precedence over the key.
+            The partitions that rows specify, which take precedence over their keys. Null is a row that specifies none.
         start : int
-            The counter of the turns; each row that takes a turn increments it. Concurrent tasks should begin at different
-            counters, or their first rows all go to the same partition.
+            The counter of rows without a hash. Concurrent tasks should start at different counters, or else their first
+            rows all go to the same partition.
         hash_keys : callable
             `hash_keys`, or a faster equivalent.
 
         Raises
         ------
         InvalidRow
-            ``PARTITION_OUT_OF_RANGE``, for the first row whose explicit partition does not exist.
+            ``PARTITION_OUT_OF_RANGE``, for the first explicit partition that does not exist.
         OptionError
             ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
 
@@ -102,42 +101,37 @@ class Router:
         ([4, 0, 5, 1], 2)
         """
         routed = np.empty(rows, dtype=np.int32)
-        unplaced = np.ones(rows, dtype=bool)
+        unassigned = np.ones(rows, dtype=bool)
         if _has_values(keys) and self.partitioner != "roundrobin":
             routed[:] = _POSITIVE[self.partitioner](hash_keys(self.partitioner, keys)) % self.partitions
-            unplaced = nulls(keys)
+            unassigned = nulls(keys)
         if _has_values(explicit):
-            unplaced &= self._place_explicit(explicit, routed)
-        return routed, self._take_turns(routed, unplaced, start)
-
-    def _place_explicit(self, explicit: Column, routed: Hashes) -> npt.NDArray[np.bool_]:
-        """Write the explicit partitions into `routed`; return a mask of the rows that have none."""
-        free = nulls(explicit)
-        requested = explicit.fill_null(0).to_numpy()
-        wrong = np.flatnonzero(((requested < 0) | (requested >= self.partitions)) & ~free)
-        if wrong.size:
-            raise self._out_of_range(int(wrong[0]), int(requested[wrong[0]]))
-        np.copyto(routed, requested, where=~free, casting="unsafe")
-        return free
-
-    def _out_of_range(self, row: int, partition: int) -> InvalidRow:
-        return PARTITION_OUT_OF_RANGE(
-            f"Row {row} of the batch asks for partition {partition} of topic {self.topic}; the topic has "
-            f"{self.partitions} partitions, 0 to {self.partitions - 1}; correct the column partition, or leave it null",
-            topic=self.topic,
-            row=row,
-            partition=partition,
-            partitions=self.partitions,
-        )
-
-    def _take_turns(self, routed: Hashes, unplaced: npt.NDArray[np.bool_], start: int) -> int:
-        turns = int(np.count_nonzero(unplaced))
+            unassigned &= self._assign_explicit(explicit, routed)
+        count = int(np.count_nonzero(unassigned))
         targets = np.asarray(self.available if len(self.available) else range(self.partitions), dtype=np.int32)
-        routed[unplaced] = targets[(np.arange(turns, dtype=np.int64) + start % len(targets)) % len(targets)]
-        return start + turns
+        routed[unassigned] = targets[(np.arange(count, dtype=np.int64) + start % len(targets)) % len(targets)]
+        return routed, start + count
+
+    def _assign_explicit(self, explicit: Column, routed: Hashes) -> npt.NDArray[np.bool_]:
+        """Write the explicit partitions into `routed`. Return a mask of the rows that have none."""
+        unassigned = nulls(explicit)
+        requested = explicit.fill_null(0).to_numpy()
+        wrong = np.flatnonzero(((requested < 0) | (requested >= self.partitions)) & ~unassigned)
+        if wrong.size:
+            row, partition = int(wrong[0]), int(requested[wrong[0]])
+            raise PARTITION_OUT_OF_RANGE(
+                f"Row {row} of the batch asks for partition {partition} of topic {self.topic}; the topic has "
+                f"{self.partitions} partitions, 0 to {self.partitions - 1}; correct the column partition, or leave it null",
+                topic=self.topic,
+                row=row,
+                partition=partition,
+                partitions=self.partitions,
+            )
+        np.copyto(routed, requested, where=~unassigned, casting="unsafe")
+        return unassigned
 
 
-# Conversion of each hash to a number that is not negative.
+# Functions that make the hashes non-negative.
 _POSITIVE: dict[str, Callable[[Hashes], npt.NDArray[np.integer]]] = {
     "murmur2": to_positive,
     "murmur3": to_positive,

@@ -1,4 +1,4 @@
-"""Planning: from a subscription, a cluster snapshot and offset ranges to the splits that Spark's tasks read."""
+"""Plan the splits that Spark's tasks read, from a subscription, a cluster snapshot and offset ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, Offset
 from pyspark_zkafka.model.offsets import OffsetSpec
 from pyspark_zkafka.model.topic_names import topic_filter
 
-_COMPARED = 5  # names for which to suggest another: each is compared with all topics
+_MAX_SUGGESTIONS = 5  # each unknown name is compared with all topics
 _UNKNOWN_RECORD_BYTES = 1024.0
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -55,10 +55,10 @@ Subscription = Subscribe | SubscribePattern | SubscribeExcept | Assign
 
 
 class Split(NamedTuple):
-    """All that a task needs to read `[start, until)` of one partition without ZooKeeper.
+    """The range `[start, until)` of one partition, with everything that a task needs to read it without ZooKeeper.
 
-    `endpoints` are ``host:port`` of the leader and the ISR, those in the client's rack first, else the leader first;
-    `leader_epoch` is -1, `topic_id` and `czxid` None where unknown.
+    `endpoints` are the ``host:port`` of the leader and the ISR. Brokers in the client's rack come first, then the leader.
+    If unknown, `leader_epoch` is -1, and `topic_id` and `czxid` are None.
     """
 
     partition: TopicPartition
@@ -78,9 +78,9 @@ class Split(NamedTuple):
 
 
 def requested_topics(subscription: Subscription, names: Iterable[str] = ()) -> list[str]:
-    """The topics to look up, sorted, each once; `names` are the cluster's topics, and only used for a pattern.
+    """Return the topics to look up, sorted and without duplicates. A pattern selects from the cluster's topics, `names`.
 
-    A pattern never matches Kafka's internal topics, as in Spark's own source; by name they can be read.
+    A pattern never selects Kafka's internal topics, as in Spark's own source. They can be read by name.
     """
     if isinstance(subscription, Subscribe):
         return sorted(set(subscription.topics))
@@ -92,7 +92,7 @@ def requested_topics(subscription: Subscription, names: Iterable[str] = ()) -> l
 
 
 def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """The partitions to read that exist, ordered by topic and number; see `missing_topics` for the others."""
+    """Return the subscribed partitions that exist, ordered by topic and number; `missing_topics` has the others."""
     existing = [tp for topic in requested_topics(subscription, snapshot.topics) for tp in snapshot.partitions(topic)]
     if not isinstance(subscription, Assign):
         return existing
@@ -101,7 +101,7 @@ def subscribed_partitions(subscription: Subscription, snapshot: ClusterSnapshot)
 
 
 def missing_topics(subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
-    """What a subscription names and the cluster does not have: topics and partitions, or a pattern that matches nothing."""
+    """Return the subscribed topics and partitions that do not exist, or a pattern that selects nothing."""
     if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
         return [] if requested_topics(subscription, snapshot.topics) else [subscription.pattern]
     missing = [topic for topic in requested_topics(subscription) if topic not in snapshot.topics]
@@ -119,11 +119,23 @@ def check_named(
     *,
     may_omit: bool,
 ) -> None:
-    """Raise OptionError if a start or an end names what is not subscribed to, or omits one of `partitions` and must not.
+    """Raise OptionError if a start or end names an unsubscribed partition, or omits one of `partitions` and must not.
 
-    It may name topics, and partitions of `assign`, that do not exist yet.
+    It may name subscribed topics, and partitions of `assign`, that do not exist yet.
     """
-    unknown = _unknown(spec, subscription, snapshot)
+    topics = set(requested_topics(subscription, {*spec.by_topic, *(tp.topic for tp in spec.by_partition)}))
+    assigned = set(subscription.partitions) if isinstance(subscription, Assign) else None
+
+    def is_subscribed(tp: TopicPartition) -> bool:
+        if assigned is not None:
+            return tp in assigned
+        topic = snapshot.topics.get(tp.topic)
+        return tp.topic in topics and (topic is None or tp.partition in topic.partitions)
+
+    unknown = sorted(
+        [str(tp) for tp in spec.by_partition if not is_subscribed(tp)]
+        + [topic for topic in spec.by_topic if topic not in topics]
+    )
     if unknown:
         raise OFFSETS_DO_NOT_MATCH(
             f"{spec.option} names {listing(unknown)}, which this read does not contain; "
@@ -137,27 +149,12 @@ def check_named(
         )
 
 
-def _unknown(spec: OffsetSpec, subscription: Subscription, snapshot: ClusterSnapshot) -> list[str]:
-    """The topics and partitions that a start or an end names, and the subscription does not contain, sorted."""
-    topics = set(requested_topics(subscription, {*spec.by_topic, *(tp.topic for tp in spec.by_partition)}))
-    assigned = set(subscription.partitions) if isinstance(subscription, Assign) else None
-
-    def is_subscribed(tp: TopicPartition) -> bool:
-        if assigned is not None:
-            return tp in assigned
-        topic = snapshot.topics.get(tp.topic)
-        return tp.topic in topics and (topic is None or tp.partition in topic.partitions)
-
-    unknown = [str(tp) for tp in spec.by_partition if not is_subscribed(tp)]
-    return sorted(unknown + [topic for topic in spec.by_topic if topic not in topics])
-
-
 def describe_missing(
     subscription: Subscription, missing: Sequence[str], names: Collection[str], *, may_wait: bool
 ) -> UnknownTopic:
-    """The error for `missing_topics`, which is not empty.
+    """Return the error for `missing_topics`, which is not empty.
 
-    `names` are the cluster's topics, to suggest the nearest. If the read `may_wait`, the text does not suggest to do so.
+    `names` are the cluster's topics, to suggest the nearest. Without `may_wait`, the text suggests ``missingTopics=wait``.
     """
     remedy = "" if may_wait else "; with missingTopics=wait a stream waits for it, and a batch reads the others"
     if isinstance(subscription, (SubscribePattern, SubscribeExcept)):
@@ -169,7 +166,7 @@ def describe_missing(
             f"{shown}; correct the pattern or create a topic{remedy}",
             missing=list(missing),
         )
-    unknown = [name for name in requested_topics(subscription) if name in missing][:_COMPARED]
+    unknown = [name for name in requested_topics(subscription) if name in missing][:_MAX_SUGGESTIONS]
     similar = {name: near for name in unknown if (near := nearest(name, names)) is not None}
     shown = ", ".join(f"{name} (did you mean {similar[name]}?)" if name in similar else name for name in missing)
     return UNKNOWN_TOPIC(
@@ -179,24 +176,24 @@ def describe_missing(
 
 
 def describe_offline(partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> NoLeader:
-    """The error for partitions without a live leader; names each with its ISR."""
-    shown = "; ".join(f"{tp} (ISR {_isr(tp, snapshot)})" for tp in partitions)
+    """Return the error for partitions without a live leader. The text has the ISR of each."""
+
+    def isr(partition: TopicPartition) -> str:
+        state = snapshot.states.get(partition)
+        return "unknown: being created" if state is None else ", ".join(map(str, state.isr)) or "empty"
+
+    shown = "; ".join(f"{tp} (ISR {isr(tp)})" for tp in partitions)
     return NO_LEADER(
         f"No live leader for {shown}; start a broker of the ISR, or set offlinePartitions to skip to read the others",
         partitions=list(partitions),
     )
 
 
-def _isr(partition: TopicPartition, snapshot: ClusterSnapshot) -> str:
-    state = snapshot.states.get(partition)
-    return "unknown: being created" if state is None else ", ".join(map(str, state.isr)) or "empty"
-
-
 def limit_records(ranges: _Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:
     """Shorten the ranges to about `max_records` in all.
 
-    Each partition gets a share in proportion to its backlog, rounded down, but at least one record. The total may
-    therefore exceed `max_records`, by less than one record per partition.
+    Each partition gets a share in proportion to its backlog, rounded down, but at least one record. The total exceeds
+    `max_records` by less than one record per partition.
 
     References
     ----------
@@ -210,8 +207,8 @@ def limit_bytes(
 ) -> dict[TopicPartition, OffsetRange]:
     """Shorten the ranges to about `max_bytes` in all, with at least one record of each backlog.
 
-    `record_bytes` is the mean size of a partition's records, at least one byte. A missing partition has the mean of the
-    others, or 1 KiB.
+    `record_bytes` is the mean size of a partition's records; less than one byte counts as one. A partition without a size
+    gets the mean of the others, or 1 KiB.
     """
     otherwise = fmean(record_bytes.values()) if record_bytes else _UNKNOWN_RECORD_BYTES
     sizes = {tp: Fraction(max(record_bytes.get(tp, otherwise), 1)) for tp in ranges}
@@ -219,15 +216,15 @@ def limit_bytes(
 
 
 def _shorten(ranges: _Ranges, limit: int, total: int | Fraction) -> dict[TopicPartition, OffsetRange]:
-    """Shorten all ranges in the proportion of the limit to the total. Both are in records, or both in bytes."""
-    # Exact, as offsets may be beyond the precision of a double.
+    """Shorten all ranges in the ratio of `limit` to `total`, which are both in records or both in bytes."""
+    # Exact arithmetic, as offsets may exceed the precision of a double.
     shares = {tp: max(limit * r.size // total, 1) for tp, r in ranges.items() if r.size > 0}
     return {tp: replace(r, until=min(r.start + shares[tp], r.until)) if tp in shares else r for tp, r in ranges.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """When a micro-batch is due, and how much it reads. None is no limit."""
+    """When a micro-batch is due, and how much it reads. None means no limit."""
 
     max_records: int | None = None
     max_bytes: int | None = None
@@ -235,10 +232,10 @@ class TriggerLimits:
     max_delay_ms: int = 15 * 60 * 1000
 
     def holds_back(self, available_records: int, since_last_ms: float) -> bool:
-        """True if the micro-batch must wait for more records.
+        """Return True if the micro-batch must wait for more records.
 
-        `available_records` is the whole backlog, in offsets. `since_last_ms` is the time since a micro-batch was last due,
-        infinite before the first of a run, which never waits.
+        `available_records` is the whole backlog, in offsets. `since_last_ms` is the time since a micro-batch was last due.
+        It is infinite before the first micro-batch of a run, which never waits.
 
         References
         ----------
@@ -247,7 +244,7 @@ class TriggerLimits:
         return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
 
     def apply(self, ranges: _Ranges, record_bytes: Mapping[TopicPartition, float]) -> dict[TopicPartition, OffsetRange]:
-        """Shorten the ranges to both limits: for each partition, the stricter one."""
+        """Shorten each range to the stricter of both limits."""
         found = dict(ranges) if self.max_records is None else limit_records(ranges, self.max_records)
         if self.max_bytes is None:
             return found
@@ -258,11 +255,11 @@ class TriggerLimits:
 def split_ranges(
     ranges: Sequence[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """The ranges without the empty ones, cut as Spark's own Kafka source cuts them.
+    """Cut the ranges as Spark's own Kafka source does, without the empty ones.
 
-    Each range is first cut into parts of at most `max_records`. If that leaves fewer than `min_partitions`, the large
-    ranges are cut further, in proportion to their sizes; ranges that would stay whole take no part in the proportion, so
-    that `min_partitions` is approximate.
+    Each range is first cut into parts of at most `max_records`. If that gives fewer than `min_partitions`, large ranges are
+    cut further, in proportion to their sizes. Ranges that stay whole are left out of the proportion, so that the number of
+    parts is only about `min_partitions`.
 
     References
     ----------
@@ -273,26 +270,21 @@ def split_ranges(
         parts = [part for r in parts for part in _cut(r, -(-r.size // max_records))]
     if min_partitions is None or min_partitions <= len(parts):
         return parts
-    return _cut_in_proportion(parts, min_partitions)
-
-
-def _cut_in_proportion(ranges: Sequence[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    total = sum(r.size for r in ranges)
-    whole = [r for r in ranges if _share(r.size, total, min_partitions) == 1]
+    total = sum(r.size for r in parts)
+    whole = {r for r in parts if _share(r.size, total, min_partitions) == 1}
     rest_total = total - sum(r.size for r in whole)
     rest_parts = max(min_partitions - len(whole), 1)
-    kept = set(whole)
-    parts = [[r] if r in kept else _cut(r, _share(r.size, rest_total, rest_parts)) for r in ranges]
-    return [part for cut in parts for part in cut]
+    cuts = ([r] if r in whole else _cut(r, _share(r.size, rest_total, rest_parts)) for r in parts)
+    return [part for cut in cuts for part in cut]
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    """The share of `parts` for a range of `size`: rounded half up, as by Java's Math.round, and at least 1."""
+    """Return a range's share of `parts`, rounded half up, as by Java's Math.round, and at least 1."""
     return max(math.floor(size / total * parts + 0.5), 1)
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """A range in `parts` nearly equal parts, with the remainders in the later ones; empty parts are left out."""
+    """Cut a range into `parts` nearly equal parts, the larger ones last, without the empty ones."""
     cuts: list[OffsetRange] = []
     start = whole.start
     for part in range(parts):
@@ -305,7 +297,7 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 def make_splits(
     ranges: Iterable[OffsetRange], snapshot: ClusterSnapshot, client_rack: str | None, listener: Listener
 ) -> list[Split]:
-    """A split for each range, in order, with the identity and the endpoints that a task needs."""
+    """Return a split for each range, in order, with the topic's identity and the endpoints of brokers."""
 
     @cache
     def endpoints(leader: int, isr: tuple[int, ...]) -> tuple[str, ...]:
@@ -334,13 +326,13 @@ def make_splits(
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """The choice of a broker's endpoint: the one named `name`, else the first with `security_protocol`."""
+    """Choose a broker's endpoint by the listener's `name`, or else the first with `security_protocol`."""
 
     name: str | None = None
     security_protocol: str = "PLAINTEXT"
 
     def endpoint(self, broker: Broker) -> Endpoint | None:
-        """The endpoint; None if the broker has no such listener."""
+        """Return the broker's endpoint; None if it has no such listener."""
         expected = (self.name or self.security_protocol).upper()
         for endpoint in broker.endpoints:
             if (endpoint.listener if self.name else endpoint.security_protocol).upper() == expected:
@@ -349,9 +341,9 @@ class Listener:
 
 
 def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:
-    """The splits, in order, grouped so that each group but the last spans at least `min_records` offsets.
+    """Group the splits, in order, so that each group except the last has at least `min_records` offsets.
 
-    Without `min_records` each is alone. A group of several spans at most `max_records`.
+    Without `min_records`, each split is a group. A group of several splits has at most `max_records` offsets.
     """
     if min_records is None:
         return [(split,) for split in splits]
@@ -368,17 +360,17 @@ def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int 
 
 
 def in_fixed_order(splits: Iterable[Split]) -> list[Split]:
-    """The splits in an order of their own, whoever leads them: a micro-batch that is repeated has the same tasks again.
+    """Sort the splits regardless of their leaders, so that a repeated micro-batch has the same tasks.
 
-    Partition numbers come first, as brokers spread the leaders of a topic over them.
+    The partition's number comes first, as consecutive partitions of a topic usually have different leaders.
     """
     return sorted(splits, key=lambda split: (split.partition.partition, split.partition.topic, split.start))
 
 
 def spread_over_leaders(splits: Sequence[Split]) -> list[Split]:
-    """The splits, ordered so that consecutive ones have different leaders while splits of several leaders remain."""
+    """Order the splits so that consecutive ones have different leaders while splits of several leaders remain."""
     by_leader: dict[int, list[Split]] = {}
     for split in splits:
         by_leader.setdefault(split.leader, []).append(split)
     longest_first = sorted(by_leader.values(), key=len, reverse=True)
-    return [split for turn in zip_longest(*longest_first) for split in turn if split is not None]
+    return [split for one_each in zip_longest(*longest_first) for split in one_each if split is not None]

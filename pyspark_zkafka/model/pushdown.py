@@ -1,6 +1,6 @@
-"""Filters that are pushed down to a plan, which leaves out partitions and offsets that cannot match.
+"""Pushed-down filters, by which a plan leaves out partitions and offsets that cannot match.
 
-They only restrict the plan: Spark evaluates every filter again on the rows.
+Spark evaluates every filter again on the rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Comparison:
     value: Any
 
     def admits(self, candidate: Any) -> bool:
-        """True if a value of the column may match; one that cannot be compared passes, for Spark to evaluate."""
+        """Return True if a value of the column may match. Values that cannot be compared are left to Spark."""
         values = self.value if self.operator == "in" else (self.value,)
         if not all(isinstance(value, type(candidate)) for value in values):
             return True
@@ -44,11 +44,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """The restrictions that pushed-down filters put on a read.
+    """The restrictions of a read by pushed-down filters.
 
     `comparisons` are of the columns topic and partition. Only offsets in ``[from_offset, until_offset)`` can match, and
-    only records that are not older than `since_ms`. There is no counterpart for newer ones: timestamps that producers set
-    need not ascend along the log, and imply nothing for the records that follow.
+    only records that are not older than `since_ms`. There is no upper bound of timestamps: producers may set timestamps in
+    any order, so that an older record may follow.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -57,12 +57,12 @@ class PushedFilters:
     since_ms: int | None = None
 
     def admits(self, partition: TopicPartition) -> bool:
-        """True if the partition can contain a matching record."""
+        """Return True if the partition can contain a matching record."""
         columns = {"topic": partition.topic, "partition": partition.partition}
         return all(c.admits(columns[c.column]) for c in self.comparisons)
 
     def cut(self, whole: OffsetRange, first_since: Mapping[TopicPartition, int]) -> OffsetRange:
-        """The part of a range that can contain a match; `first_since` has the first offset not older, or -1."""
+        """Return the part of a range that can match. `first_since` has the first offset at `since_ms` or later, or -1."""
         start = max(whole.start, self.from_offset or 0)
         until = whole.until if self.until_offset is None else min(whole.until, self.until_offset)
         first = first_since.get(whole.partition, 0)
@@ -71,7 +71,7 @@ class PushedFilters:
 
 
 def pushed_filters(comparisons: Iterable[Comparison]) -> PushedFilters:
-    """The restrictions by the given filters, all of which must match."""
+    """Combine filters that must all match."""
     by_column: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         by_column.setdefault(comparison.column, []).append(comparison)
@@ -86,7 +86,7 @@ def pushed_filters(comparisons: Iterable[Comparison]) -> PushedFilters:
 
 
 def _offset_bounds(c: Comparison) -> tuple[int | None, int | None] | None:
-    """The half-open bounds that a comparison puts on offsets."""
+    """Return the half-open bounds of offsets for a comparison."""
     values = c.value if c.operator == "in" else (c.value,)
     if not values or not all(isinstance(v, int) for v in values):
         return None
@@ -102,5 +102,5 @@ def _since_ms(c: Comparison) -> int | None:
         return None
     value = c.value if c.value.tzinfo is not None else c.value.replace(tzinfo=timezone.utc)
     since_ms = (value - _EPOCH) // timedelta(milliseconds=1)
-    # Records without a timestamp show as -1, so that a bound before the epoch leaves nothing out.
+    # Records without a timestamp have -1, so that a bound before the epoch leaves nothing out.
     return since_ms if since_ms >= 0 else None
