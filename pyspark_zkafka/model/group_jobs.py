@@ -1,9 +1,9 @@
-"""Batch jobs that write exactly once and then commit a group's offsets: which run repeats which, pure.
+"""Batch jobs that write exactly once and then commit a group's offsets: which job a run must repeat.
 
-The rows of a job are in one transaction for each slot, and the group's offsets are committed when all of these are. A job
-that dies in between has written rows from offsets that its group still has to read. So each entry of its ledger holds the
-offsets that the job was about to commit, and the ledger is named after the group: the next job of the group finds out that
-the last one is unfinished, and must repeat it before it writes anything else.
+A job writes the rows of each slot in a transaction, and commits the group's offsets after all transactions. A job that dies
+in between has written rows whose offsets are not committed. Each entry of its ledger therefore has the offsets that the job
+was about to commit, and the ledger is named after the group. The group's next job finds the unfinished job, and must repeat
+it before it writes anything else.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_zkafka.conditions import LEDGER_MOVED, UNFINISHED_JOB
-from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import Entry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import canonical_json
 
 MAX_ENDS_BYTES = 3000
-"""The size of `Entry.ends` up to which an entry fits into the metadata that brokers accept by default, 4,096 bytes."""
+"""The largest `Entry.ends` of an entry that fits into 4,096 bytes, the metadata that brokers accept by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupJob:
-    """A job's number in its group's ledger, the same for each run that repeats it, and the offsets that it commits."""
+    """A job of a group's ledger, and the offsets that it commits. Runs that repeat a job have its number."""
 
     query: str
     number: int
@@ -35,9 +34,9 @@ class GroupJob:
 
 @dataclass(frozen=True, slots=True)
 class LastJob:
-    """The job of a ledger that was begun last, and the offsets that its entries name.
+    """The job of a ledger that started last, and the offsets in its entries.
 
-    These differ among its entries only if two jobs were planned at the same time, and have one number.
+    Entries differ in their offsets only if two jobs were planned at the same time and share a number.
     """
 
     query: str
@@ -46,21 +45,21 @@ class LastJob:
 
     @property
     def partitions(self) -> set[TopicPartition]:
-        """The partitions whose offsets it was about to commit."""
+        """The partitions whose offsets the job was about to commit."""
         return {tp for ends in self.ends for tp in parse_ends(ends)}
 
     def unfinished(self, committed: Mapping[TopicPartition, int]) -> list[str]:
-        """Those of its ends that are not committed."""
+        """Return the ends of the job that are not committed."""
         return [ends for ends in self.ends if any(committed.get(tp, 0) < end for tp, end in parse_ends(ends).items())]
 
 
 def job_names(
     group: str, offsets: Iterable[TopicPartition], writer: str | None = None, *, is_member: bool
 ) -> tuple[str, str]:
-    """The name under which a group's jobs are recorded, and the other one under which these partitions may be.
+    """Return the name under which a group's jobs are recorded, and the other name that these partitions may be under.
 
-    Members of a group, which run at the same time, have names of their own. Neither a group nor a writer has a colon in its
-    name, so that no other group's jobs have the same.
+    Members of a group run at the same time, so each has its own name. Names of groups and writers have no colon, so that
+    jobs of other groups have other names.
 
     >>> job_names("billing", [TopicPartition("orders", 0)], is_member=False)
     ('group.billing', 'group.billing:4ef79fa17659')
@@ -78,7 +77,7 @@ def _hash(offsets: Iterable[TopicPartition]) -> str:
 
 
 def is_ledger_of(base: str, group: str, offsets: Iterable[TopicPartition]) -> bool:
-    """True for the base of a ledger of the group, or of its member with these partitions, whatever its prefix and writer.
+    """Return True for the base of a ledger of the group, or of its member with these partitions, of any prefix and writer.
 
     >>> is_ledger_of("team-group.billing:audit", "billing", []), is_ledger_of("team-group.billing-2", "billing", [])
     (True, False)
@@ -88,7 +87,7 @@ def is_ledger_of(base: str, group: str, offsets: Iterable[TopicPartition]) -> bo
 
 
 def last_job(query: str, entries: Iterable[Entry]) -> LastJob | None:
-    """The last job of a ledger; None if it has no entry."""
+    """Return the last job of a ledger; None if it has no entry."""
     found = list(entries)
     number = max((entry.batch for entry in found), default=None)
     if number is None:
@@ -97,7 +96,7 @@ def last_job(query: str, entries: Iterable[Entry]) -> LastJob | None:
 
 
 def parse_ends(ends: str) -> dict[TopicPartition, int]:
-    """The offsets of `Entry.ends`.
+    """Parse the offsets of `Entry.ends`.
 
     >>> parse_ends('{"orders":{"0":12}}')
     {TopicPartition(topic='orders', partition=0): 12}
@@ -115,50 +114,43 @@ def group_job(
     committed: Mapping[TopicPartition, int],
     elsewhere: Sequence[LastJob] = (),
 ) -> GroupJob | None:
-    """The job that commits `ends`: a new one if the last ones are finished, else one of these, repeated.
+    """Return the job that commits `ends`: a new job if the last ones are finished, or the unfinished one, repeated.
 
-    None if the group has committed all of `ends`: nobody could tell this job from the one that did.
+    None if the group has committed all of `ends`, as this job could not be distinguished from the one that did.
 
-    `last` are those of the ledgers of `job_names`, `query` being the first of these names, `elsewhere` those under other
-    prefixes, writers and topics; `committed` are the group's offsets of the partitions that all of these commit.
+    `last` are the last jobs of the ledgers of `job_names`, whose first name is `query`. `elsewhere` are those under other
+    prefixes, writers and topics. `committed` are the group's offsets of the partitions of all these jobs.
 
     Raises
     ------
     LedgerError
-        UNFINISHED_JOB: a last job wrote rows, its offsets were not committed, and this one would commit others.
-        LEDGER_MOVED: a job elsewhere did.
+        UNFINISHED_JOB: a last job wrote rows without committing its offsets, and this job would commit others.
+        LEDGER_MOVED: the same, for a job elsewhere.
     """
     for job in elsewhere:
         if (unfinished := job.unfinished(committed)) and not job.partitions.isdisjoint(ends):
-            raise _moved(job, unfinished[0])
+            raise LEDGER_MOVED(
+                f"The last job of the group wrote rows under {job.query}, and ended before it committed the offsets "
+                f"{unfinished[0]}; this one would write them again. Run that job once with its transactionalIdPrefix, "
+                "writerName, topic and ledgerTopic, and change these then. If the group was reset on purpose, to write "
+                "everything again, delete the ledger with zkafka ledger delete",
+                unfinished=unfinished[0],
+            )
     text, number = canonical_json(ends), 0
     for job in last:
         unfinished = job.unfinished(committed)
         if text in unfinished:
             return GroupJob(job.query, job.number, text)
         if unfinished and (job.query == query or not job.partitions.isdisjoint(ends)):
-            raise _unfinished(job, unfinished[0], text)
+            raise UNFINISHED_JOB(
+                f"The last job of the ledger {job.query} wrote rows, and ended before it committed the offsets "
+                f"{unfinished[0]}; this one would commit {text}, and write these rows again; run it once with "
+                "endingOffsets and commitOffsets of the last one, which writes what is missing; if the group was reset on "
+                "purpose, to write everything again, delete the ledger with zkafka ledger delete (its name there begins "
+                "with transactionalIdPrefix)",
+                unfinished=unfinished[0],
+            )
         if job.query == query:
             number = job.number + 1
     is_committed = all(committed.get(tp, 0) >= end for tp, end in ends.items())
     return None if is_committed else GroupJob(query, number, text)
-
-
-def _moved(job: LastJob, unfinished: str) -> LedgerError:
-    return LEDGER_MOVED(
-        f"The last job of the group wrote rows under {job.query}, and ended before it committed the offsets {unfinished}; "
-        "this one would write them again. Run that job once with its transactionalIdPrefix, writerName, topic and "
-        "ledgerTopic, and change these then. If the group was reset on purpose, to write everything again, delete the "
-        "ledger with zkafka ledger delete",
-        unfinished=unfinished,
-    )
-
-
-def _unfinished(job: LastJob, unfinished: str, text: str) -> LedgerError:
-    return UNFINISHED_JOB(
-        f"The last job of the ledger {job.query} wrote rows, and ended before it committed the offsets {unfinished}; this "
-        f"one would commit {text}, and write these rows again; run it once with endingOffsets and commitOffsets of the "
-        "last one, which writes what is missing; if the group was reset on purpose, to write everything again, delete "
-        "the ledger with zkafka ledger delete (its name there begins with transactionalIdPrefix)",
-        unfinished=unfinished,
-    )

@@ -1,7 +1,7 @@
 r"""Java's regular expressions, translated for RE2, as far as they concern the names of topics.
 
-The translation is exact for names of the 65 characters that Kafka allows: a class becomes the set of those that it
-contains, and ``(?i)`` the letters that it means. What RE2 cannot match in a bounded time is refused by name.
+The translation is exact for names of the 65 characters that Kafka allows. A class becomes its set of these characters, and
+``(?i)`` becomes sets of letters. An error names the first part that RE2 cannot match in bounded time.
 
 References
 ----------
@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 Alternative = tuple[tuple[str, bool], ...]
-"""Patterns of RE2 to search for: a name matches if each that goes with True is found, and none of the others."""
+"""RE2 patterns to search for. A name matches if all patterns with True are found, and none with False."""
 
 _ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
 _QUOTED = re.compile(r"\\Q(.*?)(?:\\E|\Z)|\\.", re.DOTALL)
@@ -37,7 +37,7 @@ _MOST_COPIES = 2_000  # RE2 takes minutes for 300,000
 _NOTHING = r"[^\x00-\x{10FFFF}]"
 _ANCHORS = {"^": r"\A", "$": r"\z", r"\A": r"\A", r"\G": r"\A", r"\z": r"\z", r"\Z": r"\z", r"\b": r"\b", r"\B": r"\B"}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
-_FLAGS_WITHOUT_EFFECT = frozenset("dmsuU")  # on lines, and on letters that no topic's name has
+_FLAGS_WITHOUT_EFFECT = frozenset("dmsuU")  # they concern lines, and letters that names of topics cannot have
 _LOOKS = {"=": "lookahead", "!": "lookahead", "<=": "lookbehind", "<!": "lookbehind"}
 _CASED = frozenset(
     {"lower", "upper", "ll", "lu", "lt", "lowercase", "uppercase", "titlecase", "javalowercase", "javauppercase"}
@@ -45,7 +45,7 @@ _CASED = frozenset(
 
 
 class FilterError(ValueError):
-    """A regular expression is malformed, or has a part that is not supported; the text names it."""
+    """A regular expression is malformed, or has an unsupported part, which the text names."""
 
 
 def _of(test: Callable[[str], bool]) -> frozenset[str]:
@@ -87,12 +87,12 @@ _PROPERTIES = {
 
 
 def translate(regex: str) -> list[Alternative]:
-    r"""The alternatives of a regular expression that the whole of a name must match; a name matches if it matches one.
+    r"""Translate a regular expression that must match a whole name. A name matches if it matches any of the alternatives.
 
     Raises
     ------
     FilterError
-        It is malformed, or not supported.
+        The expression is malformed, or not supported.
 
     Examples
     --------
@@ -123,17 +123,17 @@ def _unquoted(match: re.Match[str]) -> str:
 
 @dataclass
 class _Item:
-    """A part of a sequence: its pattern of RE2, and whether it takes up characters."""
+    """A part of a sequence: its RE2 pattern, and whether it consumes characters."""
 
     pattern: str
     consumes: bool = True
 
 
 class _Parser:
-    """A recursive descent over the grammar of Java's Pattern.
+    """A recursive-descent parser for the grammar of Java's Pattern.
 
-    `at` is the next character, `folds` is true below ``(?i)``. `parts` counts atoms, `copies` those that RE2 adds for
-    counted repetitions.
+    `at` is the next character, and `folds` is true below ``(?i)``. `parts` counts atoms, and `copies` the atoms that RE2
+    adds for counted repetitions.
     """
 
     def __init__(self, text: str) -> None:
@@ -152,14 +152,14 @@ class _Parser:
         return self.text.startswith(text, self.at)
 
     def match(self, expected: re.Pattern[str]) -> re.Match[str] | None:
-        """Skip what matches here, if anything does."""
+        """Match at the present position, and skip the match."""
         found = expected.match(self.text, self.at)
         if found is not None:
             self.at = found.end()
         return found
 
     def alternatives_of_all(self) -> list[Alternative]:
-        """The alternatives of the whole text; those without a lookaround are one."""
+        """Parse the whole text. Alternatives without a lookaround become one."""
         plain: list[str] = []
         found: list[Alternative] = []
         while True:
@@ -177,7 +177,7 @@ class _Parser:
         return [*found, ((rf"\A(?:{'|'.join(plain)})\z", True),)] if plain else found
 
     def alternatives(self) -> str:
-        """The alternatives up to the end of a group, or of the text."""
+        """Parse the alternatives up to the end of a group, or of the text."""
         found = [self.sequence()]
         while self.next_is("|"):
             self.at += 1
@@ -185,7 +185,7 @@ class _Parser:
         return "|".join(found)
 
     def sequence(self, looks: list[tuple[str, bool]] | None = None) -> str:
-        """The items up to a bar or the end; lookarounds at both ends are added to `looks`, other ones are refused."""
+        """Parse the items up to a bar or the end. Lookarounds at both ends are added to `looks`; others are refused."""
         found: list[str] = []
         consumes = False
         behind: int | None = None
@@ -209,7 +209,7 @@ class _Parser:
         return "".join(found)
 
     def look(self) -> tuple[str, str, bool] | None:
-        """A lookaround, if there is one here: its kind, its pattern, and whether it must match."""
+        """Parse a lookaround, if there is one here: its kind, its pattern, and whether it must match."""
         group = _GROUP.match(self.text, self.at)
         if group is None or group["look"] is None:
             return None
@@ -225,7 +225,7 @@ class _Parser:
         return kind, pattern, group["look"].endswith("=")
 
     def item(self) -> _Item | None:
-        """An atom with its repetition; None for flags."""
+        """Parse an atom with its repetition; None for flags."""
         start, char, before = self.at, self.text[self.at], self.parts
         if char in "*+?":
             raise self.error(f"a {char} that repeats nothing")
@@ -246,13 +246,13 @@ class _Parser:
             raise self.error("a lookbehind of any length", start)
         if self.next_is("+"):
             raise self.error("a possessive repetition", start)
-        self.at += self.next_is("?")  # what is matched as a whole does not depend on it
+        self.at += self.next_is("?")  # irrelevant, as the whole name must match
         if self.at < len(self.text) and self.text[self.at] in "*+?{":
             raise self.error("a repetition of a repetition", start)
         return _Item(f"(?:{atom.pattern}){count}", atom.consumes)
 
     def count(self) -> str | None:
-        """The repetition that follows an atom, if one does."""
+        """Parse the repetition after an atom, if there is one."""
         char = self.text[self.at : self.at + 1]
         if char and char in "*+?":
             self.at += 1
@@ -271,7 +271,7 @@ class _Parser:
         return re.sub(r"\b0+(?=\d)", "", found[0])
 
     def group(self) -> _Item | None:
-        """A group; None for flags that apply to what follows."""
+        """Parse a group; None for flags that apply to the rest of the enclosing group."""
         start, folds = self.at, self.folds
         found = self.match(_GROUP)
         if found is None:
@@ -293,7 +293,7 @@ class _Parser:
         return _Item(f"(?:{inner})")
 
     def inside(self, start: int) -> str:
-        """What is inside a group that began at `start`; skips its end."""
+        """Parse the inside of a group that started at `start`, and skip its end."""
         self.depth += 1
         if self.depth > _MOST_NESTED:
             raise self.error(f"more than {_MOST_NESTED} groups or classes within each other", start)
@@ -313,7 +313,7 @@ class _Parser:
         self.folds = (self.folds or "i" in on) and "i" not in off
 
     def simple(self, char: str) -> _Item:
-        """An atom of one character, class or anchor."""
+        """Parse an atom that is a character, a class or an anchor."""
         if char == "[":
             return _Item(_emit(self.char_class()))
         pair = self.text[self.at : self.at + 2] if char == "\\" else char
@@ -337,7 +337,7 @@ class _Parser:
         return _Item(_emit(self.folded({found}) if isinstance(found, str) else found))
 
     def escape(self) -> str | frozenset[str]:
-        """The character that an escape means, or the class."""
+        """Parse an escape: a character, or a class."""
         start, letter = self.at, self.text[self.at + 1 : self.at + 2]
         if (code := self.match(_CODE)) is not None:
             if code["c"]:
@@ -372,13 +372,13 @@ class _Parser:
         return _ALPHABET - found if is_negated else found
 
     def folded(self, characters: set[str]) -> set[str]:
-        """The characters, and below ``(?i)`` their other cases."""
+        """Add the other cases of the characters below ``(?i)``."""
         if not self.folds:
             return characters
         return {other for c in characters for other in ((c.lower(), c.upper()) if c.isascii() else (c,))}
 
     def char_class(self, *, consumes: bool = True) -> frozenset[str]:
-        """A class, as Java's Pattern.clazz reads it: also its unions and intersections."""
+        """Parse a class with its unions and intersections, as Java's Pattern.clazz does."""
         start = self.at
         self.depth += 1
         if self.depth > _MOST_NESTED:
@@ -416,7 +416,7 @@ class _Parser:
         return left & right
 
     def members(self) -> frozenset[str]:
-        """A character, an escape or a range inside a class."""
+        """Parse a character, an escape or a range inside a class."""
         start = self.at
         first = self.member()
         if not isinstance(first, str):
@@ -437,7 +437,7 @@ class _Parser:
 
 
 def _property(name: str) -> frozenset[str] | None:
-    r"""The characters of ``\p{name}``; None for a name that is not supported."""
+    r"""Return the characters of ``\p{name}``; None for an unsupported name."""
     if name in _PROPERTIES:
         return _PROPERTIES[name]
     category = re.sub("^(?:Is|gc=|general_category=)", "", name)
@@ -448,7 +448,7 @@ def _property(name: str) -> frozenset[str] | None:
 
 
 def _emit(characters: frozenset[str] | set[str]) -> str:
-    """RE2's pattern for one of the characters."""
+    """Return the RE2 pattern for one of the characters."""
     if len(characters) == 1:
         (char,) = characters
         is_plain = char == "_" or (char.isascii() and char.isalnum())

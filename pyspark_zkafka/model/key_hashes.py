@@ -1,7 +1,7 @@
 """Hashes of whole Arrow arrays of keys: Kafka's murmur2, murmur3, CRC-32 and FNV-1a.
 
-Kafka's murmur2 and FNV-1a run over numpy arrays, at 20 to 30 ns for a key of 10 bytes; murmur3 and CRC-32 call a C function
-for each key, at about 100 ns. A null has no hash: 0 is in its place, and the caller ignores it.
+Murmur2 and FNV-1a run over numpy arrays and take 20 to 30 ns for a key of 10 bytes. Murmur3 and CRC-32 call a C function
+for each key and take about 100 ns. The hash of a null is 0, which callers ignore.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark_zkafka.conditions import BAD_KEY_TYPE
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 Hashes: TypeAlias = "npt.NDArray[np.int32]"
 HashKeys: TypeAlias = "Callable[[str, Column], Hashes]"
-"""Hashes keys by a hash's name (murmur2, murmur3, crc32, fnv1a): 32 bits, signed, 0 in the place of a null."""
+"""Hashes keys by the name of the hash (murmur2, murmur3, crc32, fnv1a): 32 bits, signed, 0 for a null."""
 _Positions: TypeAlias = "npt.NDArray[np.int64]"
 _Words: TypeAlias = "npt.NDArray[np.uint32]"
 
@@ -38,13 +38,13 @@ _UINT32 = 0xFFFFFFFF
 
 
 def hash_keys(name: str, keys: Column) -> Hashes:
-    """The named hash of each key in Python and numpy, as `HashKeys` describes; errors as of `check_keys`."""
+    """Hash each key in Python and numpy, as `HashKeys` describes; raises as `check_keys` does."""
     hashes: Hashes = _BY_NAME[name](keys).view(np.int32)
     return hashes
 
 
 def to_positive(hashes: Hashes) -> Hashes:
-    """The hashes with the sign bit cleared; not the absolute value.
+    """Clear the sign bit of each hash, which differs from the absolute value.
 
     References
     ----------
@@ -55,9 +55,9 @@ def to_positive(hashes: Hashes) -> Hashes:
 
 
 def murmur2(keys: Column) -> Hashes:
-    """Kafka's murmur2 of each key, signed, as the Java client computes it.
+    """Return Kafka's murmur2 of each key, signed, as the Java client computes it.
 
-    Keys of all lengths are hashed together, four bytes a step; a step touches only the keys that are long enough for it.
+    Keys of all lengths are hashed together, four bytes in each step. A step takes only the keys that are long enough.
 
     References
     ----------
@@ -72,7 +72,7 @@ def murmur2(keys: Column) -> Hashes:
 
 
 def fnv1a(keys: Column) -> Hashes:
-    """32-bit FNV-1a of each key, signed, before its absolute value is taken.
+    """Return the 32-bit FNV-1a of each key, signed, before its absolute value is taken.
 
     References
     ----------
@@ -87,14 +87,14 @@ def fnv1a(keys: Column) -> Hashes:
 
 
 def murmur3(keys: Column) -> Hashes:
-    """MurmurHash3_x86_32 with seed 0 of each key, signed. One call of mmh3 a key."""
-    import mmh3  # here, as few writes hash by it, and every task would load it
+    """Return MurmurHash3_x86_32 with seed 0 of each key, signed."""
+    import mmh3  # few writes need it, and every task would load it
 
     return _over_keys(keys, mmh3.hash).view(np.int32)
 
 
 def crc32(keys: Column) -> npt.NDArray[np.uint32]:
-    """zlib's CRC-32 of each key, unsigned. One call of zlib a key.
+    """Return zlib's CRC-32 of each key, unsigned.
 
     References
     ----------
@@ -112,7 +112,7 @@ _BY_NAME: dict[str, Callable[[Column], npt.NDArray[np.integer]]] = {
 
 
 def nulls(column: Column) -> npt.NDArray[np.bool_]:
-    """True where a column is null."""
+    """Return a mask that is True where a column is null."""
     if not column.null_count:
         return np.zeros(len(column), dtype=bool)
     mask = column.is_null()
@@ -121,7 +121,7 @@ def nulls(column: Column) -> npt.NDArray[np.bool_]:
 
 
 def check_keys(keys: Column) -> None:
-    """Raise OptionError, BAD_KEY_TYPE, for keys that are neither binary nor string."""
+    """Raise OptionError (BAD_KEY_TYPE) for keys that are neither binary nor string."""
     if keys.type not in _KEY_TYPES:
         text = f"A column key of type {keys.type} cannot be hashed; cast it to binary or string"
         raise BAD_KEY_TYPE(text, type=str(keys.type))
@@ -133,7 +133,7 @@ def _chunks(keys: Column) -> list[pa.Array]:
 
 
 def _over_keys(keys: Column, hash_of: Callable[[bytes], int]) -> _Words:
-    """One Python call a key; the result modulo 2**32."""
+    """Call `hash_of` for each key, and return the results modulo 2**32."""
     cells = (key for chunk in _chunks(keys) for key in chunk.cast(pa.large_binary()).to_pylist())
     found = (0 if key is None else hash_of(key) & _UINT32 for key in cells)
     return np.fromiter(found, dtype=np.uint32, count=len(keys))
@@ -154,9 +154,9 @@ def _over_blocks(keys: Column, hash_block: Callable[[_Block], _Words]) -> Hashes
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The bytes of some keys, and where each of them begins and how long it is.
+    """The bytes of some keys, and the start and the length of each.
 
-    `data` has four more bytes, all zero, behind the last key, so that four bytes can be read from any place in it.
+    `data` ends with four zero bytes after the last key, so that four bytes can be read from any position in a key.
     """
 
     data: npt.NDArray[np.uint8]
@@ -165,7 +165,7 @@ class _Block:
 
     @classmethod
     def of(cls, keys: pa.Array) -> _Block:
-        """The block of an Arrow array's own buffers, of which only the slice's bytes are copied."""
+        """Copy the bytes of a slice from an Arrow array's buffers."""
         wide = pa.types.is_large_binary(keys.type) or pa.types.is_large_string(keys.type)
         _, offsets, data = keys.buffers()
         bounds = np.frombuffer(offsets, dtype=np.int64 if wide else np.int32)[keys.offset : keys.offset + len(keys) + 1]
@@ -175,9 +175,14 @@ class _Block:
         return cls(padded, (bounds[:-1] - bounds[0]).astype(np.int64), np.diff(bounds).astype(np.int64))
 
     def words(self) -> _Words:
-        """Little-endian words that begin at each byte: word `i` is the bytes `[i, i + 4)`."""
+        """Return the little-endian word at each byte: word `i` is the bytes `[i, i + 4)`."""
         words: _Words = np.ndarray((len(self.data) - 3,), dtype="<u4", buffer=self.data, strides=(1,))
         return words
+
+
+# By the number of bytes after the last whole word: the mask of these bytes in the next word, and the last factor.
+_TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], dtype=np.uint32)
+_TAIL_FACTORS = np.array([1, _MURMUR2_M, _MURMUR2_M, _MURMUR2_M], dtype=np.uint32)
 
 
 def _murmur2_block(block: _Block) -> _Words:
@@ -197,17 +202,8 @@ def _murmur2_block(block: _Block) -> _Words:
             hashed = hashed * _MURMUR2_M & _UINT32 ^ mixed
         return hashed
 
-    hashes = (block.lengths.astype(np.uint32)) ^ np.uint32(_MURMUR2_SEED)
+    hashes: _Words = block.lengths.astype(np.uint32) ^ np.uint32(_MURMUR2_SEED)
     _fold(block, 4, hashes, step, rest)
-    return _murmur2_end(hashes, block, words)
-
-
-# By the number of bytes behind the last whole word: which of the next word's bytes are the key's, and the last factor.
-_TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], dtype=np.uint32)
-_TAIL_FACTORS = np.array([1, _MURMUR2_M, _MURMUR2_M, _MURMUR2_M], dtype=np.uint32)
-
-
-def _murmur2_end(hashes: _Words, block: _Block, words: _Words) -> _Words:
     tails = block.lengths & 3
     hashes ^= words[block.starts + (block.lengths - tails)] & _TAIL_MASKS[tails]
     hashes *= _TAIL_FACTORS[tails]
@@ -239,10 +235,10 @@ def _fold(
     step: Callable[[_Words, _Positions], None],
     rest: Callable[[int, npt.NDArray[np.uint8]], int],
 ) -> None:
-    """Fold each key's whole units of `width` bytes into its hash, in place, unit by unit over all keys at once.
+    """Fold each key's whole units of `width` bytes into its hash, in place, one unit of all keys in each step.
 
-    Keys are put in order of their number of units, so that step `i` works on a suffix: the keys that have a unit `i`.
-    When few keys are left, each is finished by itself: the cost follows the bytes, however unequal the keys are.
+    Keys are sorted by their number of units, so that step `i` works on a suffix: the keys that have a unit `i`. The last
+    few keys are finished one by one, so that the cost is proportional to the bytes even if the lengths of the keys differ.
     """
     units = block.lengths // width
     # numpy sorts 16-bit integers by radix, several times faster than wider ones.

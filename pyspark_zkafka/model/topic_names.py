@@ -1,9 +1,9 @@
-"""Names of topics, and topic filters: the regular expressions that options name or that a client registers in a group.
+"""Names of topics, and topic filters: the regular expressions in options and in the registrations of group members.
 
-Filters are Java's, as Spark's own source and Kafka's consumers take them, and must match the whole of a topic's name. Each
-member of a group matches the filters of all others against all topics. A matcher that backtracks, as Java's and Python's,
-may never end for one such as ``(a+)+[.]``, and Python's blocks the interpreter's lock meanwhile. So filters are translated,
-and matched by RE2, through pyarrow: in a time that grows with pattern and name alone, and without that lock.
+Filters have Java's syntax, as in Spark's own source and Kafka's consumers, and must match the whole name of a topic. Each
+member of a group matches the filters of all others against all topics. The matchers of Java and Python backtrack, and may
+never end for a filter such as ``(a+)+[.]``; Python's also holds the interpreter's lock. Filters are therefore translated
+and matched by RE2, through pyarrow: in time proportional to pattern and name, and without that lock.
 
 References
 ----------
@@ -30,16 +30,16 @@ _SHOWN_NAMES = 5
 MAX_PATTERN_CHARS = 10_000
 _SHOWN_CHARS = 120
 _KEPT_FILTERS = 256
-_KEPT_CHARS = 20_000  # of a filter that is kept: any client may register others, each a megabyte long
+_KEPT_CHARS = 20_000  # a longer filter is not kept, as any client may register filters of a megabyte
 _LITERAL = re.compile(r"[^\\.\[\](){}|*+?^$]*")
 
 
 def is_topic_name(text: str) -> bool:
-    """True if Kafka allows the name for a topic.
+    """Return True if Kafka allows the name for a topic.
 
-    Other names cannot be passed on: not all are valid in the path of a znode, librdkafka accepts at most 512 bytes, and C
+    Other names cannot be passed on: some are not valid in the path of a znode, librdkafka accepts at most 512 bytes, and C
     ends a name at a zero byte. Names of 250 to 255 characters, which Kafka allowed before 0.10 (KAFKA-3219), are valid, as
-    topics of that time still exist; brokers refuse to create others.
+    such topics may still exist.
 
     >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
     (True, False, False)
@@ -52,7 +52,7 @@ def is_topic_name(text: str) -> bool:
 
 
 def shown_name(name: str) -> str:
-    r"""A name for the text of an error: quoted, escaped, and if it is long, only its beginning and its length.
+    r"""Format a name for an error: quoted, escaped, and shortened if it is long.
 
     >>> print(shown_name("a\0b"))
     'a\x00b'
@@ -63,7 +63,7 @@ def shown_name(name: str) -> str:
 
 
 def describe_bad_names(option: str, names: Iterable[str]) -> str | None:
-    """The problem with an option that names topics, if Kafka does not allow some of them; None if it allows all."""
+    """Describe the topics of an option whose names Kafka does not allow; None if it allows all."""
     bad = [name for name in names if not is_topic_name(name)]
     if not bad:
         return None
@@ -81,16 +81,16 @@ def require_topic_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """A regex that the whole of a topic's name must match; made by `topic_filter`.
+    """A regex that must match the whole name of a topic; see `topic_filter`.
 
-    `names` are its alternatives that are plain names, `alternatives` the others.
+    `names` are the alternatives that are plain names, and `alternatives` the others.
     """
 
     names: frozenset[str]
     alternatives: tuple[Alternative, ...]
 
     def select(self, names: Collection[str]) -> set[str]:
-        """Those of the names that match."""
+        """Return the names that match."""
         found = set(self.names.intersection(names))
         for patterns in self.alternatives:
             rest = [name for name in names if name not in found]
@@ -101,12 +101,12 @@ class TopicFilter:
 
 
 def topic_filter(regex: str) -> TopicFilter:
-    r"""The filter of a regex.
+    r"""Translate a regex to a filter.
 
     Raises
     ------
     FilterError
-        It is malformed or not supported, or it has more than 10,000 characters other than plain names.
+        The regex is malformed or not supported, or has more than 10,000 characters besides plain names.
 
     Examples
     --------
@@ -138,20 +138,20 @@ _kept = lru_cache(_KEPT_FILTERS)(_made)
 
 
 def _matches(pattern: str, names: Collection[str]) -> list[bool]:
-    import pyarrow.compute as pc  # for patterns alone: workers and planners without them do not load it
+    import pyarrow.compute as pc  # only patterns need it, and workers and planners should start fast
 
     try:
         found: list[bool] = pc.match_substring_regex(pa.array(names, pa.string()), pattern).to_pylist()
     except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")  # which may quote all of the pattern
+        reason = str(error).removeprefix("Invalid regular expression: ")  # the reason may quote the whole pattern
         raise FilterError(reason if len(reason) <= _SHOWN_CHARS else f"{reason[:_SHOWN_CHARS]}...") from error
     return found
 
 
 def _plain_names(regex: str) -> tuple[frozenset[str], str | None]:
-    """The alternatives that are plain names, as in a list of topics, and the regex of the others, None for none."""
+    """Return the alternatives that are plain names, and the regex of the others, None if there are none."""
     if "(" in regex or "[" in regex or "\\" in regex:
-        return frozenset(), regex  # not every bar separates alternatives of the whole
+        return frozenset(), regex  # a bar may be inside a group or a class
     alternatives = regex.split("|")
     names = frozenset(a for a in alternatives if _LITERAL.fullmatch(a))
     rest = [a for a in alternatives if a not in names]
