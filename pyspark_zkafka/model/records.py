@@ -1,4 +1,4 @@
-"""The columns of a record: their Spark names, their Arrow types, and how they are built from messages."""
+"""The columns of records that are read: names, types, and how a batch is built from messages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 _SCHEMA_DDL = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp_ltz, timestampType int"
 )
-_HEADERS_DDL = "headers array<struct<key:string,value:binary>>"
-
+_HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _HEADER = [("key", pa.string()), ("value", pa.binary())]
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
@@ -31,26 +30,26 @@ COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "timestampType": (pa.int32(),),
     "headers": (pa.list_(pa.struct(_HEADER)),),
 }
-"""The Arrow types that each column may be declared with; the first is its own."""
+"""The Arrow types that each column may be declared with. The first is the default."""
 _SPARK_NAMES = {
     pa.int32(): "int",
     pa.int64(): "bigint",
     _TIMESTAMP: "timestamp_ltz",
-    COLUMNS["headers"][0]: "array<struct<key:string,value:binary>>",
+    COLUMNS["headers"][0]: _HEADERS_TYPE,
 }
 
 UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
 """confluent-kafka's errors for a header whose name is not UTF-8.
 
-With the error, it creates a list with a null pointer in that place, which crashes any access. So it is called through
-map(), which always detects the error, where a plain call may not; and not called again for the message, which has the list.
+With the error, it creates a list that contains a null pointer and crashes any access. It must be called through map(),
+which always detects the error, unlike a plain call, and never again for the same message, which keeps the list.
 """
 
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
 
 
 class Message(Protocol):
-    """The interface of a consumed message; confluent_kafka.Message implements it."""
+    """A consumed message; confluent_kafka.Message implements it."""
 
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
@@ -62,14 +61,14 @@ class Message(Protocol):
 
 
 def schema_ddl(include_headers: bool) -> str:
-    """The source's schema as DDL, as Spark's own Kafka source has it."""
-    return f"{_SCHEMA_DDL}, {_HEADERS_DDL}" if include_headers else _SCHEMA_DDL
+    """Return the source's schema as DDL, the same as of Spark's own Kafka source."""
+    return f"{_SCHEMA_DDL}, headers {_HEADERS_TYPE}" if include_headers else _SCHEMA_DDL
 
 
 def require_projection(schema: pa.Schema) -> None:
-    """Raise OptionError with all that is wrong with a schema given by the user.
+    """Raise OptionError with all problems of a user's schema.
 
-    Valid is any subset of the columns in any order, each with its own type; `key` and `value` may be string (UTF-8).
+    The schema may have any of the columns in any order, each with its type. `key` and `value` may be string (UTF-8).
     """
     problems = [f"there are several columns {name}" for name in COLUMNS if schema.names.count(name) > 1]
     for column in schema:
@@ -87,22 +86,23 @@ def require_projection(schema: pa.Schema) -> None:
 
 def _same_type(declared: pa.DataType, own: pa.DataType) -> bool:
     if pa.types.is_list(own):
-        # Not by equality, which includes whether the fields of the struct may be null.
+        # Equality would include whether the fields of the struct may be null.
         has_fields = pa.types.is_list(declared) and pa.types.is_struct(declared.value_type)
         return has_fields and [(f.name, f.type) for f in declared.value_type] == _HEADER
     return bool(declared == own)
 
 
 def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
-    """One row a message, in order, with the columns of the schema and no others.
+    """Build a batch with one row for each message, in order, and the columns of the schema.
 
-    There is at least one message; all are of one partition and without errors. `require_projection` allows the schema.
+    There is at least one message. All messages are of one partition and without errors. `require_projection` accepts the
+    schema.
 
     Raises
     ------
     UnreadableRecord
-        MALFORMED_UTF8 if a column is declared string and a record is not UTF-8; MALFORMED_TIMESTAMP if a timestamp
-        does not fit Spark's microseconds. Both name topic, partition and offset.
+        MALFORMED_UTF8 if a column is declared string and a record is not UTF-8. MALFORMED_TIMESTAMP if a timestamp
+        does not fit Spark's microseconds.
     """
     columns = [_BUILDERS[field.name](messages, field.type) for field in schema]
     if not columns:
@@ -112,7 +112,7 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
 
 def _bytes_column(name: str, messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     read: Callable[[Message], bytes | None] = getattr(type(messages[0]), name)
-    # Unbound methods in map() run without a Python frame a record: about a third faster than a comprehension.
+    # Unbound methods in map() need no Python frame for each record: about a third faster than a comprehension.
     raw = pa.array(list(map(read, messages)), pa.binary())
     if kind == pa.binary():
         return raw
@@ -124,7 +124,7 @@ def _bytes_column(name: str, messages: Sequence[Message], kind: pa.DataType) -> 
 
 
 def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
-    """The error for a record with a key or value declared as string, or a header's name, that is not UTF-8."""
+    """Return the error for a key or value declared as string, or a header's name, that is not UTF-8."""
     if column == "headers":
         text, remedy = "name of a header", "leave the column headers out of the schema to read the record"
     else:
@@ -160,14 +160,14 @@ def _integers(values: Iterable[int], count: int) -> np.ndarray[Any, np.dtype[np.
 
 
 def _timestamps(messages: Sequence[Message]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Type and milliseconds of each message, as rows of two."""
+    """Return type and milliseconds of each message, as rows of two."""
     pairs = chain.from_iterable(map(type(messages[0]).timestamp, messages))
     return _integers(pairs, 2 * len(messages)).reshape(-1, 2)
 
 
 def _timestamp(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
     found = _timestamps(messages)
-    # If the log has no timestamps (message format 0), librdkafka returns 0, Java and so Spark's own source -1.
+    # Without timestamps (message format 0), librdkafka returns 0. Java, and so Spark's own source, returns -1.
     milliseconds = np.where(found[:, 0] == 0, -1, found[:, 1])
     if _beyond_spark(milliseconds).any():
         bad = int(np.argmax(_beyond_spark(milliseconds)))
@@ -176,12 +176,12 @@ def _timestamp(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
 
 
 def _beyond_spark(milliseconds: Any) -> Any:
-    # Not by the absolute value: that of the least int64 overflows.
+    # The absolute value of the least int64 would overflow.
     return (milliseconds > _MAX_TIMESTAMP_MS) | (milliseconds < -_MAX_TIMESTAMP_MS)
 
 
 def malformed_timestamp(partition: TopicPartition, offset: int, timestamp_ms: int) -> UnreadableRecord:
-    """The error for a record whose timestamp does not fit Spark's microseconds."""
+    """Return the error for a timestamp that does not fit Spark's microseconds."""
     return MALFORMED_TIMESTAMP(
         f"The timestamp of {partition} at offset {offset} is {timestamp_ms} ms, outside the range of Spark's timestamps; "
         "leave the column timestamp out of the schema to read the record",
@@ -189,7 +189,7 @@ def malformed_timestamp(partition: TopicPartition, offset: int, timestamp_ms: in
 
 
 def _timestamp_type(messages: Sequence[Message], kind: pa.DataType) -> pa.Array:
-    # librdkafka: 0 none, 1 create, 2 append; Kafka's Java client and Spark: -1, 0, 1.
+    # None, create and append are 0, 1 and 2 in librdkafka, and -1, 0 and 1 in Kafka's Java client and Spark.
     return pa.array(_timestamps(messages)[:, 0] - 1).cast(kind)
 
 

@@ -1,11 +1,11 @@
 """Digest of rows regardless of their order, for the ledger of exactly-once writes.
 
-Each row is encoded, and its encoding hashed by MurmurHash3_x64_128 with seed 0; the digest is the sum of the hashes, each
-half modulo 2**64. The encoding of a row is its fields in the order topic, key, value, partition (int32) and timestamp in ms
-(int64), then the number of its headers (uint32), then each header's key and value. A field is its length in bytes (uint32)
-and its bytes; 0xFFFFFFFF alone for null, and for a column that there is not. Integers are little-endian.
+Each row is encoded and hashed by MurmurHash3_x64_128 with seed 0. The digest is the sum of the hashes, each half modulo
+2**64. A row is encoded as its fields topic, key, value, partition (int32) and timestamp in ms (int64), then the number of
+its headers (uint32), then each header's key and value. A field is its length in bytes (uint32) and its bytes. A null or a
+missing column is 0xFFFFFFFF alone. Integers are little-endian.
 
-Digests are stored, and compared by later versions: neither the encoding nor the hash may change.
+Later versions compare stored digests: neither the encoding nor the hash may change.
 
 References
 ----------
@@ -27,16 +27,16 @@ from pyspark_zkafka.model.exactly_once import RowSet
 from pyspark_zkafka.model.rows import OutgoingBatch
 
 HashRows: TypeAlias = "Callable[[OutgoingBatch], tuple[int, int]]"
-"""Sums the hashes of a batch's rows: their first and their second halves, each modulo 2**64."""
+"""Returns the sums of the first and of the second halves of the hashes of a batch's rows, modulo 2**64."""
 
 _NULL = b"\xff\xff\xff\xff"
 _HALF = 1 << 64
-# Rows encoded at a time: their encodings stay in the processor's cache.
+# Rows that are encoded together, so that their encodings stay in the processor's cache.
 _BLOCK_ROWS = 4_096
 
 
 class RowDigest:
-    """The number of rows, and their digest; rows are added batch by batch, in any order."""
+    """Number and digest of the rows that are added, in batches and in any order."""
 
     def __init__(self, hash_rows: HashRows) -> None:
         self._hash_rows = hash_rows
@@ -44,18 +44,17 @@ class RowDigest:
         self._sums = (0, 0)
 
     def add(self, batch: OutgoingBatch) -> None:
-        """Add a batch's rows."""
         first, second = self._hash_rows(batch)
         self._sums = (self._sums[0] + first) % _HALF, (self._sums[1] + second) % _HALF
         self._rows += len(batch.value)
 
     def row_set(self) -> RowSet:
-        """The rows added so far."""
+        """Return number and digest of the rows that were added."""
         return RowSet(self._rows, "{:016x}{:016x}".format(*self._sums))
 
 
 def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
-    """The sums of the hashes of a batch's rows, as `HashRows` describes; some 250 ns for a row of 100 bytes."""
+    """Hash a batch as `HashRows` describes, in about 250 ns for a row of 100 bytes."""
     first = second = 0
     for start in range(0, len(batch.value), _BLOCK_ROWS):
         sums = _hash_encodings(_encodings(batch, start, _BLOCK_ROWS))
@@ -64,7 +63,7 @@ def hash_rows(batch: OutgoingBatch) -> tuple[int, int]:
 
 
 def _hash_encodings(rows: pa.Array) -> npt.NDArray[np.uint64]:
-    import mmh3  # here, as only exactly-once writes without the compiled path need it
+    import mmh3  # only exactly-once writes without the compiled library need it
 
     hashes = b"".join(map(mmh3.hash_bytes, rows.to_numpy(zero_copy_only=False)))
     sums: npt.NDArray[np.uint64] = np.frombuffer(hashes, dtype="<u8").reshape(-1, 2).sum(axis=0, dtype=np.uint64)
@@ -72,10 +71,9 @@ def _hash_encodings(rows: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _encodings(batch: OutgoingBatch, start: int, count: int) -> pa.Array:
-    """The encodings of some rows, as large binary."""
-    columns = (batch.key, batch.value, batch.partition, batch.timestamp_ms)
+    """Encode some rows, as large binary."""
     parts: list[pa.Array | pa.Scalar] = [_scalar(struct.pack("<I", len(batch.topic.encode())) + batch.topic.encode())]
-    for column in columns:
+    for column in (batch.key, batch.value, batch.partition, batch.timestamp_ms):
         parts += [_scalar(_NULL)] if column is None else _field(column.slice(start, count))
     parts += [_scalar(bytes(4))] if batch.headers is None else _headers(batch.headers.slice(start, count))
     return _joined(parts)
@@ -90,7 +88,7 @@ def _joined(parts: list[pa.Array | pa.Scalar]) -> pa.Array:
 
 
 def _field(column: pa.Array) -> list[pa.Array]:
-    """A column's lengths and its bytes, the latter null where the column is."""
+    """Return a column's lengths and its bytes. The bytes are null where the column is."""
     if pa.types.is_integer(column.type):
         data = _fixed(column.fill_null(0).to_numpy(zero_copy_only=False), column)
         lengths = np.full(len(column), column.type.bit_width // 8, dtype="<u4")
@@ -103,7 +101,7 @@ def _field(column: pa.Array) -> list[pa.Array]:
 
 
 def _fixed(numbers: npt.NDArray[np.generic], nulls_of: pa.Array | None = None) -> pa.Array:
-    """The bytes of each number, little-endian; null where another array is."""
+    """Return the little-endian bytes of each number; null where another array is."""
     kind = numbers.dtype.newbyteorder("<")
     whole = pa.py_buffer(np.ascontiguousarray(numbers, dtype=kind))
     offsets = pa.py_buffer(np.arange(len(numbers) + 1, dtype=np.int64) * kind.itemsize)
@@ -114,7 +112,7 @@ def _fixed(numbers: npt.NDArray[np.generic], nulls_of: pa.Array | None = None) -
 
 
 def _headers(lists: pa.Array) -> list[pa.Array]:
-    """The number of each row's headers, and their encodings one after the other."""
+    """Return the number of each row's headers, and their joined encodings."""
     counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     entries = lists.flatten()
     parts = [part for name in ("key", "value") for part in _field(pc.struct_field(entries, name))]

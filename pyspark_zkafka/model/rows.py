@@ -1,4 +1,4 @@
-"""The columns of a frame to write: checked by type, turned into rows for a producer."""
+"""Rows to write: checks of the frame's columns, and the conversion to batches of each topic."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _EXPECTED = {
 
 
 def check_columns(schema: pa.Schema, topic: str | None) -> None:
-    """Raise OptionError with all problems of the columns of a frame to write; other columns are ignored.
+    """Raise OptionError with all problems of the columns of a frame to write. Unknown columns are ignored.
 
-    `topic` is the option; without it there must be a column of that name.
+    `topic` is the option. Without it, there must be a column of that name.
     """
     types = {field.name: field.type for field in schema}
     problems = [
@@ -76,10 +76,10 @@ def _shown_type(kind: pa.DataType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows as Python's own objects, column by column, each list as long as the others.
+    """Rows as Python objects, by column.
 
-    `others` are a row's further arguments to a producer by name: ``timestamp`` if the row has one, ``headers`` if there is
-    the column. It is None if the frame has neither column.
+    `others` has each row's further arguments for a producer: ``timestamp`` if the row has one, and ``headers`` if the frame
+    has the column. It is None if the frame has neither column.
     """
 
     values: list[bytes | None]
@@ -89,10 +89,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingBatch:
-    """The rows of one batch that go to one topic; all arrays are of one length, in the order of the frame.
+    """The rows of one batch for one topic, as arrays of one length in the order of the frame.
 
-    `key` and `value` are binary, `partition` int32, `timestamp_ms` int64, `headers` a list of structs of a string and
-    binary; all but `value` are None if the frame has no such column.
+    `key` and `value` are binary, `partition` int32, `timestamp_ms` int64, and `headers` a list of structs of a string and
+    binary. All but `value` are None if the frame has no such column.
     """
 
     topic: str
@@ -103,12 +103,12 @@ class OutgoingBatch:
     headers: pa.Array | None
 
     def take(self, order: npt.NDArray[np.int64]) -> OutgoingBatch:
-        """The rows at the given positions, in that order."""
+        """Return the rows at the given positions, in that order."""
         positions = pa.array(order)
         return self._with_columns(self.topic, lambda column: column.take(positions))
 
     def of_topic(self, topic: str, mask: pa.Array) -> OutgoingBatch:
-        """The rows where the mask is true, which go to the topic."""
+        """Return the rows where the mask is true, for the topic."""
         return self._with_columns(topic, lambda column: column.filter(mask))
 
     def _with_columns(self, topic: str, change: Callable[[pa.Array], pa.Array]) -> OutgoingBatch:
@@ -116,7 +116,7 @@ class OutgoingBatch:
         return OutgoingBatch(topic, *(None if column is None else change(column) for column in columns))
 
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Bytes of value, key and headers of each row."""
+        """Return the bytes of value, key and headers of each row."""
         sizes = _lengths(self.value)
         if self.key is not None:
             sizes = sizes + _lengths(self.key)
@@ -125,7 +125,7 @@ class OutgoingBatch:
         return sizes
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Rows `[start, stop)` in the form that a producer accepts."""
+        """Return rows `[start, stop)` for a producer."""
         values = self.value[start:stop].to_pylist()
         keys = [None] * len(values) if self.key is None else self.key[start:stop].to_pylist()
         if self.timestamp_ms is None and self.headers is None:
@@ -142,14 +142,14 @@ class OutgoingBatch:
 
 
 def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch]:
-    """The batch's rows by topic, topics in order of first appearance.
+    """Yield the batch's rows by topic, topics in the order of their first rows.
 
     Raises
     ------
     InvalidRow
-        NULL_TOPIC, INVALID_TOPIC: without the option, a row has no topic, or one that Kafka does not allow; nothing of the
-        batch has been sent then. INVALID_TIMESTAMP, INVALID_HEADERS: a timestamp before 1970-01-01T00:00:00.001Z; a header
-        without key, or with one that is not UTF-8 or has a zero byte.
+        Before the first part is returned. NULL_TOPIC, INVALID_TOPIC: without the option `topic`, a row has no topic, or a
+        topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z.
+        INVALID_HEADERS: a header has no key, or a key that is not UTF-8 or has a zero byte.
     """
     if batch.num_rows == 0:
         return
@@ -166,10 +166,10 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
 
 
 def _names(topics: pa.Array) -> list[str]:
-    """The names in a column topic, each once, in order of first appearance."""
+    """Return the distinct names in a column topic, in the order of their first rows."""
     names = _as_bytes(pc.unique(topics)).to_pylist()
     for name in names:
-        # A name that is not UTF-8 decodes to one that no topic can have.
+        # A name that is not UTF-8 decodes to an invalid one.
         if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
             row = pc.index(_as_bytes(topics), name).as_py()
             raise INVALID_TOPIC(f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name")
@@ -197,14 +197,14 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
-    # The integers alone: Arrow rounds in local time, which may be ambiguous, or of a zone that Arrow does not know.
+    # Integers, because Arrow rounds in local time, which may be ambiguous or of an unknown zone.
     since_epoch = column.cast(pa.int64())
     milliseconds = pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])
     row = pc.index(pc.less(milliseconds, 1), value=True).as_py()
     if row >= 0:
         number = since_epoch[row].as_py()
         time = np.datetime64(number, column.type.unit)
-        # NumPy takes the smallest number for a missing time.
+        # NumPy uses the smallest number for a missing time.
         shown = f"{number} {column.type.unit} since 1970" if np.isnat(time) else f"{time}Z"
         raise INVALID_TIMESTAMP(
             f"The column timestamp is {shown} in row {row} of a batch; Kafka stores none before "
@@ -232,7 +232,7 @@ def _invalid_headers(problem: str) -> InvalidRow:
 
 
 def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type of headers with binary values: a value declared as string may be any bytes, unlike a key."""
+    """Return the type of headers with binary values, as a value declared as string may be any bytes."""
     key, value = kind.value_type
     binary = pa.large_binary() if _is_large(value.type) else pa.binary()
     entry = pa.struct([key, value.with_type(binary)])
@@ -240,7 +240,7 @@ def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def _first_not_utf8(texts: pa.Array) -> bytes | None:
-    """The first string that is not UTF-8, as Spark's strings may be any bytes; None if all are."""
+    """Return the first string that is not UTF-8, as Spark's strings may be any bytes; None if there is none."""
     raw = _as_bytes(texts)
     try:
         raw.cast(texts.type)
@@ -251,7 +251,7 @@ def _first_not_utf8(texts: pa.Array) -> bytes | None:
 
 
 def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Slices `(start, stop, bytes)` that cover rows of the given sizes, within `most_rows` and about `most_bytes` each."""
+    """Yield slices `(start, stop, bytes)` of rows of the given sizes: at most `most_rows`, and about `most_bytes`."""
     ends = np.cumsum(sizes, dtype=np.int64)
     start, before = 0, 0
     while start < len(ends):
@@ -262,12 +262,12 @@ def slices_by_size(sizes: npt.NDArray[np.int64], most_rows: int, most_bytes: int
 
 
 def _lengths(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Bytes of each cell; nulls have none."""
+    """Return the bytes of each cell, 0 for null."""
     return _as_numbers(pc.binary_length(column))
 
 
 def _header_lengths(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Bytes of the keys and values of each row's headers."""
+    """Return the bytes of keys and values of each row's headers."""
     entries = column.flatten()
     sizes = _lengths(pc.struct_field(entries, "key")) + _lengths(pc.struct_field(entries, "value"))
     ends = np.append(np.int64(0), np.cumsum(sizes))
@@ -278,6 +278,6 @@ def _header_lengths(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _as_numbers(column: pa.Array) -> npt.NDArray[np.int64]:
-    """Numbers, 0 for null."""
+    """Return the numbers, 0 for null."""
     numbers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     return np.asarray(numbers, dtype=np.int64)

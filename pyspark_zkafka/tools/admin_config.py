@@ -10,9 +10,9 @@ import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_TOPIC_CONFIG, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import OptionError, ZKafkaError
-from pyspark_zkafka.model.topic_configs import config_problems
 from pyspark_zkafka.model.znodes.admin import (
     CONFIG_CHANGE,
+    config_problems,
     decode_topic_config,
     encode_config_change,
     encode_topic_config,

@@ -15,7 +15,6 @@ none     0.7                text ``creator:host:port``, by its documentation ``h
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_zkafka.errors import CodecError
@@ -33,9 +32,9 @@ _MAX_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """The contents of a broker's znode; `broker` is the part that a planner needs.
+    """The contents of a broker's znode. Planners need only `broker`.
 
-    `version` is 0 for the text of 0.7. `host` is None and `port` -1 when the broker has no PLAINTEXT listener.
+    `version` is 0 for the text of 0.7. `host` is None and `port` -1 if the broker has no PLAINTEXT listener.
     `timestamp` is milliseconds, as text.
     """
 
@@ -47,20 +46,25 @@ class BrokerRegistration:
 
 
 def decode_broker(path: str, data: bytes | None) -> BrokerRegistration:
-    """A broker's registration; the id is the last part of `path`.
+    """Decode a broker's registration. The broker's id is the last part of `path`.
 
-    Versions past 5 are read as 5. Version 1 and 0.7 have one PLAINTEXT endpoint. For a listener that the listener map
-    lacks, and for every listener of versions 2 and 3, the name is the security protocol.
+    Versions above 5 are read as 5. Version 1 and 0.7 have one PLAINTEXT endpoint. The name of a listener is its security
+    protocol if the listener map does not have it, and in versions 2 and 3.
 
     Raises
     ------
     CodecError
-        Anything else, a version below 1 included.
+        Any other form, or a version below 1.
     """
     broker_id = parse_integer(path, path.rpartition("/")[2].encode(), "a broker id as the znode's name")
     text = decode_text(path, data, _EXPECTED)
     if not text.lstrip().startswith("{"):
-        return _decode_legacy_broker(path, data, broker_id, text)
+        match = _LEGACY.fullmatch(text.strip())
+        if match is None or int(match["port"]) > _MAX_PORT:
+            raise CodecError(path, data, _EXPECTED)
+        legacy_host, legacy_port = match["host"], int(match["port"])
+        endpoint = Endpoint(_PLAINTEXT, _PLAINTEXT, legacy_host, legacy_port)
+        return BrokerRegistration(Broker(broker_id, (endpoint,)), 0, legacy_host, legacy_port)
     found = ZnodeJson.parse(path, data, _EXPECTED)
     version = found.integer("version")
     if version < 1:
@@ -76,21 +80,12 @@ def _endpoints(found: ZnodeJson, version: int, host: str | None, port: int) -> t
             found.fail("version 1 has host and port")
         return (Endpoint(_PLAINTEXT, _PLAINTEXT, host, port),)
     protocols = found.nested("listener_security_protocol_map").texts() if version > 3 else {}
-    return tuple(_endpoint(found, found.as_text(url, "an endpoint"), protocols) for url in found.array("endpoints"))
-
-
-def _endpoint(found: ZnodeJson, url: str, protocols: Mapping[str, str]) -> Endpoint:
-    match = _ENDPOINT.fullmatch(url)
-    if match is None or int(match[4]) > _MAX_PORT:
-        found.fail("an endpoint is LISTENER://host:port")
-    listener = match[1]
-    return Endpoint(listener, protocols.get(listener, listener), match[2] or match[3] or "", int(match[4]))
-
-
-def _decode_legacy_broker(path: str, data: bytes | None, broker_id: int, text: str) -> BrokerRegistration:
-    match = _LEGACY.fullmatch(text.strip())
-    if match is None or int(match["port"]) > _MAX_PORT:
-        raise CodecError(path, data, _EXPECTED)
-    host, port = match["host"], int(match["port"])
-    broker = Broker(broker_id, (Endpoint(_PLAINTEXT, _PLAINTEXT, host, port),))
-    return BrokerRegistration(broker, 0, host, port)
+    endpoints = []
+    for url in found.array("endpoints"):
+        match = _ENDPOINT.fullmatch(found.as_text(url, "an endpoint"))
+        if match is None or int(match[4]) > _MAX_PORT:
+            found.fail("an endpoint is LISTENER://host:port")
+        listener = match[1]
+        endpoint = Endpoint(listener, protocols.get(listener, listener), match[2] or match[3] or "", int(match[4]))
+        endpoints.append(endpoint)
+    return tuple(endpoints)

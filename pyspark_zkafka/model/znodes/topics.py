@@ -8,11 +8,11 @@ znode                                 versions
 ``/controller``                       a bare broker id (0.8 betas); JSON 1 (0.8 on), 2 (3.4, with the KRaft epoch)
 ``/controller_epoch``                 a bare integer
 ``/cluster/id``                       JSON "1" (0.10.1 on; the version is text)
-``/migration``                        JSON (3.4 on); only where a migration to KRaft has begun
+``/migration``                        JSON (3.4 on); only after a migration to KRaft has started
 ====================================  ==============================================================================
 
-Decoding is as lenient as Kafka where that is harmless (any order of keys, unknown keys, newer versions) and raises
-`CodecError` for the rest. Keys that no reader needs are not checked.
+Like Kafka, decoding accepts any order of keys, unknown keys and newer versions. It raises `CodecError` for other
+deviations. Keys that no reader needs are not checked.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def topic_path(topic: str) -> str:
 
 
 def decode_topic(path: str, data: bytes | None, czxid: int | None = None) -> Topic:
-    """The topic that the last part of `path` names.
+    """Decode a topic. Its name is the last part of `path`.
 
-    A missing version is 1; versions past 3 are read as 3.
+    A missing version is 1, and versions above 3 are read as 3.
 
     Raises
     ------
     CodecError
-        Anything else; also no data, which is the layout of 0.7.
+        Any other form, or no data, which is the layout of 0.7.
     """
     found = ZnodeJson.parse(path, data, _TOPIC)
     version = found.integer("version", 1)
@@ -62,12 +62,9 @@ def decode_topic(path: str, data: bytes | None, czxid: int | None = None) -> Top
 
 
 def decode_target_replicas(path: str, data: bytes | None) -> dict[int, tuple[int, ...]]:
-    """The replicas that partitions shall have, of those that are being reassigned, as controllers from 2.4 on note it.
-
-    Replicas to remove come after those to keep or add.
-    """
+    """Decode the target replicas of partitions that are being reassigned, as controllers from 2.4 on write them."""
     found = ZnodeJson.parse(path, data, _TOPIC)
-    adding, removing = (_nonempty(found, key) for key in ("adding_replicas", "removing_replicas"))
+    adding, removing = (_replicas(found, key) for key in ("adding_replicas", "removing_replicas"))
     current = found.nested("partitions")
     names = sorted({*adding, *removing} & current.fields.keys(), key=lambda name: _partition(found, name))
     return {
@@ -76,7 +73,8 @@ def decode_target_replicas(path: str, data: bytes | None) -> dict[int, tuple[int
     }
 
 
-def _nonempty(found: ZnodeJson, key: str) -> dict[str, tuple[int, ...]]:
+def _replicas(found: ZnodeJson, key: str) -> dict[str, tuple[int, ...]]:
+    """Return the partitions under a key that have replicas, empty if the key is missing."""
     if key not in found.fields:
         return {}
     inner = found.nested(key)
@@ -95,7 +93,7 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 
 def decode_partition_state(path: str, data: bytes | None, czxid: int | None = None) -> PartitionState:
-    """Leader and ISR of a partition; the leader is -1 if there is none, if it is null, and during deletion (-2)."""
+    """Decode leader and ISR of a partition. The leader is -1 if there is none or null, and during deletion (-2)."""
     found = ZnodeJson.parse(path, data, _STATE)
     has_no_leader = "leader" in found.fields and found.fields["leader"] is None
     return PartitionState(
@@ -109,9 +107,9 @@ def decode_partition_state(path: str, data: bytes | None, czxid: int | None = No
 
 @dataclass(frozen=True, slots=True)
 class ControllerInfo:
-    """The broker that is the controller, and the time of its election in milliseconds, as text; None if unknown.
+    """The broker that is the controller, and the time of its election: milliseconds as text, None if unknown.
 
-    `kraft_epoch` is -1 unless the controller is one of KRaft, during or after a migration.
+    `kraft_epoch` is -1 unless the controller is KRaft's, during or after a migration.
     """
 
     broker: int
@@ -120,7 +118,7 @@ class ControllerInfo:
 
 
 def decode_controller(path: str, data: bytes | None) -> ControllerInfo:
-    """The broker that is the controller."""
+    """Decode the present controller."""
     text = decode_text(path, data, _CONTROLLER)
     if _INTEGER.fullmatch(text.strip()):
         return ControllerInfo(parse_integer(path, text.strip().encode(), _CONTROLLER))
@@ -129,10 +127,10 @@ def decode_controller(path: str, data: bytes | None) -> ControllerInfo:
 
 
 def decode_controller_epoch(path: str, data: bytes | None) -> int:
-    """The number of controller elections so far."""
+    """Decode the number of controller elections so far."""
     return parse_integer(path, data, "a controller epoch, a bare integer")
 
 
 def decode_cluster_id(path: str, data: bytes | None) -> str:
-    """The cluster's id: 22 characters of URL-safe base64."""
+    """Decode the cluster's id: 22 characters of URL-safe base64."""
     return ZnodeJson.parse(path, data, 'a cluster id: JSON such as {"version":"1","id":"..."}').text("id")

@@ -80,3 +80,33 @@ def test_notices_for_old_brokers() -> None:
     """Brokers of 0.8 read a topic's name, those of 0.9 to 0.10.1 the first version."""
     assert admin.encode_config_change("t", 1) == b'"t"'
     assert admin.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
+
+
+@each(
+    ("name", "good", "bad"),
+    [
+        ("retention.ms", ["-1", "86400000"], ["-2", "soon", "1.5", "", "9223372036854775808"]),
+        ("retention.bytes", ["-1", "0"], ["1k"]),
+        ("segment.bytes", ["14", "1073741824"], ["13", "2147483648"]),
+        ("cleanup.policy", ["compact", "delete", "compact,delete", "compact, delete"], ["", "none", "compact,"]),
+        ("compression.type", ["producer", "zstd"], ["zip"]),
+        ("min.cleanable.dirty.ratio", ["0", "0.5", "1"], ["1.1", "nan", "half"]),
+        ("preallocate", ["true", "false"], ["yes"]),
+        ("message.timestamp.type", ["CreateTime"], ["createtime"]),
+        ("leader.replication.throttled.replicas", ["0:1,1:2", "*"], []),
+    ],
+)
+def test_values_of_settings(name: str, good: list[str], bad: list[str]) -> None:
+    """A value has the type and the range that Kafka expects."""
+    assert [value for value in good if admin.config_problems({name: value})] == []
+    for value in bad:
+        (problem,) = admin.config_problems({name: value})
+        assert problem.startswith(f"{name} is {value!r}; expected ")
+
+
+def test_unknown_settings() -> None:
+    """All problems are reported. An unknown name is reported in Kafka's words."""
+    assert admin.config_problems({"retention.msec": "5", "preallocate": "maybe"}) == [
+        "Unknown topic config name: retention.msec",
+        "preallocate is 'maybe'; expected true or false",
+    ]
