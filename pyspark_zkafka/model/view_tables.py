@@ -17,14 +17,14 @@ from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.planning import Subscription, requested_topics
 
 Row = Mapping[str, Any]
-"""Values by column; a column that is missing is null. Timestamps are microseconds since the epoch, maps lists of pairs."""
+"""Values by column. A missing column is null. Timestamps are microseconds since the epoch; maps are lists of pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A view: its columns as Spark's DDL, whether topics and groups can restrict it, and whether only ZooKeeper has it.
+    """A view: its columns as Spark's DDL, whether topics and groups can restrict it, and whether it needs ZooKeeper.
 
-    `of_read` is the view of a batch read's plan, which allows all options of the read.
+    `of_read` marks the view of a batch read's plan, which allows all options of the read.
     """
 
     ddl: str
@@ -98,7 +98,7 @@ _CONNECTION = ("zookeeper.", "kafka.", "listener.name")
 
 
 def require_view_projection(view: str, schema: pa.Schema) -> None:
-    """Raise OptionError with all problems of a user's schema, unless it is a subset of the view's columns, in any order."""
+    """Raise OptionError with all problems of a user's schema, which may have any of the view's columns in any order."""
     columns, problems = VIEWS[view].columns, []
     for field in schema:
         if field.name not in columns:
@@ -110,33 +110,33 @@ def require_view_projection(view: str, schema: pa.Schema) -> None:
 
 
 def view_problems(view: str, names: Iterable[str]) -> list[str]:
-    """The problems of options that are given with a view, by their names in the table of options."""
-    return [problem for name in names for problem in _objections(view, name)]
+    """Return the problems of options that are given with a view."""
+    return [problem for name in names if (problem := _problem(view, name)) is not None]
 
 
-def _objections(view: str, name: str) -> list[str]:
+def _problem(view: str, name: str) -> str | None:
     if name == "view" or name.startswith(_CONNECTION) or VIEWS[view].of_read:
-        return []
+        return None
     if name in ("subscribe", "subscribePattern", "subscribeExceptPattern"):
-        return [] if VIEWS[view].has_topics else [f"view={view} cannot be restricted to topics; leave out {name}"]
+        return None if VIEWS[view].has_topics else f"view={view} cannot be restricted to topics; leave out {name}"
     if name == "group.id":
-        return [] if VIEWS[view].has_groups else [f"view={view} shows no groups; leave out group.id"]
-    return [f"{name} is about reading records, and view={view} reads none; leave out one of them"]
+        return None if VIEWS[view].has_groups else f"view={view} shows no groups; leave out group.id"
+    return f"{name} is about reading records, and view={view} reads none; leave out one of them"
 
 
 def restrict(subscription: Subscription | None, topics: Iterable[str]) -> list[str]:
-    """Those of the topics that a view is restricted to, sorted; without a subscription, all of them."""
+    """Return the subscribed topics, sorted; all of them without a subscription."""
     found = set(topics)
     return sorted(found if subscription is None else found.intersection(requested_topics(subscription, found)))
 
 
 def build_view(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
-    """One batch of all rows, in order, with the columns of the schema, which `require_view_projection` allows."""
+    """Build one batch of all rows, in order. `require_view_projection` accepts the schema."""
     return pa.RecordBatch.from_struct_array(pa.array(rows, pa.struct(list(schema))))
 
 
 def timestamp_us(ms: str | None) -> int | None:
-    """Microseconds for a znode's milliseconds, as text that Kafka does not check; None unless a time before year 10000.
+    """Parse a znode's milliseconds to microseconds; None for other text, or a time after the year 9999.
 
     >>> timestamp_us("1795228865441"), timestamp_us("-1"), timestamp_us("soon")
     (1795228865441000, None, None)

@@ -10,10 +10,10 @@ znode                                forms
 ``/consumers/G/offsets/T/P``         the next offset to read, in decimal; the same two keys (in 0.7 a byte position)
 ===================================  ================================================================================
 
-All forms are decoded; the newest is encoded. `decode_registration` accepts and refuses the same as the consumer of Kafka
-1.1.1, with three differences: it accepts the forms of 0.7; a regex must be one that `topic_filter` supports; and a consumer
-has at most 100,000 threads. A JVM that has to name two billion threads runs out of memory and stops, as it does for a
-registration that it cannot read.
+All forms are decoded, and the newest is encoded. `decode_registration` accepts and refuses the same as the consumer of
+Kafka 1.1.1, with three differences: it accepts the forms of 0.7, `topic_filter` must support a regex, and a consumer has at
+most 100,000 threads. (A JVM stops at a registration that it cannot read, and at one with two billion threads, for lack of
+memory.)
 
 References
 ----------
@@ -44,10 +44,10 @@ from pyspark_zkafka.model.znodes.codec import (
 
 CONSUMERS = "/consumers"
 MAX_THREADS = 100_000
-"""The most threads of a consumer, over all its topics: far more than any consumer had, as each has a queue."""
+"""The most threads of a consumer, over all its topics. No real consumer has as many, as each thread has a queue."""
 
 BOUNDED_REGEX = "is a regex that takes a bounded time"
-"""The expectation in the error of a regex that is malformed, or that perhaps only Java can match."""
+"""A part of the error for a regex that is malformed, or not supported by `topic_filter`."""
 
 Pattern = Literal["static", "white_list", "black_list"]
 
@@ -68,10 +68,10 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
-    """A consumer's subscription: its number of threads by topic, or by the one regex of a filter.
+    """A consumer's subscription: the number of threads by topic, or by the only regex of a filter.
 
-    `timestamp` is milliseconds, as text, None if the znode has none. `assignor` names an assignor that only members of
-    this package have; it is a key of its own, which JVM consumers ignore.
+    `timestamp` is milliseconds as text, None if the znode has none. `assignor` names an assignor that only members of this
+    package have. JVM consumers ignore its key.
     """
 
     subscription: Mapping[str, int]
@@ -135,7 +135,7 @@ def offset_path(group: str, partition: TopicPartition) -> str:
 
 
 def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartition:
-    """The partition that a znode under ``owners/T`` or ``offsets/T`` is named after; `path` is for the error.
+    """Parse the name of a znode under ``owners/T`` or ``offsets/T``. `path` is for the error.
 
     >>> parse_key("/consumers/g/offsets/t/3", "t", "3")
     TopicPartition(topic='t', partition=3)
@@ -156,7 +156,7 @@ def consumer_id(group: str, name: str) -> str:
 
 
 def generated_consumer_id(group: str, hostname: str, now_ms: int, most_significant_bits: int) -> str:
-    """The name of a consumer's znode without ``consumer.id``; the last argument is the upper half of a random UUID.
+    """Name a consumer's znode without ``consumer.id``. The last argument is the upper half of a random UUID.
 
     >>> generated_consumer_id("billing", "host", 1795228857340, 0xA126459212345678)
     'billing_host-1795228857340-a1264592'
@@ -165,12 +165,12 @@ def generated_consumer_id(group: str, hostname: str, now_ms: int, most_significa
 
 
 def thread_id(consumer: str, number: int) -> str:
-    """The id of a consumer's thread, ``C-number``; numbers start at 0, and ids sort as Java strings."""
+    """The id of a consumer's thread, ``C-number``. Numbers start at 0, and ids sort as Java strings."""
     return f"{consumer}-{number}"
 
 
 def consumer_of_thread(thread: str) -> str:
-    """The consumer that a thread belongs to: all before the last ``-``, or the whole if there is none.
+    """Return a thread's consumer: the text before the last ``-``, or the whole text without one.
 
     >>> consumer_of_thread("billing_host-1-ab-0")
     'billing_host-1-ab'
@@ -179,9 +179,9 @@ def consumer_of_thread(thread: str) -> str:
 
 
 def normalise_filter(regex: str) -> str:
-    """A filter's regex as the consumer stores and uses it; the whole of a topic's name must match.
+    """Return a filter's regex as the consumer stores and uses it. It must match the whole name of a topic.
 
-    A comma is an alternative, and blanks and the quotes around the whole are dropped.
+    Commas become bars. Blanks, and quotes around the regex, are dropped.
 
     >>> normalise_filter(' "orders, payments.*" ')
     'orders|payments.*'
@@ -194,21 +194,24 @@ def normalise_filter(regex: str) -> str:
 
 
 def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
-    """The subscription in a consumer's znode.
+    """Decode the subscription in a consumer's znode.
 
-    An unknown pattern means ``static``; of a filter with two regexes, the first is used; keys may be in any order, further
-    keys are ignored, and version and timestamp may be missing.
+    An unknown pattern means ``static``. The first regex of a filter is used. Keys may be in any order, unknown keys are
+    ignored, and version and timestamp may be missing.
 
     Raises
     ------
     CodecError
-        No JSON object; no pattern or subscription; a number of threads that is not an integer above 0, or too many of
-        them; a regex that is malformed, or cannot be matched in bounded time.
+        The data is not a JSON object, or has no pattern or subscription. A number of threads is not an integer above 0, or
+        there are too many threads. A regex is malformed, or cannot be matched in bounded time.
     """
     text = decode_text(path, data, _REGISTRATION)
     old_filter = _OLD_FILTER.fullmatch(text)
     if old_filter is not None:
-        return _old_filter(path, data, old_filter)
+        old = ZnodeJson(path, data, _REGISTRATION, {old_filter["regex"]: int(old_filter["streams"])})
+        counts = _counts(old)
+        _require_regexes(old, counts)
+        return ConsumerRegistration(counts, _MARKS[old_filter["mark"]])
     found = ZnodeJson.parse(path, data, _REGISTRATION)
     if found.fields and not found.fields.keys() & _MODERN_KEYS:
         return ConsumerRegistration(_counts(found))
@@ -222,10 +225,10 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
 
 
 def encode_registration(registration: ConsumerRegistration) -> bytes:
-    """The bytes that consumers from 0.8.1 on write.
+    """Encode as consumers from 0.8.1 on do.
 
-    Text is escaped once, as 0.8.2.2 writes it and every version reads it. (1.0.1 to 1.1.1 escape a filter's regex twice,
-    and so never match one that has a backslash.)
+    Text is escaped once, as by 0.8.2.2, which every version can read. (1.0.1 to 1.1.1 escape a filter's regex twice, and
+    never match a regex with a backslash.)
     """
     r = registration
     fields: dict[str, object] = {"version": 1, "subscription": dict(r.subscription), "pattern": r.pattern}
@@ -254,15 +257,8 @@ def _require_regexes(found: ZnodeJson, regexes: Mapping[str, int]) -> None:
             found.fail(f"{shown!r} {BOUNDED_REGEX}: {error}")
 
 
-def _old_filter(path: str, data: bytes | None, match: re.Match[str]) -> ConsumerRegistration:
-    found = ZnodeJson(path, data, _REGISTRATION, {match["regex"]: int(match["streams"])})
-    counts = _counts(found)
-    _require_regexes(found, counts)
-    return ConsumerRegistration(counts, _MARKS[match["mark"]])
-
-
 def decode_owner(path: str, data: bytes | None) -> str:
-    """The id of the thread that owns a partition."""
+    """Decode the id of the thread that owns a partition."""
     text = decode_text(path, data, _OWNER)
     if not text:
         raise CodecError(path, data, _OWNER)
@@ -270,15 +266,15 @@ def decode_owner(path: str, data: bytes | None) -> str:
 
 
 def encode_owner(thread: str) -> bytes:
-    """The bytes that the owner writes."""
+    """Encode as the owner does."""
     return thread.encode()
 
 
 def decode_offset(path: str, data: bytes | None) -> int:
-    """The next offset to read; negative if there is none. Parsed as by `parse_long`."""
+    """Decode the next offset to read, which is negative if there is none."""
     return parse_long(path, data, _OFFSET)
 
 
 def encode_offset(offset: int) -> bytes:
-    """Plain decimal, as the consumer writes it."""
+    """Encode as the consumer does, in plain decimal."""
     return str(offset).encode()
