@@ -1,4 +1,4 @@
-"""What holds for every table of owners."""
+"""Laws of every assignment."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def all_partitions(topics: dict[str, tuple[int, ...]]) -> list[TopicPartition]:
 
 
 def readers() -> st.SearchStrategy[tuple[str, ...]]:
-    """The threads of a topic; few sets of threads, so that topics often share one, or none."""
+    """Draw the threads of a topic from few sets, so that topics often share one."""
     some = [THREADS, THREADS[:3], THREADS[2:5], THREADS[:1], []]
     return st.sampled_from(some).map(in_order) | st.sets(st.sampled_from(THREADS)).map(in_order)
 
 
 @st.composite
 def groups(draw: st.DrawFn, same_threads: bool = False) -> Subscribers:
-    """Topics that exist or not, are read or not, with and without gaps; owners that are up to date, wrong, or strangers."""
+    """Draw topics that may be missing, unread or have gaps, and owners that may be current, outdated or unknown."""
     numbers = st.integers(0, 12).map(lambda n: tuple(range(n))) | st.sets(st.integers(0, 15)).map(
         lambda s: tuple(sorted(s))
     )
@@ -51,7 +51,7 @@ def groups(draw: st.DrawFn, same_threads: bool = False) -> Subscribers:
 
 
 def classes(group: Subscribers) -> dict[tuple[str, ...], list[TopicPartition]]:
-    """The partitions by the set of threads that reads them."""
+    """Group the partitions by the threads that read them."""
     found: dict[tuple[str, ...], list[TopicPartition]] = {}
     for tp in all_partitions(dict(group.partitions)):
         if group.threads.get(tp.topic):
@@ -60,7 +60,7 @@ def classes(group: Subscribers) -> dict[tuple[str, ...], list[TopicPartition]]:
 
 
 def counts(owners: Owners, threads: Iterable[str], partitions: Iterable[TopicPartition]) -> list[int]:
-    """How many of the partitions each thread has, in the order of the threads."""
+    """Count the partitions of each thread, in the order of the threads."""
     owned = Counter(owners.get(tp) for tp in partitions)
     return [owned[thread] for thread in threads]
 
@@ -80,7 +80,7 @@ def test_each_partition_has_one_owner_that_reads_it(group: Subscribers) -> None:
 
 @given(groups(), groups())
 def test_only_sticky_looks_at_the_owners(group: Subscribers, other: Subscribers) -> None:
-    """What is owned now makes no difference to the other strategies."""
+    """The other strategies ignore the current owners."""
     for strategy in STRATEGIES:
         if strategy != "sticky":
             assert assign(strategy, group) == assign(strategy, replace(group, owners=other.owners)), strategy
@@ -88,7 +88,7 @@ def test_only_sticky_looks_at_the_owners(group: Subscribers, other: Subscribers)
 
 @given(groups(), st.data())
 def test_the_order_of_topics_makes_no_difference(group: Subscribers, data: st.DataObject) -> None:
-    """Members that list topics and owners in different orders find the same owners."""
+    """The order of topics and owners does not matter."""
     fields = [group.threads, group.partitions, group.owners]
     shuffled = Subscribers(*(dict(data.draw(st.permutations(list(f.items())))) for f in fields))
     for strategy in STRATEGIES:
@@ -118,7 +118,7 @@ def test_range_is_even_by_topic(group: Subscribers) -> None:
 
 @given(groups())
 def test_legacy_range_fills_one_thread_after_the_other(group: Subscribers) -> None:
-    """In each topic, all threads that get any partitions get as many, but for the last of them, which gets the rest."""
+    """In each topic, all threads with partitions have the same number, except the last one, which has the rest."""
     found = assign("legacy-range", group)
     for topic, threads in group.threads.items():
         sizes = counts(found, threads, [TopicPartition(topic, p) for p in group.partitions.get(topic, ())])
@@ -130,7 +130,7 @@ def test_legacy_range_fills_one_thread_after_the_other(group: Subscribers) -> No
 
 @given(groups(same_threads=True))
 def test_even_over_all_topics(group: Subscribers) -> None:
-    """Where all threads read the same topics, their counts over all of them differ by at most one."""
+    """If all threads read the same topics, their counts over all topics differ by at most one."""
     for strategy in ("roundrobin", "roundrobin-0.8", "sticky"):
         found = assign(strategy, group)
         sizes = counts(found, group.threads[TOPICS[0]], found)
@@ -148,7 +148,7 @@ def test_sticky_is_even_within_a_class(group: Subscribers) -> None:
 
 @given(groups())
 def test_sticky_keeps_as_many_as_even_counts_allow(group: Subscribers) -> None:
-    """No table with even counts leaves more partitions where they are."""
+    """No assignment with even counts keeps more partitions."""
     found = assign("sticky", group)
     for threads, partitions in classes(group).items():
         lower, higher = divmod(len(partitions), len(threads))
@@ -159,7 +159,7 @@ def test_sticky_keeps_as_many_as_even_counts_allow(group: Subscribers) -> None:
 
 @given(groups(same_threads=True), st.data())
 def test_sticky_moves_nothing_of_those_that_stay(group: Subscribers, data: st.DataObject) -> None:
-    """When threads leave an even group, each that stays keeps all that it owned."""
+    """When threads leave an even group, the others keep all their partitions."""
     before = assign("sticky", group)
     stay = in_order(data.draw(st.sets(st.sampled_from(group.threads[TOPICS[0]]), min_size=1)))
     after = assign("sticky", Subscribers(dict.fromkeys(TOPICS, stay), group.partitions, before))
@@ -168,7 +168,7 @@ def test_sticky_moves_nothing_of_those_that_stay(group: Subscribers, data: st.Da
 
 @given(groups())
 def test_sticky_is_settled_once_reached(group: Subscribers) -> None:
-    """From its own result, sticky moves nothing."""
+    """The sticky assignor does not change its own result."""
     found = assign("sticky", group)
     assert assign("sticky", replace(group, owners=found)) == found
 
@@ -177,12 +177,12 @@ def test_sticky_is_settled_once_reached(group: Subscribers) -> None:
 
 
 def moves(owners: Owners, target: Owners) -> list[TopicPartition]:
-    """The partitions whose owner must still change, first to nobody, then to the owner in `target`."""
+    """Return the partitions that must still be released or claimed to reach `target`."""
     return [tp for tp, thread in target.items() if owners.get(tp) != thread]
 
 
 def move(owners: Owners, target: Owners, partition: TopicPartition) -> Owners:
-    """The state after a release where the partition is owned, or after a claim where it is free."""
+    """Release the partition if it is owned, or claim it if it is free."""
     if partition in owners:
         return {tp: thread for tp, thread in owners.items() if tp != partition}
     return owners | {partition: target[partition]}
@@ -190,7 +190,7 @@ def move(owners: Owners, target: Owners, partition: TopicPartition) -> Owners:
 
 @given(groups(), st.data())
 def test_sticky_converges(group: Subscribers, data: st.DataObject) -> None:
-    """From any state on the way to the target, whoever releases and claims first, every member finds the same target."""
+    """In every state on the way to the target, every member computes the same target."""
     target = assign("sticky", group)
     owners = dict(group.owners)
     while left := moves(owners, target):
@@ -202,7 +202,7 @@ def test_sticky_converges(group: Subscribers, data: st.DataObject) -> None:
 
 @given(groups(), st.data())
 def test_sticky_converges_after_every_single_move(group: Subscribers, data: st.DataObject) -> None:
-    """One release or one claim at a time, in any order, leaves the target as it is."""
+    """No release or claim changes the target, in any order."""
     target = assign("sticky", group)
     owners = dict(group.owners)
     while left := moves(owners, target):
@@ -212,7 +212,7 @@ def test_sticky_converges_after_every_single_move(group: Subscribers, data: st.D
 
 @given(groups(), st.data())
 def test_sticky_converges_with_members_that_computed_earlier(group: Subscribers, data: st.DataObject) -> None:
-    """Members that act on what they computed at different moments end with the same owners, each partition once."""
+    """Members that act on states of different moments reach the same owners, with each partition owned once."""
     owners = dict(group.owners)
     plans = {thread: assign("sticky", group) for thread in THREADS + STRANGERS}
     for thread in data.draw(st.lists(st.sampled_from(THREADS + STRANGERS))):

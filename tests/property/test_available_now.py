@@ -1,4 +1,4 @@
-"""Queries that end at fixed ends, while leaders, owners and stores fail: the ends are reached, or there is an error."""
+"""Queries with fixed ends, while leaders, owners and stores fail: they reach the ends, or raise an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPIRY_S = Member.expiry_s
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong with a partition in ``[begin, end)``: its leader, or who owns it in the group.
+    """A fault of a partition in ``[begin, end)``: of its leader, or of its owner in the group.
 
     A ``ghost`` is a dead member that has not expired, a ``live`` one keeps the partition, and ``nobody`` is none at all.
     """
@@ -32,7 +32,7 @@ class Fault:
 
 
 def faults(kinds: dict[str, list[float]]) -> st.SearchStrategy[list[Fault]]:
-    """Some faults of the kinds, each with one of the durations that its kind may have."""
+    """Draw faults of the given kinds, each with a duration of its kind."""
 
     def fault(kind: str) -> st.SearchStrategy[Fault]:
         begins = st.sampled_from([-1.0, 0.0, 1.0, 5.0])
@@ -47,7 +47,7 @@ OWNERS = {"ghost": [1.0, EXPIRY_S], "live": [inf], "nobody": [1.0, 15.0, inf]}
 
 
 class Cluster(Session):
-    """A session in which the faults happen, as time passes."""
+    """A session in which faults happen over time."""
 
     def __init__(self, happening: list[Fault], member: Member | None) -> None:
         super().__init__(member)
@@ -57,7 +57,7 @@ class Cluster(Session):
         self.update()
 
     def update(self) -> None:
-        """Have the faults of this moment, and no others."""
+        """Apply exactly the faults of this moment."""
         happening = [fault for fault in self.happening if fault.begin <= self.now < fault.end]
         now = {kind: {fault.partition for fault in happening if fault.kind == kind} for kind in KINDS}
         self.offline, self.silent = now["offline"], now["silent"]
@@ -82,12 +82,12 @@ def test_all_partitions(happening: list[Fault]) -> None:
 @settings(max_examples=250)
 @given(happening=faults(LEADERS | OWNERS))
 def test_member(happening: list[Fault]) -> None:
-    """So has a member of a group, but for partitions of members that are alive; none is left without an owner."""
+    """A member of a group has read its partitions to their ends, and every partition has a live owner."""
     check(Cluster(happening, Member(*PARTITIONS)), happening)
 
 
 def check(cluster: Cluster, happening: list[Fault]) -> None:
-    """Run a query as Spark runs it, and compare what it has read with the ends at its start."""
+    """Run a query as Spark does, and compare its positions with the ends at its start."""
     bounds = dict(cluster.logs)
     read, error = run(cluster)
     lasting = [fault for fault in happening if fault.kind == "offline" or (fault.end == inf and fault.kind != "live")]
@@ -98,7 +98,7 @@ def check(cluster: Cluster, happening: list[Fault]) -> None:
 
 
 def run(cluster: Cluster) -> tuple[dict[str, int], ZKafkaError | None]:
-    """The positions at which a query has ended, and the error that has ended it."""
+    """Return a query's last positions, and the error that ended it."""
     found = driver(cluster, **{"maxOffsetsPerTrigger": "15", "kafkaConsumer.pollTimeoutMs": str(int(PATIENCE_S * 1000))})
     start = None
     try:

@@ -37,12 +37,12 @@ RESPONSES = st.lists(st.one_of(st.binary(max_size=8), st.integers(0, 3).map(lamb
 @given(data=RESPONSES)
 @each("name", READERS)
 def test_any_bytes(name: str, data: bytes) -> None:
-    """Whatever the bytes, a response is read, or left to librdkafka."""
+    """Any response is read, or left to librdkafka."""
     with suppress(Unsupported):
         READERS[name](Reader(data))
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_varints(number: int) -> None:
-    """A varint is read as it was written."""
+    """Reading a varint returns what was written."""
     assert Reader(unsigned_varint(number)).unsigned_varint() == number

@@ -1,4 +1,4 @@
-"""Texts of others beside znodes: a value, or an error of this package, in bounded time."""
+"""Texts of others, except znodes: they give a value, or an error of this package, in bounded time."""
 
 from __future__ import annotations
 
@@ -81,25 +81,25 @@ PARSERS: dict[str, Callable[[str], object]] = {
 @each("name", PARSERS)
 @each("text", [*DEEP, *ODD])
 def test_hostile_texts(name: str, text: str) -> None:
-    """Depth, size, other types and names with slashes are read, or refused in some lines."""
+    """Deep, large and mistyped texts, and names with slashes, are read, or refused in a few lines."""
     try_to_read(name, text)
 
 
 @given(text=TEXTS)
 @each("name", PARSERS)
 def test_any_text(name: str, text: str) -> None:
-    """Any text, and any JSON."""
+    """Any text and any JSON is read or refused."""
     try_to_read(name, text)
 
 
 def try_to_read(name: str, text: str) -> None:
-    """Read a text: a value, or an error of this package of some lines."""
+    """Read a text. It gives a value, or a short error of this package."""
     error = refusal(lambda: PARSERS[name](text))
     assert error is None or len(error.message) < 8_000
 
 
 def refusal(read: Callable[[], object]) -> OptionError | LedgerError | None:
-    """The error of a text that is refused; None if it is read."""
+    """Return the error of a text that is refused, None if it is read."""
     try:
         read()
     except (OptionError, LedgerError) as error:
@@ -109,7 +109,7 @@ def refusal(read: Callable[[], object]) -> OptionError | LedgerError | None:
 
 @each("text", [*DEEP, *ODD])
 def test_reassignment_files(text: str) -> None:
-    """Hostile values in each place of a plan of reassignment."""
+    """Hostile values at each position of a reassignment plan are read or refused."""
     with suppress(OptionError):
         parse_reassignment(
             f'{{"partitions":[{{"topic":"t","partition":0,"replicas":[1],"log_dirs":{text}}}]}}', "file.json"
@@ -149,7 +149,7 @@ def test_ledger_entries(name: str) -> None:
 @settings(max_examples=100)
 @given(JSON | st.fixed_dictionaries({"version": st.just(1), "topics": st.dictionaries(st.sampled_from(["a", ".."]), JSON)}))
 def test_checkpoints(found: Any) -> None:
-    """An offset in a checkpoint is of the form that is written, or refused."""
+    """An offset in a checkpoint has the form that is written, or is refused."""
     with suppress(CheckpointError):
         offset = StreamOffset.from_json(found)
         assert StreamOffset.from_json(offset.to_json()) == offset
@@ -157,7 +157,7 @@ def test_checkpoints(found: Any) -> None:
 
 @each("depth", DEPTHS[:-1])
 def test_deep_checkpoints(depth: int) -> None:
-    """Depth that Spark can still load is refused like any other offset."""
+    """Deeply nested JSON that Spark can still load is refused like any other offset."""
     try:
         found = json.loads('{"a":' * depth + "1" + "}" * depth)
     except RecursionError:
@@ -168,7 +168,7 @@ def test_deep_checkpoints(depth: int) -> None:
 
 @given(TEXTS, TEXTS)
 def test_progress_of_other_sources(end: str, latest: str) -> None:
-    """The offsets of any other source in a query's progress are passed over, and so are latest offsets of another form."""
+    """Offsets of other sources in a query's progress, and latest offsets of another form, are ignored."""
     parse_source_offsets(end, latest)
     ours = parse_source_offsets('{"version":1,"topics":{}}', latest)
     assert ours is not None
@@ -177,7 +177,7 @@ def test_progress_of_other_sources(end: str, latest: str) -> None:
 
 @given(st.text() | st.from_regex(r".{0,5}@0x[0-9a-fA-F]{0,20}"))
 def test_claim_owners(text: str) -> None:
-    """The owner of a claim in an option."""
+    """The owner of a claim in an option is parsed or refused."""
     with suppress(ValueError, ZKafkaError):
         assert ClaimOwner.parse(str(ClaimOwner.parse(text))) == ClaimOwner.parse(text)
 
@@ -208,7 +208,7 @@ SERVER_FINAL = st.sampled_from(["", "v=", "v=QUFB", "v=\xe9", "e=x", "v=" + "A" 
 @settings(max_examples=200)
 @given(SERVER_FIRST | st.text(max_size=30), SERVER_FINAL | st.text(max_size=30), st.booleans())
 def test_logins(first: str, final: str, broken: bool) -> None:
-    """A broker's answers to a SCRAM login: no broker here knows the password, so none is accepted, and none takes long."""
+    """Any answer to a SCRAM login is refused quickly, as the broker does not know the password."""
     tokens = exchange(Login("SCRAM-SHA-256", "alice", "a-planted-secret"))
     nonce = next(tokens).decode().rpartition("r=")[2]
     answers = (first.replace("{nonce}", nonce).encode() + b"\xff" * broken, final.encode())

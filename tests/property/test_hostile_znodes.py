@@ -1,4 +1,4 @@
-"""Znodes that an attacker writes: a value, or the error that names the znode, in bounded time and memory."""
+"""Znodes of an attacker: they give a value, or an error that names the znode, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DECODERS: dict[str, tuple[str, tuple[Decoder, ...]]] = {
     "owner": (r"/consumers/[^/]+/owners/[^/]+/\d+", (groups.decode_owner,)),
     "offset": (r"/consumers/[^/]+/offsets/[^/]+/\d+", (groups.decode_offset,)),
 }
-"""Decoders by kind, with the paths of what Kafka wrote for them."""
+"""Decoders by kind, with the paths of their znodes."""
 
 DEEP = 100_000
 MOST_SEEDS = 20
@@ -70,7 +70,7 @@ VALUES = [
     b'{"../x":1,"":2,"a/b":3,"\\u0000":4}',
     b'{"-1":[1],"99999999999":[1],"\xd9\xa3":[1],"1e3":[1]}',
 ]
-"""What may stand in place of a whole znode, or of a value in it."""
+"""Hostile replacements of a whole znode, or of a value in it."""
 
 WHOLE = [
     None,
@@ -92,7 +92,7 @@ WHOLE = [
 
 
 def recorded(pattern: str) -> list[tuple[str, bytes]]:
-    """Path and data of some znodes that Kafka wrote, no two alike but for their numbers."""
+    """Return path and data of recorded znodes that differ in more than numbers."""
     scenarios = json.loads(VECTORS.read_text())
     found = [(n["path"], n["value"].encode()) for s in scenarios.values() for n in s["znodes"] if n.get("value")]
     kinds = {re.sub(rb"\d+", b"0", data): (path, data) for path, data in found if re.fullmatch(pattern, path)}
@@ -103,7 +103,7 @@ SEEDS = {kind: recorded(pattern) for kind, (pattern, _) in DECODERS.items()}
 
 
 def try_all(kind: str, path: str, data: bytes | None) -> None:
-    """Decode with all decoders of a kind: a value, or an error of some lines that names the znode."""
+    """Decode with all decoders of a kind. Each gives a value, or a short error that names the znode."""
     for decode in DECODERS[kind][1]:
         error = refusal(partial(decode, path, data))
         if error is not None:
@@ -112,7 +112,7 @@ def try_all(kind: str, path: str, data: bytes | None) -> None:
 
 
 def refusal(decode: Callable[[], object]) -> CodecError | None:
-    """The error of a znode that is refused; None if it is decoded."""
+    """Return the error of a znode that is refused, None if it is decoded."""
     try:
         decode()
     except CodecError as error:
@@ -121,14 +121,14 @@ def refusal(decode: Callable[[], object]) -> CodecError | None:
 
 
 def with_values(data: bytes, value: bytes) -> list[bytes]:
-    """The znode with each of its JSON values, names and numbers replaced in turn."""
+    """Yield the znode with each of its JSON values, names and numbers replaced."""
     tokens = re.finditer(rb'"(?:[^"\\]|\\.)*"|-?\d+|\[[^\[\]]*\]|\{[^{}]*\}', data)
     return [data[: token.start()] + value + data[token.end() :] for token in tokens]
 
 
 @each("kind", DECODERS)
 def test_every_kind_was_recorded(kind: str) -> None:
-    """Each decoder begins from what Kafka wrote, which it reads."""
+    """Each decoder reads what Kafka wrote."""
     assert SEEDS[kind]
     for path, data in SEEDS[kind]:
         for decode in DECODERS[kind][1]:
@@ -137,7 +137,7 @@ def test_every_kind_was_recorded(kind: str) -> None:
 
 @each("kind", DECODERS)
 def test_hostile_values(kind: str) -> None:
-    """Depth, size, other types, duplicate keys and names with slashes, as the whole znode and in each place of it."""
+    """Deep, large and mistyped values, duplicate keys and names with slashes are decoded or refused at each position."""
     for path, data in SEEDS[kind][:4]:
         for value in (*WHOLE, *VALUES):
             try_all(kind, path, value)
@@ -149,7 +149,7 @@ def test_hostile_values(kind: str) -> None:
 @each("kind", DECODERS)
 @each("data", [*WHOLE, *VALUES])
 def test_time_and_memory(kind: str, data: bytes | None) -> None:
-    """A znode takes at most some seconds, and 200 bytes for each of its own beside some megabytes."""
+    """A znode takes at most a few seconds and megabytes, plus 200 bytes for each of its bytes."""
     begin = time.process_time()
     try_all(kind, "/brokers/ids/1", data)
     assert time.process_time() - begin < 5
@@ -170,7 +170,7 @@ EDITS = st.tuples(
 @given(number=st.integers(0, MOST_SEEDS - 1), edits=st.lists(EDITS, min_size=1, max_size=4))
 @each("kind", DECODERS)
 def test_damaged_znodes(kind: str, number: int, edits: list[tuple[int, int, bytes]]) -> None:
-    """What Kafka wrote, with bytes removed and inserted anywhere."""
+    """A recorded znode with removed and inserted bytes is decoded or refused."""
     path, data = SEEDS[kind][number % len(SEEDS[kind])]
     for place, removed, inserted in edits:
         at = place % (len(data) + 1)
@@ -181,7 +181,7 @@ def test_damaged_znodes(kind: str, number: int, edits: list[tuple[int, int, byte
 @given(data=st.binary(max_size=60))
 @each("kind", DECODERS)
 def test_random_bytes(kind: str, data: bytes) -> None:
-    """Any bytes at all."""
+    """Any bytes are decoded or refused."""
     try_all(kind, "/brokers/ids/1", data)
 
 
@@ -193,7 +193,7 @@ def test_names_of_brokers(name: str, data: bytes) -> None:
 
 @given(st.text(max_size=300) | st.from_regex(r"[0-9]{1,12}(-[0-9]{1,12})?", fullmatch=True))
 def test_keys(key: str) -> None:
-    """The name of a znode below owners or offsets is a partition, or the error names its path."""
+    """The name of a znode below owners or offsets is a partition, or an error with its path."""
     read = partial(groups.parse_key, "/consumers/g/offsets/t/x", "t", key)
     error = refusal(read)
     if error is None:

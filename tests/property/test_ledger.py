@@ -31,21 +31,21 @@ JSON = st.recursive(
 
 @given(BASES, st.integers(1, 2**31 - 1), NUMBERS)
 def test_group(base: str, width: int, number: int) -> None:
-    """The parts of a group come back from its name, whatever the name of the query is."""
+    """Parsing a group's name returns its parts, for any name of the query."""
     group = LedgerGroup(base, width, number)
     assert LedgerGroup.parse(str(group)) == group
 
 
 @given(st.text() | st.builds("{}.slots-{}-{}".format, BASES, st.text("0123456789-+ "), st.text("0123456789-+ ")))
 def test_group_of_any_name(name: str) -> None:
-    """A name is either no ledger's, or that of the group which is read from it."""
+    """A name is not a ledger's, or it is the name of the parsed group."""
     group = LedgerGroup.parse(name)
     assert group is None or str(group) == name
 
 
 @given(BASES, st.integers(1, 50), st.sets(NUMBERS, min_size=2, max_size=2))
 def test_keys_are_distinct(query: str, width: int, slots: set[int]) -> None:
-    """No two slots have the same key, and each key is of a partition that there is, in a group of the query."""
+    """No two slots have the same key, and each key is an existing partition in a group of the query."""
     name = QueryName("zkafka", query)
     keys = [key_of(name, slot, width) for slot in slots]
     assert len(set(keys)) == len(slots)
@@ -54,21 +54,21 @@ def test_keys_are_distinct(query: str, width: int, slots: set[int]) -> None:
 
 @given(st.integers(1, 20))
 def test_keys_are_filled(width: int) -> None:
-    """The first groups have all their keys used before another is begun."""
+    """Each group's keys are used up before the next group is started."""
     keys = {key_of(QueryName("z", "q"), slot, width) for slot in range(3 * width)}
     assert keys == {(f"z-q.slots-{width}-{number}", partition) for number in range(3) for partition in range(width)}
 
 
 @given(ENTRIES)
 def test_entries(entry: Entry) -> None:
-    """An entry comes back from its metadata, which is ASCII."""
+    """Parsing an entry's metadata, which is ASCII, returns the entry."""
     assert decode(encode(entry)) == entry
     assert encode(entry).isascii()
 
 
 @given(st.text() | JSON.map(json.dumps))
 def test_hostile_metadata(metadata: str) -> None:
-    """Metadata is an entry, or a LedgerError."""
+    """Metadata gives an entry or a LedgerError."""
     try:
         found = decode(metadata)
     except LedgerError:

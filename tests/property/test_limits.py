@@ -1,4 +1,4 @@
-"""What holds for every micro-batch."""
+"""Laws of the limits of every micro-batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD_BYTES = st.floats(0, 1e7, allow_nan=False)
 
 @st.composite
 def some_ranges(draw: st.DrawFn) -> Ranges:
-    """Ranges of different partitions, among them empty, inverted and enormous ones."""
+    """Draw ranges of different partitions, also empty, inverted and very large ones."""
     starts = draw(st.lists(st.integers(0, 2**62), max_size=8))
     sizes = st.integers(-3, 40) | st.integers(0, 2000) | st.integers(0, 2**62)
     partitions = [TopicPartition("t", n) for n in range(len(starts))]
@@ -24,7 +24,7 @@ def some_ranges(draw: st.DrawFn) -> Ranges:
 
 @st.composite
 def some_sizes(draw: st.DrawFn) -> dict[TopicPartition, float]:
-    """Mean sizes of some partitions."""
+    """Draw mean sizes of records for some partitions."""
     return {TopicPartition("t", n): draw(RECORD_BYTES) for n in draw(st.sets(st.integers(0, 9)))}
 
 
@@ -34,7 +34,7 @@ def size(ranges: Ranges) -> int:
 
 @given(some_ranges(), LIMITS, some_sizes())
 def test_every_limit_stays_within_its_range(ranges: Ranges, limit: int, record_bytes: dict[TopicPartition, float]) -> None:
-    """The keys and starts stay, no end moves up, every backlog moves on, and empty ranges are as they were."""
+    """Partitions, starts and empty ranges do not change, no end increases, and every backlog advances."""
     for found in (limit_records(ranges, limit), limit_bytes(ranges, limit, record_bytes)):
         assert list(found) == list(ranges)
         for tp, whole in ranges.items():
@@ -50,7 +50,7 @@ def test_records_are_hardly_more_than_the_limit(ranges: Ranges, limit: int) -> N
 
 @given(some_ranges(), LIMITS, st.integers(0, 1000))
 def test_a_higher_limit_never_reads_less(ranges: Ranges, limit: int, more: int) -> None:
-    """No partition's end moves down when the limit moves up."""
+    """A larger limit lowers no end."""
     low, high = limit_records(ranges, limit), limit_records(ranges, limit + more)
     assert all(low[tp].until <= high[tp].until for tp in ranges)
 
@@ -63,7 +63,7 @@ def test_nothing_changes_when_all_fits(ranges: Ranges, spare: int) -> None:
 
 @given(some_ranges(), LIMITS, st.integers(1, 2000))
 def test_bytes_are_records_where_all_are_of_one_size(ranges: Ranges, limit: int, each: int) -> None:
-    """With records of one size, so many bytes are as good as the records that they make."""
+    """With records of one size, a limit of bytes equals a limit of the same records."""
     assert limit_bytes(ranges, limit * each, {TopicPartition("t", 0): float(each)}) == limit_records(ranges, limit)
 
 
@@ -71,7 +71,7 @@ def test_bytes_are_records_where_all_are_of_one_size(ranges: Ranges, limit: int,
 def test_two_limits_are_as_strict_as_each(
     ranges: Ranges, max_records: int, max_bytes: int, record_bytes: dict[TopicPartition, float]
 ) -> None:
-    """With both limits, each partition ends where the nearer of its two ends is."""
+    """With both limits, each partition ends at the lower of its two ends."""
     by_records, by_bytes = limit_records(ranges, max_records), limit_bytes(ranges, max_bytes, record_bytes)
     found = TriggerLimits(max_records, max_bytes).apply(ranges, record_bytes)
     assert {tp: r.until for tp, r in found.items()} == {tp: min(by_records[tp].until, by_bytes[tp].until) for tp in ranges}

@@ -19,7 +19,7 @@ SHORTER_THAN_RETRIES_S = 2.5
 
 @dataclass(frozen=True)
 class LowEnd:
-    """A leader that was elected, and reports fewer records than there are in ``[begin, end)``."""
+    """A newly elected leader that reports too few records in ``[begin, end)``."""
 
     partition: TopicPartition
     begin: float
@@ -46,7 +46,7 @@ class Cluster(Session):
 
 
 def election() -> st.SearchStrategy[LowEnd]:
-    """One that lasts for less than the retries; the next one of a partition comes later."""
+    """Draw low ends that are shorter than the retries, and do not overlap for a partition."""
     turns = st.sampled_from([0.0, 10.0, 20.0, 30.0])
     lasting = st.sampled_from([0.5, 1.5, SHORTER_THAN_RETRIES_S])
     made = st.tuples(st.sampled_from([T0, T1]), turns, lasting, st.sampled_from([1, 20, 1000]))
@@ -59,7 +59,7 @@ STEPS = st.lists(st.sampled_from(["produce", "plan", "restart", "claim again", "
 @settings(max_examples=150)
 @given(elections=st.lists(election(), max_size=5), steps=STEPS, is_member=st.booleans())
 def test_low_ends(elections: list[LowEnd], steps: list[str], is_member: bool) -> None:
-    """Each micro-batch begins where the one before ended, and all is read in the end, through restarts and rebalances."""
+    """Each micro-batch starts at the end of the one before, and all records are read, through restarts and rebalances."""
     member = Member(T0, T1) if is_member else None
     cluster = Cluster(elections, member)
     found = driver(cluster)

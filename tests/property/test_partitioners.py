@@ -17,7 +17,7 @@ cuts = st.tuples(st.integers(0, 30), st.integers(0, 80))
 
 
 def plain_murmur2(key: bytes) -> int:
-    """Murmur2 as one reads it in Kafka's Utils: one key, one word at a time."""
+    """Return murmur2 as in Kafka's Utils: one key, one word at a time."""
     m, whole = 0x5BD1E995, len(key) // 4 * 4
     h = 0x9747B28C ^ len(key)
     for at in range(0, whole, 4):
@@ -42,7 +42,7 @@ def signed(h: int) -> int:
 
 @given(some_keys, cuts, st.sampled_from([pa.binary(), pa.large_binary()]))
 def test_hashes_equal_the_plain_ones(keys: list[bytes | None], cut: tuple[int, int], kind: pa.DataType) -> None:
-    """Whole arrays and slices of them hash as key by key; nulls give 0."""
+    """Arrays and slices give the hashes of the single keys, and 0 for null."""
     first, count = cut
     array, kept = pa.array(keys, kind).slice(first, count), keys[first : first + count]
     for hash_of, plain in ((murmur2, plain_murmur2), (fnv1a, plain_fnv1a), (murmur3, mmh3.hash), (crc32, zlib.crc32)):
@@ -58,7 +58,7 @@ def test_chunks_do_not_matter(texts: list[str | None], at: int) -> None:
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[Router, list[bytes | None], list[int | None], int]:
-    """A router, keys and explicit partitions of equal number, and a counter."""
+    """Draw a router, equally many keys and explicit partitions, and a counter."""
     partitions = draw(st.integers(1, 50))
     numbers = st.integers(0, partitions - 1)
     available = sorted(draw(st.sets(numbers)))
@@ -69,7 +69,7 @@ def batches(draw: st.DrawFn) -> tuple[Router, list[bytes | None], list[int | Non
 
 @given(batches())
 def test_every_row_is_routed_as_promised(batch: tuple[Router, list[bytes | None], list[int | None], int]) -> None:
-    """Routes are in range, explicit partitions are obeyed, equal keys meet, and turns differ by at most one."""
+    """Routes are in range and as explicit. Equal keys share a partition. Counts of other rows differ by at most one."""
     router, keys, explicit, start = batch
     routed, end = router.route(len(keys), pa.array(keys, pa.binary()), pa.array(explicit, pa.int32()), start)
     rows = list(zip(keys, explicit, routed.tolist(), strict=True))
@@ -87,7 +87,7 @@ def test_every_row_is_routed_as_promised(batch: tuple[Router, list[bytes | None]
 
 @given(batches(), st.integers(0, 80))
 def test_two_batches_route_as_one(batch: tuple[Router, list[bytes | None], list[int | None], int], at: int) -> None:
-    """Cutting a batch in two, with the counter handed on, changes no row's partition."""
+    """Splitting a batch, with the counter passed on, changes no row's partition."""
     router, keys, explicit, start = batch
     array, asked = pa.array(keys, pa.binary()), pa.array(explicit, pa.int32())
     whole, end = router.route(len(keys), array, asked, start)

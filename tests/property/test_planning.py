@@ -1,4 +1,4 @@
-"""What holds for every plan."""
+"""Laws of every plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS = st.none() | st.integers(1, 60)
 
 @st.composite
 def some_ranges(draw: st.DrawFn) -> list[OffsetRange]:
-    """Ranges of different partitions, among them empty and inverted ones and very large ones."""
+    """Draw ranges of different partitions, also empty, inverted and very large ones."""
     starts = draw(st.lists(st.integers(0, 2**40), max_size=8))
     sizes = st.integers(-3, 40) | st.integers(0, 2000)
     return [OffsetRange(TopicPartition("t", n), start, start + draw(sizes)) for n, start in enumerate(starts)]
@@ -24,7 +24,7 @@ def some_ranges(draw: st.DrawFn) -> list[OffsetRange]:
 
 @given(some_ranges(), LIMITS, LIMITS)
 def test_a_plan_covers_each_range_exactly_once(ranges: list[OffsetRange], minimum: int | None, maximum: int | None) -> None:
-    """The pieces of a range follow each other from its start to its end, in the order of the ranges, none empty."""
+    """The pieces of each range are consecutive, complete, not empty, and in the order of the ranges."""
     pieces = split_ranges(ranges, minimum, maximum)
     assert all(piece.start < piece.until for piece in pieces)
     joined = []
@@ -43,7 +43,7 @@ def test_no_piece_is_larger_than_the_cap(ranges: list[OffsetRange], minimum: int
 
 @given(some_ranges(), st.integers(1, 60))
 def test_the_cap_makes_no_more_pieces_than_it_must(ranges: list[OffsetRange], maximum: int) -> None:
-    """Alone, the cap cuts a range into as few and as equal pieces as can be."""
+    """The cap alone cuts a range into the fewest pieces, as equal as possible."""
     pieces = split_ranges(ranges, None, maximum)
     for whole in ranges:
         sizes = [piece.size for piece in pieces if piece.partition == whole.partition]
@@ -53,7 +53,7 @@ def test_the_cap_makes_no_more_pieces_than_it_must(ranges: list[OffsetRange], ma
 
 @given(some_ranges(), st.integers(1, 60))
 def test_min_partitions_never_makes_fewer(ranges: list[OffsetRange], minimum: int) -> None:
-    """Asking for more partitions leaves at least one for each range, and cuts nothing where there are enough."""
+    """minPartitions leaves at least one piece of each range, and cuts nothing if there are enough."""
     full = [r for r in ranges if r.size > 0]
     pieces = split_ranges(ranges, minimum)
     assert len(pieces) >= len(full)
@@ -63,13 +63,13 @@ def test_min_partitions_never_makes_fewer(ranges: list[OffsetRange], minimum: in
 
 @given(st.integers(1, 10_000), st.integers(1, 200))
 def test_a_single_range_is_cut_exactly(size: int, minimum: int) -> None:
-    """With one range minPartitions is exact, as far as there are records."""
+    """With one range, minPartitions is exact if there are enough records."""
     assert len(split_ranges([OffsetRange(TopicPartition("t", 0), 7, 7 + size)], minimum)) == min(size, minimum)
 
 
 @given(st.lists(st.integers(1, 5), max_size=40))
 def test_neighbours_share_a_leader_only_at_the_end(leaders: list[int]) -> None:
-    """Two consecutive splits have one leader only if all that follow have it too, and no split is lost or made up."""
+    """Two consecutive splits share a leader only if all later ones do. No split is lost or added."""
     splits = [Split(TopicPartition("t", n), 0, 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
     spread = spread_over_leaders(splits)
     assert Counter(spread) == Counter(splits)
@@ -89,7 +89,7 @@ def test_a_leaders_own_splits_keep_their_order(leaders: list[int]) -> None:
 
 @given(st.lists(st.integers(1, 50), max_size=40), LIMITS, LIMITS)
 def test_lots_are_large_enough(sizes: list[int], minimum: int | None, maximum: int | None) -> None:
-    """Lots hold every split once, in order; each but the last has enough records, or no room for the next split."""
+    """Groups have every split once, in order. Each except the last has enough records, or no room for the next split."""
     splits = [Split(TopicPartition("t", n), 7, 7 + size, 1, 0, (), ()) for n, size in enumerate(sizes)]
     lots = coalesce(splits, minimum, maximum)
     assert [split for lot in lots for split in lot] == splits

@@ -1,4 +1,4 @@
-"""PushedFilters against simulated logs: whatever the filters, no matching record is left out."""
+"""PushedFilters on simulated logs: no filter leaves out a matching record."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def comparisons(draw: st.DrawFn) -> Comparison:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Record]:
-    """A log with gaps, and timestamps that rise and fall as producers like."""
+    """Draw a log with gaps, and with timestamps in any order."""
     partition = TopicPartition(draw(VALUES["topic"]), draw(st.integers(0, 2)))
     offsets = sorted(draw(st.sets(st.integers(0, 35), max_size=12)))
     return [Record(partition.topic, partition.partition, o, draw(st.integers(-1, 9))) for o in offsets]
@@ -65,7 +65,7 @@ def logs(draw: st.DrawFn) -> list[Record]:
 
 @given(logs(), st.lists(comparisons(), max_size=4))
 def test_narrowing_never_drops_a_matching_record(log: list[Record], filters: list[Comparison]) -> None:
-    """Each record that passes all filters lies in an admitted partition and in the part of the range that is left."""
+    """Each record that passes all filters is in an admitted partition and in the remaining range."""
     pushed = pushed_filters(filters)
     for record in log:
         if not all(record.matches(comparison) for comparison in filters):
@@ -81,7 +81,7 @@ def test_narrowing_never_drops_a_matching_record(log: list[Record], filters: lis
 
 @given(st.integers(0, 30), st.integers(0, 30), st.lists(comparisons(), max_size=4), st.integers(-1, 40))
 def test_narrowing_never_adds(start: int, size: int, filters: list[Comparison], first: int) -> None:
-    """What is left lies within the range, or is empty."""
+    """The remaining range is inside the whole range, or empty."""
     partition = TopicPartition("a", 0)
     left = pushed_filters(filters).cut(OffsetRange(partition, start, start + size), {partition: first})
     assert left.start <= left.until

@@ -38,7 +38,7 @@ def kinds(large: bool) -> dict[str, pa.DataType]:
 
 
 def batch(rows: list[Row], columns: frozenset[str], large: bool = False) -> OutgoingBatch:
-    """A batch of the rows, with some of the columns."""
+    """Return a batch of the rows, with some of the columns."""
     arrays = {name: pa.array([row[name] for row in rows], kind) for name, kind in kinds(large).items()}
     return OutgoingBatch("orders", **{n: a if n == "value" or n in columns else None for n, a in arrays.items()})
 
@@ -55,7 +55,7 @@ COLUMNS = st.frozensets(st.sampled_from(["key", "partition", "timestamp_ms", "he
 
 @given(st.lists(ROW, max_size=12), COLUMNS, st.booleans())
 def test_both_are_equal(rows: list[Row], columns: frozenset[str], large: bool) -> None:
-    """Both implementations find the same of any rows, whatever columns there are and whatever their offsets' width is."""
+    """Both implementations agree on any rows, with any columns and any width of offsets."""
     found = digest(compiled, batch(rows, columns, large))
     assert found == digest(python, batch(rows, columns, large)) == digest(python, batch(rows, columns))
     assert found.rows == len(rows)
@@ -72,7 +72,7 @@ def test_neither_order_nor_batches_matter(rows: list[Row], columns: frozenset[st
 
 @given(st.lists(ROW, min_size=1, max_size=8), COLUMNS, st.integers(0, 8), st.integers(0, 8))
 def test_slices(rows: list[Row], columns: frozenset[str], start: int, count: int) -> None:
-    """A slice of arrays has the digest of its own rows, be it a batch of them or a selection."""
+    """A slice, or a selection, has the digest of its own rows."""
     whole = batch(rows, columns)
     arrays = (whole.value, whole.key, whole.partition, whole.timestamp_ms, whole.headers)
     sliced = OutgoingBatch("orders", *(None if a is None else a.slice(start, count) for a in arrays))

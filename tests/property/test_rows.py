@@ -1,4 +1,4 @@
-"""What holds for every cut of a column into slices."""
+"""Laws of slices of rows, and of topics' parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark_zkafka.model.rows import outgoing, slices_by_size
 
 @given(st.lists(st.integers(0, 30), max_size=60), st.integers(1, 20), st.integers(1, 60))
 def test_slices_cover_all_rows_and_are_bounded(lengths: list[int], most_rows: int, most_bytes: int) -> None:
-    """Slices follow each other from the first row to the last, within both limits unless a slice is one large row."""
+    """Slices are consecutive and complete, within both limits unless a slice is one large row."""
     slices = list(slices_by_size(np.array(lengths, np.int64), most_rows, most_bytes))
     assert [n for start, stop, _ in slices for n in range(start, stop)] == list(range(len(lengths)))
     for start, stop, size in slices:
@@ -27,7 +27,7 @@ def test_slices_cover_all_rows_and_are_bounded(lengths: list[int], most_rows: in
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=3)), max_size=30), st.integers(0, 5))
 def test_every_row_goes_to_its_topic(rows: list[tuple[str, bytes | None]], skipped: int) -> None:
-    """Each topic's part holds exactly its rows, in their order; topics come in order of first appearance."""
+    """Each topic's part has exactly its rows, in order. Topics are in the order of their first rows."""
     topics, values = [topic for topic, _ in rows], [value for _, value in rows]
     whole = pa.RecordBatch.from_pydict({"topic": pa.array(topics, pa.string()), "value": pa.array(values, pa.binary())})
     parts = {part.topic: part.value.to_pylist() for part in outgoing(whole.slice(skipped), None)}

@@ -1,4 +1,4 @@
-"""Secrets in options: no text that the package makes of options has their values."""
+"""Secrets in options: no text of the package shows their values."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SECRETS = st.text(st.characters(codec="utf-8", exclude_characters='"\\'), max_si
 def test_no_text_has_the_value(
     name: str, parser: str, secret: str, beside: dict[str, str], bare: bool, upper: bool
 ) -> None:
-    """Well-formed or not, with or without the options that it needs: neither representation nor error has the secret."""
+    """Neither representations nor errors show a secret, well-formed or not."""
     parse, others = PARSERS[parser]
     value = secret if bare else FORMS.get(name, "{}").replace("{}", secret)
     options = {**others, **beside, name.upper() if upper and not name.startswith("kafka.") else name: value}
@@ -89,7 +89,7 @@ def test_no_text_has_the_value(
 @pytest.mark.parametrize("kind", ["env", "file"])
 @pytest.mark.parametrize("name", [*TABLE_SECRETS, "kafka.sasl.password", "kafka.ssl.key.password"])
 def test_referred_secrets(name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A secret that an option refers to is not shown either, also where it is malformed."""
+    """A secret that an option refers to is not shown, even if it is malformed."""
     secret = "Pl4ntedSecr3t"
     monkeypatch.setenv("PLACE", secret)
     (tmp_path / "place").write_text(secret)
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_the_table_names_the_secrets() -> None:
-    """A row whose name sounds like a secret is marked as one."""
+    """An option with the name of a secret is marked as secret."""
     unmarked = [o.name for o in TABLE if not o.secret and (is_secret(o.name) or "password" in o.name or "auth" in o.name)]
     assert unmarked == []
     assert TABLE_SECRETS == ["zookeeper.auth", "zookeeper.ssl.keystore.password"]

@@ -1,4 +1,4 @@
-"""The offsets of streams are read as they were written, and equal ones are written alike."""
+"""Offsets of streams: reading returns what was written, and equal offsets give equal text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC_ID = st.none() | st.text(max_size=22)
 
 @st.composite
 def spans(draw: st.DrawFn) -> PlannedRange:
-    """A half-open range, with or without a committed offset."""
+    """Draw a half-open range, with or without a committed offset."""
     start, until = sorted((draw(NUMBER), draw(NUMBER)))
     committed = draw(st.none() | st.just(start) | NUMBER)
     return PlannedRange(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
@@ -36,7 +36,7 @@ OFFSETS = st.builds(
 
 
 def told(offset: StreamOffset) -> StreamOffset:
-    """The same, with what the text leaves out: a committed offset that is the start, a topic of which nothing is known."""
+    """Return the offset with what the text leaves out: committed offsets at the start, and unknown topics."""
     spans = {
         tp: PlannedRange(s.start, s.until, s.start if s.committed is None else s.committed, s.mzxid)
         for tp, s in offset.ranges.items()
@@ -46,7 +46,7 @@ def told(offset: StreamOffset) -> StreamOffset:
 
 @given(OFFSETS)
 def test_round_trip(offset: StreamOffset) -> None:
-    """Through the text and back, all is there, and written again it is the same text."""
+    """Reading the text returns the offset, and writing it again gives the same text."""
     text = json.dumps(offset.to_json())
     found = StreamOffset.from_json(json.loads(text))
     assert found == told(offset)
@@ -55,7 +55,7 @@ def test_round_trip(offset: StreamOffset) -> None:
 
 @given(OFFSETS, st.randoms())
 def test_equal_offsets_give_equal_text(offset: StreamOffset, random: Any) -> None:
-    """Whatever the order in which partitions and topics were put in, the text is the same."""
+    """The order of insertion of partitions and topics does not change the text."""
     spans, topics = list(offset.ranges.items()), list(offset.topics.items())
     random.shuffle(spans)
     random.shuffle(topics)
@@ -64,7 +64,7 @@ def test_equal_offsets_give_equal_text(offset: StreamOffset, random: Any) -> Non
 
 @given(OFFSETS, OFFSETS)
 def test_other_offsets_give_other_text(one: StreamOffset, other: StreamOffset) -> None:
-    """Two offsets are of the same text only if they tell the same."""
+    """Only equal offsets have equal texts."""
     assert (json.dumps(one.to_json()) == json.dumps(other.to_json())) is (told(one) == told(other))
 
 
@@ -79,6 +79,6 @@ JSON = st.recursive(
 
 @given(JSON | JSON.map(lambda topics: {"version": 1, "topics": topics}))
 def test_whatever_is_found(found: object) -> None:
-    """No JSON makes the reader fail in another way than `CheckpointError`."""
+    """Any JSON is read, or raises `CheckpointError`."""
     with contextlib.suppress(CheckpointError):
         assert isinstance(StreamOffset.from_json(found), StreamOffset)

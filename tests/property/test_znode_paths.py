@@ -1,4 +1,4 @@
-"""Paths that are built of names: each is that of the one znode which is meant, or an error."""
+"""Paths that are built of names: each leads to the intended znode, or is an error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NAMES = st.sampled_from(HOSTILE) | st.text(st.sampled_from("a./\0\n-é"), max_si
 
 
 def builders(*modules: ModuleType) -> dict[str, Callable[..., str]]:
-    """The functions of modules that build a path."""
+    """Return the modules' functions that build a path."""
     return {
         name: found
         for module in modules
@@ -61,7 +61,7 @@ BUILDERS: dict[str, Callable[..., Any]] = {
 
 
 def test_all_builders_are_found() -> None:
-    """A function that builds a path ends with ``_path``, and is one of those tried here."""
+    """Every function that builds a path ends with ``_path``, and is tested here."""
     assert {"topic_path", "partition_state_path", "topic_config_path", "delete_topic_path", "group_path"} <= set(BUILDERS)
     assert {"id_path", "ids_path", "owner_path", "owners_path", "offset_path", "offsets_path"} <= set(BUILDERS)
 
@@ -69,7 +69,7 @@ def test_all_builders_are_found() -> None:
 @given(names=st.lists(NAMES, min_size=4, max_size=4))
 @each("builder", BUILDERS)
 def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
-    """Any names: the path has as many parts as with plain names, each name is a part of its own, or there is none."""
+    """With any names, each name is one part of the path, or the call is refused."""
     build = BUILDERS[builder]
     parameters = [p for p in inspect.signature(build).parameters]
     given_names = names[: len(parameters)]
@@ -93,7 +93,7 @@ def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
 
 
 def refusal(call: Callable[[], object]) -> OptionError | None:
-    """The error of a call that is refused; None if it returns."""
+    """Return the error of a call that is refused, None if it returns."""
     try:
         call()
     except OptionError as error:
@@ -105,7 +105,7 @@ def refusal(call: Callable[[], object]) -> OptionError | None:
 @example("a/")
 @example("/")
 def test_names_and_paths(text: str) -> None:
-    """A name makes one more part of a path; a path is made of names alone."""
+    """A name adds one part to a path, and a path consists of names."""
     assert is_znode_path(f"/{text}") == (text == "" or all(map(is_znode_name, text.split("/"))))
 
 
@@ -147,7 +147,7 @@ def test_options_with_names(option: str, name: str) -> None:
 
 
 def named_topics(options: Any) -> list[str]:
-    """The topics that parsed options name."""
+    """Return the topics in parsed options."""
     read = getattr(options, "read", options)
     subscription, commit = getattr(read, "subscription", None), getattr(read, "commit", None)
     start = getattr(read, "start", None)

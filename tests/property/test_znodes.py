@@ -1,4 +1,4 @@
-"""What is written is decoded to the same value, and no bytes make a decoder fail in another way than `CodecError`."""
+"""Decoding returns what was written, and any other bytes raise `CodecError`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TIMESTAMP = st.none() | st.integers(0, 2**63).map(str)
     st.none() | TEXT,
 )
 def test_brokers(version: int, names: list[str], host: str, port: int, rack: str | None) -> None:
-    """A broker of any version with endpoints is decoded to these, to its rack, and to its host and port."""
+    """A broker of any version with endpoints is decoded to its endpoints, rack, host and port."""
     protocols = {name: "SSL" if version > 3 else name for name in names}
     broker = Broker(7, tuple(Endpoint(name, protocols[name], host, port) for name in names), rack)
     written = {
@@ -53,7 +53,7 @@ def test_brokers(version: int, names: list[str], host: str, port: int, rack: str
 
 @given(REPLICAS, st.none() | TEXT)
 def test_topics(partitions: dict[int, tuple[int, ...]], topic_id: str | None) -> None:
-    """A topic is decoded to its replicas and its id, partitions in numeric order whatever the order of the znode is."""
+    """A topic is decoded to its id and its replicas, partitions in numeric order."""
     written = {"version": 3, "topic_id": topic_id, "partitions": {str(p): ids for p, ids in partitions.items()}}
     found = znodes.decode_topic("/brokers/topics/t", encode_json(written))
     assert found == Topic("t", partitions, topic_id)
@@ -62,7 +62,7 @@ def test_topics(partitions: dict[int, tuple[int, ...]], topic_id: str | None) ->
 
 @given(st.builds(PartitionState, st.integers(-1, 2**31 - 1), INT, st.lists(INT, max_size=5).map(tuple), INT))
 def test_partition_states(state: PartitionState) -> None:
-    """A state is decoded to the leader, the epochs and the ISR that were written."""
+    """Decoding a state returns leader, epochs and ISR."""
     written = {key: getattr(state, key) for key in ("controller_epoch", "leader", "leader_epoch", "isr")}
     assert znodes.decode_partition_state("/s", encode_json(written)) == state
 
@@ -84,7 +84,7 @@ def test_topic_configs(config: dict[str, str]) -> None:
 
 @given(st.dictionaries(PARTITIONS, st.lists(ID, max_size=3).map(tuple), max_size=4))
 def test_reassignments_and_elections(replicas: dict[TopicPartition, tuple[int, ...]]) -> None:
-    """The partitions of administration are decoded as they were written."""
+    """Decoding reassignments and elections returns what was written."""
     data = encode_json({"partitions": [{**tp._asdict(), "replicas": ids} for tp, ids in replicas.items()]})
     assert admin.decode_reassignment("/r", data) == replicas
     assert admin.decode_preferred_election("/e", data) == tuple(replicas)
@@ -92,14 +92,14 @@ def test_reassignments_and_elections(replicas: dict[TopicPartition, tuple[int, .
 
 @given(st.dictionaries(NAME, THREADS, max_size=4), TIMESTAMP)
 def test_registrations_round_trip(subscription: dict[str, int], timestamp: str | None) -> None:
-    """A consumer's registration is read as it was written."""
+    """Decoding a consumer's registration returns what was written."""
     registration = groups.ConsumerRegistration(subscription, "static", timestamp)
     assert groups.decode_registration("/c", groups.encode_registration(registration)) == registration
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_offsets_round_trip(offset: int) -> None:
-    """An offset is read as it was written."""
+    """Decoding an offset returns what was written."""
     assert groups.decode_offset("/o", groups.encode_offset(offset)) == offset
 
 
@@ -148,7 +148,7 @@ VALUES = st.recursive(
 @settings(max_examples=200)
 @given(st.none() | st.binary(max_size=40) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_no_bytes_break_a_decoder(data: bytes | None) -> None:
-    """A decoder gives a value or a `CodecError`, whatever is in the znode."""
+    """A decoder returns a value or raises `CodecError` for any znode."""
     for decode in DECODERS:
         with contextlib.suppress(CodecError):
             decode("/brokers/ids/1", data)

@@ -33,7 +33,7 @@ NAMES = ["__consumer_offsets", "__transaction_state", "orders", "orders-eu", "pe
     ],
 )
 def test_topics_of(pattern: Pattern, subscribed: list[str], expected: list[str]) -> None:
-    """Named topics count whether they exist or not; a filter matches whole names of those that do, and no internal one."""
+    """Named topics count even if they do not exist. A filter selects existing topics by whole name, none internal."""
     assert topics_of(ConsumerRegistration(dict.fromkeys(subscribed, 1), pattern), iter([*NAMES, *NAMES])) == expected
 
 
@@ -46,19 +46,19 @@ def test_topics_of(pattern: Pattern, subscribed: list[str], expected: list[str])
     ],
 )
 def test_a_regex_that_was_escaped_twice_matches_nothing(stored: bytes, expected: list[str]) -> None:
-    """A filter that Kafka 1.0.1 to 1.1.1 stored counts as those consumers read it back."""
+    """A filter that Kafka 1.0.1 to 1.1.1 stored is read as those consumers read it."""
     assert topics_of(decode_registration("/consumers/g/ids/c", stored), NAMES) == expected
 
 
 def test_a_filter_that_is_no_regex_once_normalised() -> None:
-    """A comma becomes an alternative, wherever it stands; the error shows the regex that came of it."""
+    """Each comma becomes an alternative. The error shows the resulting regex."""
     with pytest.raises(GroupError, match=r"\[BAD_FILTER\] .* found '\[\|-a\]'; ") as caught:
         topics_of(ConsumerRegistration({"[,-a]": 1}, "black_list"), NAMES)
     assert caught.value.parameters == {"regex": "[,-a]"}
 
 
 def test_threads_by_topic() -> None:
-    """Static and filtering members mix; each has its own number of threads; thread 10 comes before thread 2."""
+    """Static and filtering members mix, with numbers of threads of their own. Thread 10 comes before thread 2."""
     members = {
         "g_c2": ConsumerRegistration({"orders.*": 1}, "white_list"),
         "g_c1": ConsumerRegistration({"orders": 11, "absent": 1}),
@@ -71,7 +71,7 @@ def test_threads_by_topic() -> None:
 
 
 def test_threads_come_in_the_order_of_utf_16() -> None:
-    """A character beyond 16 bits comes before one of the last of 16 bits, as in Java."""
+    """A character above U+FFFF sorts before the last characters below it, as in Java."""
     members = {name: ConsumerRegistration({"orders": 1}) for name in ("c\uff5e", "c\U0001f600", "c")}
     assert threads_by_topic(members, []) == {"orders": ("c-0", "c\U0001f600-0", "c\uff5e-0")}
 
@@ -91,11 +91,11 @@ def test_threads_come_in_the_order_of_utf_16() -> None:
     ],
 )
 def test_java_hash(text: str, expected: int) -> None:
-    """The numbers that String.hashCode of Java 17 gives."""
+    """Hashes equal those of String.hashCode in Java 17."""
     assert java_hash(text) == expected
 
 
 def test_java_order() -> None:
-    """The order in which Java 17 sorts these strings."""
+    """The order equals that of Java 17."""
     ordered = ["B", "a", "a\U0001f600", "a\uff5e", "c1-1", "c1-10", "c1-2"]
     assert sorted(reversed(ordered), key=java_order) == ordered

@@ -1,4 +1,4 @@
-"""Assignors, against what Kafka's own have computed, and the sticky one."""
+"""Assignors, compared with recorded assignments of Kafka's, and the sticky assignor."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def recorded_subscribers(scenario: str) -> Subscribers:
 
 
 def subscribers(partitions: dict[str, int], owners: Table | None = None, **topics: str) -> Subscribers:
-    """Consumers of one thread each; `topics` has their names, as one text, by consumer."""
+    """Return consumers with one thread each. `topics` has their topics as one text, by consumer."""
     readers = {topic: tuple(f"{c}-0" for c in sorted(topics) if topic in topics[c].split()) for topic in partitions}
     held = {partition(name): f"{c}-0" for c, names in (owners or {}).items() for name in names}
     return Subscribers(readers, {topic: tuple(range(count)) for topic, count in partitions.items()}, held)
@@ -50,7 +50,7 @@ def partition(name: str) -> TopicPartition:
 
 
 def table(found: dict[TopicPartition, str]) -> Table:
-    """Partitions such as ``t0p1`` by the consumer that owns them, ordered."""
+    """Return ordered partitions such as ``t0p1`` by owner."""
     owned: Table = {}
     for tp, thread in sorted(found.items()):
         owned.setdefault(thread.removesuffix("-0"), []).append(f"{tp.topic}p{tp.partition}")
@@ -66,7 +66,7 @@ WITH_OWNERS = [
 
 @each("scenario", WITH_OWNERS)
 def test_recorded_owner_tables(scenario: str) -> None:
-    """From the registrations and topics of a recording come the owners that its consumers claimed, no more and no fewer."""
+    """The registrations and topics of a recording give exactly the owners that its consumers claimed."""
     found = assign(RECORDED_STRATEGIES.get(scenario, "range"), recorded_subscribers(scenario))
     assert found == recorded_owners(scenario)
     summary = SCENARIOS[scenario].get("assign", {})
@@ -81,7 +81,7 @@ def test_no_recorded_table_is_left_out() -> None:
 
 
 def test_the_two_round_robins_swap_all_owners() -> None:
-    """The string that is hashed matters: where 0.8.2.2 was recorded, 1.1.1 gives each of the 6 partitions to the other."""
+    """The hashed string matters: 1.1.1 assigns each of the 6 partitions that 0.8.2.2 assigned to the other consumer."""
     older = recorded_owners("v0822_roundrobin_order")
     newer = assign("roundrobin", recorded_subscribers("v0822_roundrobin_order"))
     other = {"g-rr4_c1-0": "g-rr4_c2-0", "g-rr4_c2-0": "g-rr4_c1-0"}
@@ -93,7 +93,7 @@ def test_the_two_round_robins_swap_all_owners() -> None:
 
 @pytest.mark.parametrize("strategy", ["legacy-range", "range"])
 def test_articles_four_partitions_two_consumers(strategy: str) -> None:
-    """The articles' algorithm and Kafka's agree where the quotient is an integer."""
+    """The articles' algorithm and Kafka's agree if there is no remainder."""
     # "apache kafka系列之在zookeeper中存储结构" (oschina 360060; seed 000), and the same text in seed 003
     topic1 = subscribers({"topic1": 4}, C0="topic1", C1="topic1")
     assert table(assign(strategy, topic1)) == {"C0": ["topic1p0", "topic1p1"], "C1": ["topic1p2", "topic1p3"]}
@@ -118,7 +118,7 @@ def test_articles_four_partitions_three_threads(strategy: str, expected: Table) 
 @pytest.mark.parametrize("strategy", ["legacy-range", "range"])
 @pytest.mark.parametrize("started", [["node1", "node2", "node3"], ["node3", "node1", "node2"]])
 def test_articles_four_partitions_six_threads(strategy: str, started: list[str]) -> None:
-    """Threads beyond the number of partitions get nothing: the last by name, whoever started first."""
+    """If there are more threads than partitions, the last threads by name get nothing."""
     # seeds 000 and 003: report-log, three nodes of two threads; they say that the order of start decides, which it does not
     members = {node: ConsumerRegistration({"report-log": 2}) for node in started}
     report_log = Subscribers(threads_by_topic(members, ["report-log"]), {"report-log": (0, 1, 2, 3)})
@@ -130,14 +130,14 @@ T0_T1 = subscribers({"t0": 3, "t1": 3}, C0="t0 t1", C1="t0 t1")
 
 @pytest.mark.parametrize("strategy", ["range", "legacy-range"])
 def test_articles_range(strategy: str) -> None:
-    """Range goes by topic: the first consumer has more of each topic."""
+    """Range assigns by topic: the first consumer gets more of each topic."""
     # seed 004: RangeAssignor of kafka-clients 2.0; 3 / 2 rounded up happens to give the same
     assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p1", "t1p0", "t1p1"], "C1": ["t0p2", "t1p2"]}
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8"])
 def test_articles_round_robin(strategy: str) -> None:
-    """Round robin goes over all topics: both consumers have as many."""
+    """Round robin assigns over all topics: both consumers get the same number."""
     # seed 004: RoundRobinAssignor of kafka-clients 2.0, which goes by topic and number; the old consumer goes by hashes,
     # and those of names that differ in one digit come in the same order
     assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p2", "t1p1"], "C1": ["t0p1", "t1p0", "t1p2"]}
@@ -145,7 +145,7 @@ def test_articles_round_robin(strategy: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8", "range", "legacy-range"])
 def test_articles_different_subscriptions(strategy: str) -> None:
-    """A consumer that does not read the topic is skipped, and counts can be uneven; here, by range as well."""
+    """A consumer that does not read the topic is skipped, and counts can be uneven, here also with range."""
     # seed 004, which says that range gives the same
     uneven = subscribers({"t0": 1, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
     expected = {"C0": ["t0p0"], "C1": ["t1p0"], "C2": ["t1p1", "t2p0", "t2p1", "t2p2"]}
@@ -160,7 +160,7 @@ def test_articles_different_subscriptions(strategy: str) -> None:
     ],
 )
 def test_range_and_round_robin_differ_with_different_subscriptions(strategy: str, expected: Table) -> None:
-    """One partition more than in the article's example, and its two tables are no longer the same."""
+    """With one partition more than in the article's example, its two tables differ."""
     uneven = subscribers({"t0": 2, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
     assert table(assign(strategy, uneven)) == expected
 
@@ -186,7 +186,7 @@ def test_shares(strategy: str, expected: list[int]) -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_only_what_exists_and_is_read_is_assigned(strategy: str) -> None:
-    """A topic without partitions, without threads or without subscribers is left out; owners come ordered."""
+    """A topic without partitions, threads or subscribers is left out. Owners are ordered."""
     threads = {"b": ("c-0",), "a": ("c-0",), "gone": ("c-0", "d-0"), "nobody": ()}
     partitions = {"a": (0, 10, 9), "b": (7,), "nobody": (0,), "unread": (0,), "empty": ()}
     found = assign(strategy, Subscribers(threads, partitions))
@@ -206,21 +206,21 @@ def test_strategies_are_listed_in_order() -> None:
 
 
 def test_unknown_strategy() -> None:
-    """The error names the strategies that there are."""
+    """The error names all strategies."""
     with pytest.raises(OptionError, match=r"\[UNKNOWN_ASSIGNOR\] .*'Range'; choose one of range, roundrobin, ") as caught:
         assign("Range", T0_T1)
     assert caught.value.parameters == {"strategy": "Range"}
 
 
 def test_a_skipped_thread_loses_its_turn() -> None:
-    """After b was skipped for a topic that it does not read, it waits until its next turn."""
+    """A thread that was skipped waits until it is next in the circle."""
     # t0p0 -> a; t0p1 -> c, b is skipped; t1p0 -> a again, though b has nothing yet; t1p1 -> b
     found = assign("roundrobin", subscribers({"t0": 2, "t1": 2}, a="t0 t1", b="t1", c="t0"))
     assert table(found) == {"a": ["t0p0", "t1p0"], "b": ["t1p1"], "c": ["t0p1"]}
 
 
 def test_turns_go_round_in_the_order_of_utf_16() -> None:
-    """The circle of threads has Java's order of strings, too."""
+    """The circle of threads is in Java's order of strings."""
     threads = ("c-0", "c\U0001f600-0", "c\uff5e-0")
     assert list(assign("roundrobin", Subscribers({"t": threads}, {"t": (0, 1, 2)})).values()) == list(threads)
 
@@ -278,12 +278,12 @@ def test_equal_hashes_come_by_topic() -> None:
     ],
 )
 def test_sticky(owners: Table, expected: Table) -> None:
-    """Threads keep what they own as far as counts stay even; the rest is dealt in order."""
+    """Threads keep their partitions while counts stay even. The others are assigned in order."""
     assert table(assign("sticky", subscribers({"t": 5}, owners, a="t", b="t", c="t"))) == expected
 
 
 def test_sticky_balances_topics_of_the_same_threads_together() -> None:
-    """Three topics of one partition go to three threads; a topic that other threads read is balanced by itself."""
+    """Three topics with one partition each go to three threads. A topic with other readers is balanced separately."""
     mixed = subscribers({"t1": 1, "t2": 1, "t3": 1, "u": 2}, a="t1 t2 t3 u", b="t1 t2 t3 u", c="t1 t2 t3")
     assert table(assign("sticky", mixed)) == {"a": ["t1p0", "up0"], "b": ["t2p0", "up1"], "c": ["t3p0"]}
     assert list(assign("range", mixed).values())[:3] == ["a-0", "a-0", "a-0"]
@@ -304,7 +304,7 @@ PARTITIONS = [TopicPartition("t", n) for n in range(5)]
     ],
 )
 def test_balance(owners: str, expected: str) -> None:
-    """Threads keep their first partitions up to their quota; the others go to the threads that have too few."""
+    """Threads keep their first partitions up to their quotas. The others go to threads below their quotas."""
     found = balance(["a", "b"], PARTITIONS, dict(zip(PARTITIONS, owners, strict=True)))
     assert "".join(found[tp] for tp in PARTITIONS) == expected
 

@@ -1,4 +1,4 @@
-"""Registrations that would keep a whole group busy: more threads than anybody has, regexes that take for ever."""
+"""Registrations that would block a whole group: too many threads, regexes that take unbounded time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH = "/consumers/g/ids/g_bad"
 
 
 def encoded(subscription: dict[str, int], pattern: str = "static") -> bytes:
-    """A registration as anybody may write it."""
+    """Return a registration that any client may write."""
     return json.dumps({"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": "0"}).encode()
 
 
@@ -31,19 +31,19 @@ def encoded(subscription: dict[str, int], pattern: str = "static") -> bytes:
     ],
 )
 def test_too_many_threads(data: bytes) -> None:
-    """More threads than a consumer can have make a registration unreadable: nobody is to name them all."""
+    """A registration with more threads than a consumer can have is unreadable."""
     with pytest.raises(CodecError, match="at most 100000 threads in all"):
         decode_registration(PATH, data)
 
 
 @pytest.mark.parametrize("data", [encoded({"t": 100_000}), encoded({f"t{n}": 1000 for n in range(100)})])
 def test_many_threads(data: bytes) -> None:
-    """As many as a consumer may have count."""
+    """The largest allowed number of threads is accepted."""
     assert sum(decode_registration(PATH, data).subscription.values()) == 100_000
 
 
 def test_threads_of_many_topics() -> None:
-    """Topics of the same readers share one list of threads, however many they are."""
+    """Topics with the same readers share one list of threads."""
     members = {"g_c1": ConsumerRegistration({"t.*": 50_000}, "white_list"), "g_c2": ConsumerRegistration({"t1": 1})}
     found = threads_by_topic(members, [f"t{n}" for n in range(5000)])
     assert len(found) == 5000
@@ -56,7 +56,7 @@ def test_threads_of_many_topics() -> None:
     ["(a+)+[.]", "(a|a)*[.]", "(.*)*[.]", "(((((a+)+b?)+c?)+d?)+e?)+[.]", "(a?){60}a{60}[.]", "(.*.*.*.*.*.*.*.*)[.]"],
 )
 def test_regexes_that_backtrack(regex: str) -> None:
-    """A regex for which a matcher that backtracks would take for ever is judged like any other one."""
+    """A regex on which a backtracking matcher would never end is matched like any other."""
     names = ["a" * 249, "a" * 100 + "."]
     assert topics_of(decode_registration(PATH, encoded({regex: 1}, "white_list")), names) == names[1:]
 
@@ -64,6 +64,6 @@ def test_regexes_that_backtrack(regex: str) -> None:
 @each("regex", ["(a)\\1", "(?>a+)", "((a{999}b){999}c){999}", "(a|" + "b" * 300_000 + ")"])
 @each("pattern", ["white_list", "black_list"])
 def test_regexes_that_nobody_can_judge(regex: str, pattern: str) -> None:
-    """One whose time cannot be bounded makes a registration unreadable."""
+    """A regex that takes unbounded time makes a registration unreadable."""
     with pytest.raises(CodecError, match="is a regex that takes a bounded time"):
         decode_registration(PATH, encoded({regex: 1}, pattern))

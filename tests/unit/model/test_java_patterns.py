@@ -28,7 +28,7 @@ def test_like_java(pattern: str, expected: list[str] | None) -> None:
     ("pattern", "name", "matches"), [("o{01}rders", "orders", True), ("o{002,010}", "oo", True), ("o{10}", "o{10}", False)]
 )
 def test_leading_zeros(pattern: str, name: str, matches: bool) -> None:
-    """A count may have leading zeros, as in Java; RE2 alone would take it for literal text."""
+    """A count may have leading zeros, as in Java. RE2 alone would read it as literal text."""
     assert bool(topic_filter(pattern).select([name])) is matches
 
 

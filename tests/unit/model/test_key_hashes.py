@@ -1,4 +1,4 @@
-"""Hashes of keys: Kafka's murmur2 as recorded from Java, and all of them on Arrow's arrays of any layout."""
+"""Hashes of keys: murmur2 as recorded from Java, and all hashes of Arrow arrays in any layout."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ HASHES = [row[1] for row in JAVA]
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
 def test_murmur2_equals_java(kind: pa.DataType) -> None:
-    """Every recorded key hashes as Utils.murmur2 does it, whatever the width of Arrow's offsets."""
+    """Every recorded key has the hash of Utils.murmur2, with any width of Arrow's offsets."""
     assert murmur2(pa.array(KEYS, kind)).tolist() == HASHES
 
 
 @pytest.mark.parametrize("rows", [1, 2, 23, 24, 25])
 def test_murmur2_equals_java_in_small_batches(rows: int) -> None:
-    """Batches around the size where vector arithmetic gives way to Python's give the same hashes."""
+    """Hashes are the same on both sides of the size from which numpy is used."""
     keys = pa.array(KEYS, pa.binary())
     found = [h for first in range(0, len(keys), rows) for h in murmur2(keys.slice(first, rows)).tolist()]
     assert found == HASHES
@@ -43,7 +43,7 @@ def test_strings_hash_as_their_utf8(hash_of: Any, kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("hash_of", [murmur2, murmur3, crc32, fnv1a])
 def test_nulls_hash_to_zero_and_chunks_follow_each_other(hash_of: Any) -> None:
-    """A null has 0 in its place, and a chunked array's hashes come in the order of its rows."""
+    """The hash of a null is 0, and the hashes of a chunked array are in the order of its rows."""
     chunked = pa.chunked_array([[b"a", None], [], [b"bc"]], pa.binary())
     [one], [two] = hash_of(pa.array([b"a"])).tolist(), hash_of(pa.array([b"bc"])).tolist()
     assert hash_of(chunked).tolist() == [one, 0, two]
@@ -51,13 +51,13 @@ def test_nulls_hash_to_zero_and_chunks_follow_each_other(hash_of: Any) -> None:
 
 @pytest.mark.parametrize("hash_of", [murmur2, murmur3, crc32, fnv1a])
 def test_nothing_hashes_to_nothing(hash_of: Any) -> None:
-    """No key gives no hash: an empty array, an empty slice, no chunk."""
+    """Without keys there are no hashes: an empty array, an empty slice, no chunk."""
     for keys in (pa.array([], pa.binary()), pa.array([b"a"]).slice(1), pa.chunked_array([], pa.binary())):
         assert hash_of(keys).tolist() == []
 
 
 def test_keys_behind_a_null_with_bytes_are_found() -> None:
-    """A null whose slot holds bytes, which Arrow allows, does not shift the keys behind it."""
+    """A null with bytes in its slot, which Arrow allows, does not shift the keys after it."""
     offsets, data = pa.py_buffer(np.array([0, 1, 4, 6], np.int32)), pa.py_buffer(b"aXXXbc")
     keys = pa.Array.from_buffers(pa.binary(), 3, [pa.py_buffer(b"\x05"), offsets, data])
     assert murmur2(keys).tolist() == murmur2(pa.array([b"a", None, b"bc"])).tolist()
@@ -65,14 +65,14 @@ def test_keys_behind_a_null_with_bytes_are_found() -> None:
 
 @pytest.mark.timeout(60)
 def test_one_huge_key_does_not_slow_the_others() -> None:
-    """A key of 4 MB among short ones is hashed right, its bytes in Python alone: the cost follows the bytes."""
+    """A key of 4 MB among short ones is hashed correctly, at a cost proportional to the bytes."""
     huge = b"0123456" * 600_000
     keys = pa.array([b"a"] * 1000 + [huge] + [b"bcdef"] * 1000)
     assert murmur2(keys)[[0, 1000, 2000]].tolist() == [murmur2(pa.array([k]))[0] for k in (b"a", huge, b"bcdef")]
 
 
 def test_to_positive_clears_the_sign_bit() -> None:
-    """A negative hash loses its sign bit, as in Utils.toPositive; it is not negated."""
+    """A negative hash loses its sign bit, as in Utils.toPositive, and is not negated."""
     assert to_positive(np.array([-1, -(2**31), 5], np.int32)).tolist() == [0x7FFFFFFF, 0, 5]
 
 

@@ -26,7 +26,7 @@ SESSIONS = [
 
 @each(("session", "text"), SESSIONS)
 def test_sessions(session: int, text: str) -> None:
-    """A session is shown as Java's Long.toHexString shows it, and read back as the signed number that its znodes have."""
+    """A session is shown as by Java's Long.toHexString, and parsed as a signed number."""
     assert session_text(session) == text
     assert str(ClaimOwner("g_c@1", session)) == f"g_c@1@{text}"
     assert ClaimOwner.parse(f"g_c@1@{text}") == ClaimOwner("g_c@1", session)
@@ -34,7 +34,7 @@ def test_sessions(session: int, text: str) -> None:
 
 @each("text", ["", "g_c1", "@0x1", "g_c1@1", "g_c1@0x", "g_c1@0x-1", "g_c1@0x1_0", "g_c1@0x10000000000000000"])
 def test_no_owner(text: str) -> None:
-    """What is no member and session, or more than 64 bits, is refused."""
+    """Text without a member and a session of at most 64 bits is refused."""
     with pytest.raises(ValueError, match="consumer@0x1000a"):
         ClaimOwner.parse(text)
 

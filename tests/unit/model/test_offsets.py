@@ -36,7 +36,7 @@ def test_canonical_json_of_nothing() -> None:
 
 
 def test_partition_wins_over_topic_and_topic_over_everywhere() -> None:
-    """The nearest position that was given holds, also when it is 0."""
+    """The most specific position takes precedence, also if it is 0."""
     spec = OffsetSpec("o", everywhere=7, by_topic={"a": LATEST}, by_partition={A1: 0})
     assert [spec.of(tp) for tp in (A0, A1, B0)] == [LATEST, 0, 7]
 
@@ -57,7 +57,7 @@ class Log:
 
 
 class FakeLogs:
-    """Results from logs that stand still, and keeps what it was asked."""
+    """Answers from logs that do not change, and records the requests."""
 
     def __init__(self, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, int] | None = None) -> None:
         self.logs = logs
@@ -112,7 +112,7 @@ PAIRS = [(start, end) for start in STARTS for end in ENDS if (start, end) != ("e
 
 @each(("start", "end"), PAIRS)
 def test_every_start_meets_every_end(start: str, end: str) -> None:
-    """Each form of a start goes with each form of an end; an end that lies before the start in time is an empty range."""
+    """Each form of a start works with each form of an end. An end before the start in time gives an empty range."""
     (start_spec, begin), (end_spec, until) = STARTS[start], ENDS[end]
     logs = FakeLogs({A0: log()}, {A0: 16})
     found = resolve([A0], start_spec, end_spec, logs, committed=logs.offsets)
@@ -122,7 +122,7 @@ def test_every_start_meets_every_end(start: str, end: str) -> None:
 
 @each(("start", "end"), PAIRS)
 def test_two_requests_are_enough(start: str, end: str) -> None:
-    """The cluster is asked twice; a third time only where a timestamp leaves the log's end open."""
+    """Offsets are requested twice, and a third time only if a timestamp needs the log's end."""
     logs = FakeLogs({A0: log()}, {A0: 16})
     resolve([A0], STARTS[start][0], ENDS[end][0], logs, committed=logs.offsets)
     start_may_be_past_log = start == "exact at the end" and end.startswith("timestamp")
@@ -130,7 +130,7 @@ def test_two_requests_are_enough(start: str, end: str) -> None:
 
 
 def test_a_record_that_arrives_while_offsets_are_requested() -> None:
-    """A start at a timestamp that no record reaches is not after a record that arrives before the log's end is known."""
+    """A start at a timestamp that no record reaches does not skip a record that arrives before the log's end is known."""
 
     class Growing(FakeLogs):
         def list_offsets(
@@ -147,7 +147,7 @@ def test_a_record_that_arrives_while_offsets_are_requested() -> None:
 
 
 def test_third_request_asks_only_for_open_partitions() -> None:
-    """Only the partitions whose end is later than all records are asked for again."""
+    """Only partitions with an end after all records are requested again."""
     logs = FakeLogs({A0: log(), A1: Log(0, 5, {4: 50_000}), B0: Log(3, 3)})
     found = resolve([A0, A1, B0], everywhere(EARLIEST), everywhere(AtTimestamp(30_000)), logs)
     assert logs.asked[2:] == [{A0: LATEST, B0: LATEST}]
@@ -155,7 +155,7 @@ def test_third_request_asks_only_for_open_partitions() -> None:
 
 
 def test_ranges_keep_the_given_order() -> None:
-    """Ranges come in the order of the partitions that were given."""
+    """Ranges are in the order of the given partitions."""
     logs = FakeLogs({tp: log() for tp in (A0, A1, B0)})
     found = resolve([B0, A1, A0], everywhere(EARLIEST), everywhere(LATEST), logs)
     assert [r.partition for r in found.ranges] == [B0, A1, A0]
@@ -185,7 +185,7 @@ def test_ranges_keep_the_given_order() -> None:
 def test_offsets_outside_the_log_are_moved_and_reported(
     start: Position, end: Position, expected: tuple[int, int], outside: list[tuple[Any, int]]
 ) -> None:
-    """An exact offset outside the log moves to its nearer end; what was moved is reported, whatever the other end is."""
+    """An exact offset outside the log moves to the nearer end of the log and is reported."""
     found = resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
     assert found.ranges == (OffsetRange(A0, *expected),)
     assert found.outside == tuple(Outside(A0, bound, offset, 10, 20) for bound, offset in outside)
@@ -203,7 +203,7 @@ def test_committed_offset_outside_the_log_is_reported() -> None:
 
 
 def unstable() -> Log:
-    """The same log, with open transactions up to 30."""
+    """The log `[10, 20)`, with open transactions up to 30."""
     return replace(log(), high_watermark=30)
 
 
@@ -225,14 +225,14 @@ def unstable() -> Log:
 def test_open_transactions_are_inside_the_log(
     start: Position, end: Position, expected: tuple[int, int], outside: list[tuple[Any, int]]
 ) -> None:
-    """An exact offset among the records of open transactions stays; latest and times behind all stop before them."""
+    """An exact offset among open transactions is kept. `latest`, and timestamps after all records, stop before them."""
     found = resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: unstable()}))
     assert found.ranges == (OffsetRange(A0, *expected),)
     assert found.outside == tuple(Outside(A0, bound, offset, 10, 30) for bound, offset in outside)
 
 
 def test_open_transactions_are_asked_for_only_where_they_matter() -> None:
-    """Only partitions with an offset behind the latest are asked for their open transactions."""
+    """Open transactions are requested only for partitions with an offset after the latest."""
     logs = FakeLogs({A0: unstable(), A1: unstable(), B0: unstable()}, {A0: 20, A1: 21, B0: 3})
     resolve([A0, A1, B0], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets)
     assert logs.asked_high == [[A1]]
@@ -278,7 +278,7 @@ def test_the_end_of_open_transactions_is_asked_for_again() -> None:
 
 
 def test_only_offsets_beyond_the_end_are_confirmed() -> None:
-    """The end that counts is the last one of all retries, and other partitions are asked for their ends once."""
+    """The end of the last retry counts. The ends of other partitions are requested once."""
     logs, pauses = FakeLogs({A0: log(), A1: log()}, {A0: 20, A1: 21}), list[float]()
     retry = Retry(2, 0.5, pauses.append)
     found = resolve_with([A0, A1], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets, retry=retry)
@@ -289,7 +289,7 @@ def test_only_offsets_beyond_the_end_are_confirmed() -> None:
 
 @pytest.mark.parametrize("end", [LATEST, 20, AtTimestamp(19_000), AtTimestamp(99_000)])
 def test_start_after_all_records_is_an_error_by_default(end: Position) -> None:
-    """A start by timestamp without a record as late fails the plan, naming the partitions."""
+    """If no record reaches a starting timestamp, the plan fails with the names of the partitions."""
     logs = FakeLogs({A0: log(), A1: Log(0, 0)})
     start, ending = everywhere(AtTimestamp(19_000)), everywhere(end)
     with pytest.raises(ClusterStateError, match=r"\[NO_OFFSET_FOR_TIMESTAMP\].* in a-1; .*Strategy to latest"):
@@ -298,7 +298,7 @@ def test_start_after_all_records_is_an_error_by_default(end: Position) -> None:
 
 @pytest.mark.parametrize(("end", "requests"), [(LATEST, 2), (20, 2), (12, 2), (AtTimestamp(99_000), 3)])
 def test_start_after_all_records_may_mean_latest(end: Position, requests: int) -> None:
-    """With the strategy latest such a partition reads nothing, whatever its end."""
+    """With the strategy latest, such a partition reads nothing."""
     logs = FakeLogs({A0: log()})
     found = resolve([A0], everywhere(AtTimestamp(50_000)), everywhere(end), logs, no_match="latest")
     assert [r.size for r in found.ranges] == [0]
@@ -309,7 +309,7 @@ def test_start_after_all_records_may_mean_latest(end: Position, requests: int) -
 
 @pytest.mark.parametrize(("reset", "start"), [(None, 20), ("latest", 20), ("earliest", 10)])
 def test_partition_without_committed_offset_is_reset(reset: Any, start: int) -> None:
-    """The reset policy, latest unless given, says where a partition without committed offset starts."""
+    """A partition without a committed offset starts by the reset policy, which defaults to latest."""
     logs = FakeLogs({A0: log(), A1: log()}, {A0: 0})
     found = resolve([A0, A1], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets, reset=reset)
     assert found.ranges[1] == OffsetRange(A1, start, 20)
@@ -339,25 +339,25 @@ def test_reset_error_serves_partitions_that_the_start_does_not_name() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(15, 14), (1, 0), (8, 6), (30, 25)])
 def test_start_after_end_is_an_error(start: int, end: int) -> None:
-    """An explicit start behind an explicit end is a mistake, wherever the log is."""
+    """An explicit start after an explicit end is refused, regardless of the log."""
     with pytest.raises(OptionError, match=rf"\[START_AFTER_END\] a-0 starts at {start} and ends at {end}; "):
         resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
 
 
 def test_start_after_end_in_time_is_an_error() -> None:
-    """So it is with timestamps of one partition."""
+    """A starting timestamp after the ending timestamp is refused."""
     with pytest.raises(OptionError, match="a-0 starts at timestamp 15000 and ends at timestamp 14999; "):
         resolve([A0], of_a0(AtTimestamp(15_000)), of_a0(AtTimestamp(14_999)), FakeLogs({A0: log()}))
 
 
 def test_committed_behind_the_end_is_empty() -> None:
-    """A committed start behind an explicit end leaves nothing to read: a batch that is run again is no mistake."""
+    """A committed start after an explicit end reads nothing, as a batch may be run again."""
     logs = FakeLogs({A0: log()}, {A0: 15})
     assert resolve([A0], everywhere("committed"), of_a0(12), logs, committed=logs.offsets).ranges[0].size == 0
 
 
 def test_thousands_of_partitions_take_no_time() -> None:
-    """Resolution is linear in the number of partitions, also where every one of them is named or without offset."""
+    """Resolution is linear in the number of partitions, also if each is named or has no offset."""
     partitions = [TopicPartition("t", n) for n in range(20_000)]
     logs = dict.fromkeys(partitions, log())
     named = OffsetSpec("s", by_partition=dict.fromkeys(partitions, 12))

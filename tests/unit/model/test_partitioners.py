@@ -1,4 +1,4 @@
-"""Partitioners against what kafka-clients 3.9.1, librdkafka 2.16 and published vectors say."""
+"""Partitioners, compared with kafka-clients 3.9.1, librdkafka 2.16 and published vectors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_default_partition_equals_java(index: int) -> None:
 @each("index", range(len(LIBRDKAFKA["partition_counts"])))
 @each(("partitioner", "place"), [("murmur2", 1), ("crc32", 2), ("fnv1a", 3)])
 def test_partition_equals_librdkafka(partitioner: str, place: int, index: int) -> None:
-    """Partitioners that librdkafka has choose as librdkafka does, also for the lowest FNV-1a."""
+    """Partitioners of librdkafka choose the same partitions, also for the lowest FNV-1a."""
     router = Router("t", LIBRDKAFKA["partition_counts"][index], [0], partitioner)
     routed, _ = router.route(len(LIBRDKAFKA["keys"]), keys_of(LIBRDKAFKA))
     assert routed.tolist() == [chosen[index] for chosen in column(LIBRDKAFKA["keys"], place)]
@@ -65,7 +65,7 @@ def test_murmur3_equals_published_vectors() -> None:
 @each("partitioner", PARTITIONERS)
 @each("turns", JAVA["turns"])
 def test_null_keys_take_turns_as_in_java(turns: dict[str, Any], partitioner: str) -> None:
-    """Rows without key take turns over the led partitions, or over all when none is led."""
+    """Rows without a key go in turn to the partitions with a leader, or to all if there is none."""
     router = Router("t", turns["partitions"], turns["available"], partitioner)
     expected = turns["chosen"]
     assert router.route(len(expected))[0].tolist() == expected
@@ -73,7 +73,7 @@ def test_null_keys_take_turns_as_in_java(turns: dict[str, Any], partitioner: str
 
 
 def test_turns_go_on_in_the_next_batch() -> None:
-    """The counter that comes back lets a second batch go on where the first one ended."""
+    """With the returned counter, a second batch continues where the first one ended."""
     router = Router("t", 4, [0, 2, 3])
     first, counter = router.route(4, start=1)
     second, end = router.route(3, start=counter)
@@ -81,7 +81,7 @@ def test_turns_go_on_in_the_next_batch() -> None:
 
 
 def test_only_rows_that_take_a_turn_move_the_counter() -> None:
-    """An explicit partition wins over the key, the key over the turns; the counter counts the turns alone."""
+    """An explicit partition takes precedence over the key. The counter counts only rows without either."""
     keys = pa.array([b"21", None, b"21", None, None])
     explicit = pa.array([None, 9, 0, None, None], pa.int32())
     routed, counter = Router("t", 10, [4, 7]).route(5, keys, explicit)
@@ -89,7 +89,7 @@ def test_only_rows_that_take_a_turn_move_the_counter() -> None:
 
 
 def test_round_robin_looks_at_no_key_but_at_explicit_partitions() -> None:
-    """roundrobin gives every row a turn unless the row names its partition."""
+    """With roundrobin, all rows go in turn except those with an explicit partition."""
     routed, _ = Router("t", 3, [0, 1, 2], "roundrobin").route(4, pa.array([b"a"] * 4), pa.array([None, None, 0, None]))
     assert routed.tolist() == [0, 1, 0, 2]
 
@@ -104,7 +104,7 @@ def test_explicit_partitions_of_any_integer_type(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("partition", [-1, 3, 2**40])
 def test_partition_out_of_range_names_row_value_count_and_topic(partition: int) -> None:
-    """An explicit partition that does not exist is an error that names all that one needs to find it."""
+    """The error for an explicit partition that does not exist names topic, row and partition."""
     explicit = pa.array([2, None, partition, -7], pa.int64())
     with pytest.raises(
         InvalidRow, match=rf"^\[PARTITION_OUT_OF_RANGE\] Row 2 .*{partition} of topic orders; .*has 3 "

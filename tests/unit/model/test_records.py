@@ -222,7 +222,7 @@ def test_all_values_may_be_null(kind: str) -> None:
 @each("name", ["key", "value"])
 @each("bad", [b"\xff", b"ok\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 def test_invalid_utf8_names_the_record(name: str, bad: bytes) -> None:
-    """Bytes that are no UTF-8 in a column declared string are an error with column, topic, partition and offset."""
+    """Invalid UTF-8 in a column declared string is an error with column, topic, partition and offset."""
     messages = [FakeMessage(40), FakeMessage(41, **{name[0]: bad}), FakeMessage(42)]  # type: ignore[arg-type]
     with pytest.raises(UnreadableRecord) as caught:
         column(messages, f"{name} string")
@@ -258,7 +258,7 @@ def test_offsets(offsets: list[int]) -> None:
     ],
 )
 def test_timestamps_and_their_types(time: tuple[int, int], micros: int, kind: int) -> None:
-    """Timestamps are Spark's microseconds and types Java's numbers; a record without timestamp has -1 ms and type -1."""
+    """Timestamps are Spark's microseconds, types are Java's numbers. A record without a timestamp has -1 ms and type -1."""
     messages = [FakeMessage(0), FakeMessage(1, time=time)]
     batch = build_batch(messages, spark_schema("timestamp timestamp, timestampType int"))
     assert batch.column(0).cast(pa.int64()).to_pylist() == [1_700_000_000_123_000, micros]
@@ -266,7 +266,7 @@ def test_timestamps_and_their_types(time: tuple[int, int], micros: int, kind: in
 
 
 def test_timestamp_is_in_utc() -> None:
-    """A timestamp is the moment that its milliseconds say."""
+    """A timestamp is the moment of its milliseconds."""
     assert column([FakeMessage(0)], "timestamp timestamp") == [
         datetime(2023, 11, 14, 22, 13, 20, 123_000, timezone.utc),
     ]

@@ -60,7 +60,7 @@ def sums_of(encodings: list[bytes]) -> tuple[int, int]:
 
 @BOTH
 def test_encoding(hash_rows: HashRows) -> None:
-    """Each field of a row is hashed with its length, and null is told from empty."""
+    """Each field of a row is hashed with its length, and null differs from empty."""
     assert hash_rows(FULL) == sums_of(ENCODINGS)
 
 
@@ -74,7 +74,7 @@ def test_encoding(hash_rows: HashRows) -> None:
     ],
 )
 def test_recorded(hash_rows: HashRows, values: list[bytes | None], digest: str) -> None:
-    """Digests stay what they were in earlier versions, whose ledgers are read."""
+    """Digests equal those of earlier versions, whose ledgers are still read."""
     found = RowDigest(hash_rows)
     found.add(batch("orders", values))
     assert found.row_set() == RowSet(len(values), digest)
@@ -98,14 +98,14 @@ def test_every_length(hash_rows: HashRows) -> None:
     ],
 )
 def test_hash_is_murmur3(data: bytes, hashed: str) -> None:
-    """What these tests compare with is MurmurHash3_x64_128, by published values."""
+    """The tests' own MurmurHash3_x64_128 matches published values."""
     first, second = mmh3.hash64(data, 0, True, signed=False)
     assert f"{first:016x}{second:016x}" == hashed
 
 
 @BOTH
 def test_no_rows(hash_rows: HashRows) -> None:
-    """No rows have a digest, too: that of nothing, as an empty batch has."""
+    """The digest without rows equals the digest of an empty batch."""
     digest = RowDigest(hash_rows)
     assert digest.row_set() == RowSet(0, "0" * 32)
     digest.add(batch("t", []))
@@ -133,7 +133,7 @@ def test_other_rows(hash_rows: HashRows, other: OutgoingBatch) -> None:
 
 @BOTH
 def test_missing_columns(hash_rows: HashRows) -> None:
-    """A column that there is not is one of nulls, and a row without headers has none."""
+    """A missing column equals a column of nulls, and null headers equal no headers."""
     nulls = {"key": [None], "partition": [None], "timestamp_ms": [None]}
     assert hash_rows(batch("t", [b"v"], **nulls, headers=[None])) == hash_rows(batch("t", [b"v"], headers=[[]]))
     assert hash_rows(batch("t", [b"v"], **nulls)) == hash_rows(batch("t", [b"v"]))

@@ -93,7 +93,7 @@ def test_columns_that_cannot_be_written(columns: dict[str, pa.DataType], says: s
 
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
-    """Which of two columns of a name would be written is not guessed."""
+    """Two columns of one name are refused."""
     with pytest.raises(OptionError, match="there are several columns value"):
         check_columns(pa.schema([("value", pa.binary()), ("value", pa.string())]), "t")
 
@@ -119,7 +119,7 @@ def test_topic_comes_from_option_or_column() -> None:
 
 
 def test_option_topic_takes_the_whole_batch() -> None:
-    """With the option topic there is one part, and the column topic is not looked at."""
+    """With the option topic there is one part, and the column topic is ignored."""
     part = only(batch(value=values(b"1", b"2"), topic=pa.array([None, "x"])), "t")
     assert part.topic == "t"
     assert part.value.to_pylist() == [b"1", b"2"]
@@ -127,7 +127,7 @@ def test_option_topic_takes_the_whole_batch() -> None:
 
 
 def test_rows_go_to_the_topics_of_their_column() -> None:
-    """Each topic gets its rows in their order, with all their columns; topics come as they appear."""
+    """Each topic gets its rows in order, with all columns. Topics are in the order of their first rows."""
     found = batch(
         topic=pa.array(["b", "a", "b"]),
         value=values(b"1", b"2", None),
@@ -149,7 +149,7 @@ def test_rows_go_to_the_topics_of_their_column() -> None:
 
 
 def test_null_topic_is_an_error() -> None:
-    """A row without topic fails the batch before any part of it is handed out."""
+    """A row without a topic fails the batch before any part is returned."""
     found = outgoing(batch(topic=pa.array(["a", "a", None]), value=values(b"1", b"2", b"3")), None)
     with pytest.raises(InvalidRow, match=r"\[NULL_TOPIC\] The column topic is null in row 2 of a batch"):
         next(found)
@@ -168,7 +168,7 @@ def test_null_topic_is_an_error() -> None:
     ],
 )
 def test_topics_that_kafka_does_not_allow(name: bytes, shown: str, kind: pa.DataType) -> None:
-    """A row for a topic that cannot be fails the batch before any part of it is handed out."""
+    """A row with an invalid topic fails the batch before any part is returned."""
     topics = pa.array([b"a", b"b", name, b"b", name], pa.large_binary() if kind == pa.large_string() else pa.binary())
     topics = pa.Array.from_buffers(kind, 5, topics.buffers())
     found = outgoing(batch(topic=topics, value=values(*[b"v"] * 5)), None)
@@ -179,7 +179,7 @@ def test_topics_that_kafka_does_not_allow(name: bytes, shown: str, kind: pa.Data
 
 
 def test_topics_of_a_slice() -> None:
-    """Of a sliced batch only its own rows' topics are looked at."""
+    """Only the topics of a sliced batch's own rows are checked."""
     whole = batch(topic=pa.array(["a/b", "a", None]), value=values(b"1", b"2", b"3"))
     assert [part.topic for part in outgoing(whole.slice(1, 1), None)] == ["a"]
 
@@ -202,7 +202,7 @@ def test_empty_batch_has_no_parts(topic: str | None) -> None:
     ids=str,
 )
 def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataType) -> None:
-    """Text is written as UTF-8; a large column stays large, so that nothing overflows."""
+    """Text is written as UTF-8. A large column stays large, so that offsets do not overflow."""
     data = ["gr\u00fcn", None, ""] if given in (pa.string(), pa.large_string()) else ["gr\u00fcn".encode(), None, b""]
     part = only(batch(value=pa.array(data, given), key=pa.array(data, given)))
     for column in (part.value, part.key):
@@ -224,7 +224,7 @@ def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataTy
 )
 @each("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "GMT+05:00", "UTC+3", "PST", "Z", "No/Such"])
 def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, zone: str) -> None:
-    """Microseconds are cut off, as Java does it, in any zone of the session, known to Arrow or not; null stays null."""
+    """Microseconds are cut off as in Java, in any time zone, also one unknown to Arrow. Null stays null."""
     column = at(microseconds, None).cast(pa.timestamp("us", tz=zone))
     timestamp_ms = only(batch(value=values(b"1", b"2"), timestamp=column)).timestamp_ms
     assert timestamp_ms is not None
@@ -265,7 +265,7 @@ def test_null_timestamps_are_left_to_the_producer() -> None:
 
 
 def test_headers_outside_of_a_slice_do_not_matter() -> None:
-    """Of a sliced batch only its own rows are looked at."""
+    """Only a sliced batch's own rows are checked."""
     found = batch(
         value=values(b"1", b"2", b"3"),
         headers=pa.array([[(None, b"x")], [("a", b"1")], [("\0", b"y")]], HEADERS),
@@ -334,7 +334,7 @@ def test_take_reorders_every_column() -> None:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
 def test_sizes_count_all_that_is_sent(kind: pa.DataType) -> None:
-    """A row weighs what its value, key and headers do; nulls weigh nothing; a slice has its own rows' sizes."""
+    """A row's size is that of value, key and headers. Nulls have size 0. A slice has the sizes of its own rows."""
     heads = [[("a", b"123"), ("bc", None)], None, [], [("\u00e4", b"")], [("d", b"4")]]
     part = only(
         batch(
@@ -370,5 +370,5 @@ def test_sizes_of_many_headers() -> None:
     ],
 )
 def test_slices_by_size(sizes: list[int], most_rows: int, most_bytes: int, expected: list[tuple[int, int, int]]) -> None:
-    """Slices end at the row or byte limit; a larger row has a slice of its own; rows of no size count as rows."""
+    """Slices end at the row or byte limit. A larger row has its own slice. Rows of size 0 count as rows."""
     assert list(slices_by_size(np.array(sizes, np.int64), most_rows, most_bytes)) == expected

@@ -23,7 +23,7 @@ def test_allowed(name: str) -> None:
 
 @each("name", ["", ".", "..", "x" * 256, "a b", "a/b", "a\0b", "a,b", "a\n", "\u00e4", "\u0663", "\ud800", "a:b"])
 def test_not_allowed(name: str) -> None:
-    """Nothing else, and neither of the two names that a folder cannot have."""
+    """Other characters, and the names '.' and '..', are refused."""
     assert not is_topic_name(name)
 
 
@@ -37,12 +37,12 @@ def test_not_allowed(name: str) -> None:
     ],
 )
 def test_shown(name: str, shown: str) -> None:
-    """A name is shown in quotes and escaped, and of a long one its beginning and its length."""
+    """A name is shown in quotes and escaped. A long name is shortened, with its length."""
     assert shown_name(name) == shown
 
 
 def test_description() -> None:
-    """Only the bad ones of some names are described, the first five of them."""
+    """Only invalid names are described, at most five."""
     assert describe_bad_names("subscribe", ["a", "b"]) is None
     assert describe_bad_names("subscribe", ["a", "."]) == f"subscribe names the topic '.'; {RULE}; correct it"
     many = describe_bad_names("subscribe", [f"{n}/" for n in range(7)])
@@ -134,12 +134,12 @@ def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
     ],
 )
 def test_refused(regex: str, says: str) -> None:
-    """What is no regex, what not all members would read alike, and what may take long, is refused, with the reason."""
+    """A malformed, ambiguous or slow regex is refused, with the reason."""
     with pytest.raises(FilterError, match=says):
         topic_filter(regex)
 
 
 def test_many_names() -> None:
-    """A list of plain names may be as long as a znode; it is not a matter of patterns."""
+    """A list of plain names may be as long as a znode, as it needs no pattern."""
     names = [f"topic-{n}" for n in range(20_000)]
     assert topic_filter("|".join(names)).select(["topic-7", "topic-x"]) == {"topic-7"}

@@ -1,4 +1,4 @@
-"""The views' tables: their columns, projections, the options beside them, and how rows become Arrow."""
+"""Views: columns, projections, allowed options, and the conversion of rows to Arrow."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_docs_have_every_column() -> None:
 
 @each("view", VIEWS)
 def test_whole_schema_is_a_projection(view: str) -> None:
-    """What Spark makes of a view's DDL is what the view can build, empty too."""
+    """A view can be built with the schema that Spark makes of its DDL, also without rows."""
     schema = arrow(VIEWS[view].ddl)
     require_view_projection(view, schema)
     batch = build_view([{}], schema)
@@ -64,7 +64,7 @@ def test_whole_schema_is_a_projection(view: str) -> None:
 
 
 def test_projection_takes_subset_and_order() -> None:
-    """A batch has the columns that are asked for, in that order, and no columns if none are."""
+    """A batch has the requested columns in order, also none."""
     rows = [{"id": 1, "host": "h", "endpoints": ["PLAINTEXT://h:1"]}, {"id": 2}]
     assert build_view(rows, arrow("host string, id int")).to_pydict() == {"host": ["h", None], "id": [1, 2]}
     assert build_view(rows, pa.schema([])).num_rows == 2
@@ -100,12 +100,12 @@ def test_wrong_projection() -> None:
     ],
 )
 def test_timestamps_of_znodes(ms: str | None, us: int | None) -> None:
-    """Milliseconds as text become microseconds; what is no time that Python can show becomes null."""
+    """Milliseconds as text become microseconds. Other text, and times beyond Python's range, become null."""
     assert timestamp_us(ms) == us
 
 
 def test_restrict() -> None:
-    """A subscription restricts topics, by name or by whole-name pattern; without one all are shown; always sorted."""
+    """A subscription restricts topics by name or by pattern of the whole name. The result is sorted."""
     assert restrict(None, ["b", "a", "b"]) == ["a", "b"]
     assert restrict(Subscribe(("b", "missing")), ["b", "a"]) == ["b"]
     assert restrict(SubscribePattern("a."), ["ab", "abc", "b"]) == ["ab"]
@@ -114,7 +114,7 @@ def test_restrict() -> None:
 
 @each("view", VIEWS)
 def test_options_beside_a_view(view: str) -> None:
-    """Each view can be read alone (but for a plan), with a connection's options, and with what restricts it."""
+    """Each view except the plan can be read without options, with a connection's options, and with its restrictions."""
     fits = {} if view in ("brokers", "controller", "members") else {"subscribe": "a,b"}
     group = {"group.id": "g"} if view in ("groups", "members", "owners", "offsets") else {}
     connection = {"kafka.bootstrap.servers": "h:1", "listener.name": "INTERNAL", "zookeeper.session.timeout.ms": "9000"}
@@ -134,13 +134,13 @@ def test_options_beside_a_view(view: str) -> None:
     ],
 )
 def test_options_that_contradict_a_view(view: str, options: dict[str, str], problem: str) -> None:
-    """What cannot have an effect on the view is refused, all of it at once."""
+    """All options without an effect on the view are refused together."""
     with pytest.raises(OptionError, match=problem):
         parse_read({**ZOOKEEPER, **options, "view": view})
 
 
 def test_plan_of_a_read() -> None:
-    """The view of a plan allows the options of a batch read, and requires a subscription too."""
+    """The view of a plan allows the options of a batch read and requires a subscription."""
     read = {"assign": '{"a": [0]}', "startingOffsets": "earliest", "minPartitions": "2"}
     assert parse_read({**ZOOKEEPER, **read, "view": "plan"}).min_partitions == 2
     with pytest.raises(OptionError, match=r"set one of subscribe, .* and assign: view=plan shows the plan of a read"):
@@ -149,6 +149,6 @@ def test_plan_of_a_read() -> None:
 
 @each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
 def test_views_that_need_zookeeper(view: str) -> None:
-    """What only ZooKeeper has cannot be asked of brokers alone."""
+    """A view that needs ZooKeeper is refused without it."""
     with pytest.raises(OptionError, match=f"view={view} .* needs zookeeper.connect"):
         parse_read({"kafka.bootstrap.servers": "h:1", "view": view})

@@ -21,7 +21,7 @@ def test_topic_config() -> None:
 
 
 def test_reassignment_and_election() -> None:
-    """Partitions keep the order of the znode; those of a reassignment have their new replicas."""
+    """Partitions keep the order of the znode, and reassignments have the new replicas."""
     moves = b'{"topic":"t","partition":1,"replicas":[2,1]},{"topic":"s","partition":0,"replicas":[3]}'
     data = b'{"version":1,"partitions":[%s]}' % moves
     assert list(admin.decode_reassignment("/r", data).items()) == [
@@ -57,7 +57,7 @@ RECORDED = json.loads((Path(__file__).parents[3] / "vectors" / "cli" / "admin" /
 
 
 def written(path: str) -> list[bytes]:
-    """What Kafka's tools have written to a znode, or to those that begin with the path."""
+    """Return what Kafka's tools wrote to a znode, or to znodes with this prefix."""
     znodes = [znode for call in RECORDED["calls"] for znode in call["znodes"].items()]
     return [data.encode() for name, data in znodes if name.startswith(path) and data is not None]
 
@@ -77,7 +77,7 @@ def test_bytes_of_kafkas_tools() -> None:
 
 
 def test_notices_for_old_brokers() -> None:
-    """Brokers of 0.8 read a topic's name, those of 0.9 to 0.10.1 the first version."""
+    """Brokers of 0.8 get a topic's name, and brokers of 0.9 to 0.10.1 the first version."""
     assert admin.encode_config_change("t", 1) == b'"t"'
     assert admin.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
 

@@ -1,4 +1,4 @@
-"""JSON of znodes: strict types, Java's integers, and the JVM's way to write it."""
+"""JSON of znodes: strict types, Java's integers, and encoding as in the JVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OBJECT = b'{"n":7,"s":"x","null":null,"list":[1,2],"objects":[{"a":"b"}],"timest
 
 
 def test_getters() -> None:
-    """Each getter returns the value of its type, and the defaults of missing keys."""
+    """Each getter returns a value of its type, or the default of a missing key."""
     found = ZnodeJson.parse("/z", OBJECT, "an object")
     assert (found.integer("n"), found.integer("missing", 3), found.text("s")) == (7, 3, "x")
     assert (found.optional_text("missing"), found.optional_text("null"), found.timestamp()) == (None, None, "5")
@@ -53,7 +53,7 @@ def test_no_object(data: bytes | None) -> None:
 
 
 def test_integers_of_32_bits() -> None:
-    """Integers have the range of Java's int, and booleans are none."""
+    """Integers have the range of Java's int. Booleans are not integers."""
     assert is_int32(2**31 - 1)
     assert is_int32(-(2**31))
     assert not any(map(is_int32, (2**31, True, 1.0, "1", None)))
@@ -63,5 +63,5 @@ def test_integers_of_32_bits() -> None:
 
 
 def test_encoded_json() -> None:
-    """Keys keep their order, there are no blanks, and text beyond ASCII is not escaped."""
+    """Keys keep their order, without blanks, and non-ASCII text is not escaped."""
     assert encode_json({"b": [1, 2], "a": "ä"}).decode() == '{"b":[1,2],"a":"ä"}'

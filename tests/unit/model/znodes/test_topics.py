@@ -19,7 +19,7 @@ TOPICS = [
 
 
 def test_versions_of_topics() -> None:
-    """A topic of every version has its partitions in numeric order, and its identity as far as the version has one."""
+    """A topic of every version has its partitions in numeric order, and its id if the version has one."""
     first, second, third = (znodes.decode_topic("/brokers/topics/t", data, 42) for data in TOPICS)
     assert first == Topic("t", dict.fromkeys(range(4), (7,)), None, 42)
     assert list(first.partitions) == [0, 1, 2, 3]
@@ -130,7 +130,7 @@ def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
 
 
 def test_wanted_replicas() -> None:
-    """A partition that is reassigned shall have the replicas that are not to be removed; as Kafka 3.9.1 wrote it."""
+    """The target replicas are those that Kafka 3.9.1 does not list for removal."""
     data = (
         b'{"partitions":{"0":[2,1,0],"1":[1,0,2],"2":[2,0],"3":[0,2]},"topic_id":"rzZHTTcTSKGL_v88cBTY-w",'
         b'"adding_replicas":{"0":[2],"1":[0]},"removing_replicas":{"0":[0],"1":[2]},"version":3}'
