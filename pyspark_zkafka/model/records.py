@@ -61,7 +61,7 @@ class Message(Protocol):
 
 
 def schema_ddl(include_headers: bool) -> str:
-    """Return the source's schema as DDL, the same as of Spark's own Kafka source."""
+    """Return the source's schema as DDL, as in Spark's own Kafka source."""
     return f"{_SCHEMA_DDL}, headers {_HEADERS_TYPE}" if include_headers else _SCHEMA_DDL
 
 

@@ -36,7 +36,7 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
 
     The stream resumes after its last finished micro-batch if it committed the group's offset itself, at the end of that
     micro-batch or of the one before. Any other offset is another member's progress or an operator's reset, and takes
-    precedence. A reset to the offset of the stream's own commit is recognized by its `mzxid` only.
+    precedence. A reset to the offset of the stream's own commit is recognized only by its `mzxid`.
 
     `planned` is the partition's range in the checkpoint's last finished micro-batch, None if the stream never read it.
     `stored` is the group's offset, read after the partition was claimed. `last` is this process's last commit.

@@ -125,7 +125,7 @@ def test_empty_batches_route_to_nothing(partitioner: str) -> None:
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "murmur3", "crc32", "fnv1a"])
 def test_keys_of_another_type_are_refused(partitioner: str) -> None:
-    """Keys that are neither binary nor string are an error, not a hash of something else."""
+    """Keys that are neither binary nor string are refused."""
     with pytest.raises(OptionError, match=r"^\[BAD_KEY_TYPE\] .*int64.*cast it to binary"):
         Router("t", 3, [0], partitioner).route(1, pa.array([1]))
 
@@ -139,6 +139,6 @@ def test_a_router_checks_what_it_is_made_of() -> None:
 
 
 def test_a_router_survives_pickling() -> None:
-    """A router goes from the driver to its tasks unchanged."""
+    """A router pickles."""
     router = Router("t", 3, (0, 2), "crc32")
     assert pickle.loads(pickle.dumps(router)) == router

@@ -75,7 +75,7 @@ def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
     ],
 )
 def test_wanted_topics(subscription: Subscription, names: list[str], expected: list[str]) -> None:
-    """Topics come sorted, each once; a pattern matches whole names."""
+    """Topics are sorted, without duplicates. A pattern matches whole names."""
     assert requested_topics(subscription, names) == expected
 
 
@@ -89,7 +89,7 @@ def test_wanted_topics(subscription: Subscription, names: list[str], expected: l
     ],
 )
 def test_subscribed_partitions(subscription: Subscription, expected: list[str]) -> None:
-    """Partitions come ordered by topic and number, each once; a pattern without a match is no error."""
+    """Partitions are ordered by topic and number, without duplicates. A pattern without a match is no error."""
     found = subscribed_partitions(subscription, cluster(topic("a", 2), topic("b"), topic("other")))
     assert [str(tp) for tp in found] == expected
 
@@ -119,7 +119,7 @@ def test_all_that_is_missing_is_named(subscription: Subscription, missing: list[
 
 @pytest.mark.parametrize("subscription", [SubscribePattern("b.*"), SubscribeExcept("a|b")])
 def test_pattern_without_a_match(subscription: Subscription) -> None:
-    """A pattern that leaves no topic to read is missing itself; the error names the topics, but not Kafka's own."""
+    """A pattern that selects no topic is reported as missing. The error names the topics, without internal ones."""
     assert missing_topics(subscription, cluster(topic("a"))) == [subscription.pattern]
     error = describe_missing(subscription, [subscription.pattern], ["__consumer_offsets", "a"], may_wait=True)
     assert repr(subscription.pattern) in error.message
@@ -147,7 +147,7 @@ A1, A7, X0, X1 = TopicPartition("a", 1), TopicPartition("a", 7), TopicPartition(
     ],
 )
 def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: Subscription, says: str) -> None:
-    """A partition that is named but not subscribed to, or read but not named, is an error."""
+    """A named partition that is not subscribed, and a subscribed partition that is not named, are errors."""
     snapshot = cluster(topic("a", 2), topic("b"))
     with pytest.raises(OptionError, match=rf"\[OFFSETS_DO_NOT_MATCH\] {says}"):
         check_named(spec, subscription, snapshot, [A, A1], may_omit=False)
@@ -164,7 +164,7 @@ def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: S
     ],
 )
 def test_positions_of_what_does_not_exist_yet(spec: OffsetSpec, subscription: Subscription) -> None:
-    """A topic that is subscribed to, or a partition that is assigned, may be named before it exists."""
+    """A subscribed topic or assigned partition may be named before it exists."""
     check_named(spec, subscription, cluster(topic("a", 2), topic("b")), [A, A1], may_omit=False)
     check_named(at(X0), Subscribe(("x",)), cluster(), [], may_omit=False)
     with pytest.raises(OptionError, match="it contains nothing yet; correct"):
@@ -172,7 +172,7 @@ def test_positions_of_what_does_not_exist_yet(spec: OffsetSpec, subscription: Su
 
 
 def test_starts_may_be_omitted() -> None:
-    """With a policy for partitions without an offset, only what is named must match."""
+    """With a reset policy, partitions may be left out, but named ones must be subscribed."""
     snapshot = cluster(topic("a", 2))
     check_named(at(A), Subscribe(("a",)), snapshot, [A, A1], may_omit=True)
     with pytest.raises(OptionError, match="names b-0"):
@@ -187,7 +187,7 @@ def test_long_lists_of_names_are_shortened() -> None:
 
 
 def test_offline_partitions_are_named_with_their_isr() -> None:
-    """The error for offline partitions says who could lead each one."""
+    """The error for offline partitions names the brokers that could lead each one."""
     snapshot = cluster(topic("a"), topic("b"), topic("c"), a=PartitionState(-1, 5, (4, 5)), b=PartitionState(4, 5, ()))
     error = describe_offline([A, B, C], snapshot)
     assert isinstance(error, NoLeader)
@@ -262,13 +262,13 @@ PIECES = list[tuple[str, int, int]]
     ],
 )
 def test_divide(ranges: RANGES, minimum: int | None, maximum: int | None, expected: PIECES) -> None:
-    """Ranges are cut as KafkaOffsetRangeCalculator cuts them (worked by hand)."""
+    """Ranges are cut as by KafkaOffsetRangeCalculator (worked by hand)."""
     found = split_ranges([OffsetRange(TopicPartition(t, 0), *ends) for t, ends in ranges.items()], minimum, maximum)
     assert [(r.partition.topic, r.start, r.until) for r in found] == expected
 
 
 def test_cap_holds_beyond_the_precision_of_a_double() -> None:
-    """The number of parts is exact where a quotient of doubles is not."""
+    """The number of parts is exact even if a quotient of doubles is not."""
     found = split_ranges([OffsetRange(A, 0, 2**53 + 1)], None, 2**53)
     assert [r.size for r in found] == [2**52, 2**52 + 1]
 
@@ -277,7 +277,7 @@ def test_cap_holds_beyond_the_precision_of_a_double() -> None:
 
 
 def test_split_carries_what_a_task_needs() -> None:
-    """A split has the range, the leader, its epoch, the ISR, the endpoints and the topic's identity; it pickles."""
+    """A split has range, leader, epoch, ISR, endpoints and the topic's identity, and it pickles."""
     snapshot = cluster(topic("a", topic_id="id-a", czxid=77), a=PartitionState(2, 9, (3, 2, 1)))
     split = make_splits([OffsetRange(A, 5, 8)], snapshot, None, Listener())[0]
     assert split == Split(A, 5, 8, 2, 9, (3, 2, 1), ("k2:9092", "k3:9092", "k1:9092"), "id-a", 77)
@@ -301,14 +301,14 @@ def test_nearest_brokers_come_first(rack: str | None, expected: tuple[str, ...])
 
 
 def test_dead_replicas_have_no_endpoint() -> None:
-    """A broker of the ISR that is not registered is left out of the endpoints, not of the ISR."""
+    """An unregistered broker of the ISR is left out of the endpoints, but not of the ISR."""
     snapshot = cluster(topic("a"), a=PartitionState(1, 0, (4, 1)))
     split = make_splits([OffsetRange(A, 0, 1)], snapshot, None, Listener())[0]
     assert (split.isr, split.endpoints) == ((4, 1), ("k1:9092",))
 
 
 def test_splits_keep_the_order_of_their_ranges() -> None:
-    """One split a range, in the given order."""
+    """There is one split for each range, in the given order."""
     snapshot = cluster(topic("a"), topic("b"), a=PartitionState(1, 0, (1,)), b=PartitionState(2, 0, (2,)))
     ranges = [OffsetRange(B, 0, 1), OffsetRange(A, 0, 1), OffsetRange(B, 1, 2)]
     assert [(s.partition, s.start) for s in make_splits(ranges, snapshot, None, Listener())] == [(B, 0), (A, 0), (B, 1)]
@@ -336,7 +336,7 @@ BROKER = Broker(
     ],
 )
 def test_listener_chooses_the_endpoint(listener: Listener, expected: str | None) -> None:
-    """The named listener wins over the protocol, in any case; the first of several serves; None if there is none."""
+    """The listener's name, in any case, takes precedence over the protocol. The first of several endpoints is used."""
     endpoint = listener.endpoint(BROKER)
     assert (None if endpoint is None else str(endpoint)) == expected
 
@@ -358,7 +358,7 @@ def test_brokers_without_the_listener_are_left_out() -> None:
     ],
 )
 def test_leaders_take_turns(leaders: list[int], expected: list[int]) -> None:
-    """Leaders take turns, the one with most splits first; a leader's own splits keep their order."""
+    """Leaders alternate, the one with the most splits first. A leader's splits keep their order."""
     splits = [Split(A, n, n + 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
     assert [s.start for s in spread_over_leaders(splits)] == expected
 

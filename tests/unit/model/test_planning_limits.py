@@ -1,4 +1,4 @@
-"""How far a micro-batch goes."""
+"""Limits of a micro-batch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ends(found: dict[TopicPartition, OffsetRange]) -> list[tuple[str, int, int]]
     ],
 )
 def test_limit_records(given: ENDS, limit: int, expected: list[tuple[str, int, int]]) -> None:
-    """Shares are those of KafkaMicroBatchStream.rateLimit (worked by hand), under the same keys."""
+    """Shares equal those of KafkaMicroBatchStream.rateLimit (worked by hand)."""
     assert ends(limit_records(ranges(given), limit)) == expected
 
 
@@ -95,7 +95,7 @@ def test_holds_back(minimum: int | None, available: int, since_last_ms: float, e
     ],
 )
 def test_the_stricter_limit_holds(limits: TriggerLimits, expected: list[int]) -> None:
-    """Each partition goes as far as the stricter of both limits lets it."""
+    """Each partition ends at the stricter of both limits."""
     found = limits.apply(ranges({A: (0, 100), B: (0, 100)}), {A: 10.0, B: 30.0})
     assert [r.size for r in found.values()] == expected
 

@@ -1,4 +1,4 @@
-"""What filters let a plan leave out."""
+"""Partitions and offsets that a plan leaves out for pushed-down filters."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_topics_are_left_out(operator: Operator, value: Any, admitted: bool) -> 
     ("column", "value"), [("partition", "2"), ("partition", None), ("partition", Decimal(2)), ("topic", 5), ("topic", None)]
 )
 def test_what_cannot_be_compared_is_left_to_spark(column: str, operator: Operator, value: Any) -> None:
-    """A value of another type leaves nothing out, whatever the operator."""
+    """A value of another type leaves nothing out, with any operator."""
     assert pushed_filters([Comparison(column, operator, value)]).admits(T3)
 
 
@@ -102,7 +102,7 @@ def test_lists_with_strangers_are_left_to_spark(column: str, values: tuple[Any, 
     ],
 )
 def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tuple[int, int]) -> None:
-    """Filters on the offset cut the range [10, 100); contradictions leave an empty one, other types leave it whole."""
+    """Filters on the offset cut the range [10, 100). Contradictions make it empty, and other types do not change it."""
     pushed = pushed_filters(Comparison("offset", operator, value) for operator, value in comparisons)
     cut = pushed.cut(OffsetRange(T3, 10, 100), {})
     if expected[0] == expected[1]:
@@ -134,12 +134,12 @@ def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tupl
     ],
 )
 def test_time_bounds_floor_to_milliseconds(operator: Operator, value: Any, expected: int | None) -> None:
-    """A lower bound in time floors to Kafka's milliseconds; nothing follows from others, or from one before the epoch."""
+    """A lower time bound is floored to milliseconds. Other bounds, and bounds before the epoch, have no effect."""
     assert pushed_filters([Comparison("timestamp", operator, value)]).since_ms == expected
 
 
 def test_latest_time_bound_counts() -> None:
-    """Of several lower bounds in time the latest holds."""
+    """The latest of several lower time bounds applies."""
     bounds = [Comparison("timestamp", ">", MORNING), Comparison("timestamp", ">=", MORNING + timedelta(seconds=1))]
     assert pushed_filters(bounds).since_ms == MORNING_MS + 1000
 
@@ -153,12 +153,12 @@ def test_range_starts_at_the_first_record_not_older(first: dict[TopicPartition, 
 
 
 def test_nothing_is_read_if_all_records_are_older() -> None:
-    """Where no record is as late as the bound, the range is empty."""
+    """If no record reaches the bound, the range is empty."""
     assert PushedFilters().cut(OffsetRange(T3, 10, 100), {T3: -1}).size == 0
 
 
 def test_all_filters_must_hold() -> None:
-    """Filters on several columns narrow a plan each in its way, and columns that do not matter are passed over."""
+    """Filters on several columns combine, and other columns are ignored."""
     pushed = pushed_filters(
         [
             Comparison("topic", "=", "m"),

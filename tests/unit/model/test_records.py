@@ -32,7 +32,7 @@ MAX_MS = (2**63 - 1) // 1000
 
 @dataclass
 class FakeMessage:
-    """A message as confluent_kafka gives it: everything is a method."""
+    """A message with the interface of confluent_kafka.Message."""
 
     at: int
     k: bytes | None = b"k"
@@ -80,7 +80,7 @@ TYPES: dict[str, DataType] = {
 
 
 def spark_type(ddl: str) -> StructType:
-    """The type of a DDL text; Spark's own parser would need a session."""
+    """Return the type of a DDL text. Spark's own parser would need a session."""
     found = StructType()
     for column in ddl.split(", "):
         name, kind = column.split(" ")
@@ -93,14 +93,14 @@ def spark_schema(ddl: str) -> pa.Schema:
 
 
 def column(messages: Sequence[FakeMessage], ddl: str) -> list[Any]:
-    """The only column of a batch, as Python values; the batch is validated to the last byte."""
+    """Return the only column of a batch as Python values, after a full validation of the batch."""
     batch = build_batch(messages, spark_schema(ddl))
     batch.validate(full=True)
     return batch.column(0).to_pylist()
 
 
 def problems(schema: pa.Schema) -> str:
-    """The problems of a schema that cannot be read."""
+    """Return the problems of a schema that is refused."""
     with pytest.raises(OptionError) as caught:
         require_projection(schema)
     return caught.value.message.removeprefix("The schema cannot be read: ")
@@ -111,7 +111,7 @@ def problems(schema: pa.Schema) -> str:
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_schema_equals_sparks(headers: bool) -> None:
-    """The columns' own Arrow types are those that Spark expects for the schema, in its order."""
+    """The columns' default types are those that Spark expects for the schema, in order."""
     spark = spark_schema(schema_ddl(headers))
     names = [name for name in COLUMNS if headers or name != "headers"]
     assert spark.names == names
@@ -147,7 +147,7 @@ def test_any_subset_in_any_order_can_be_read(ddl: str) -> None:
 
 
 def test_columns_that_may_be_null() -> None:
-    """Key, value and headers cannot be NOT NULL, as Kafka has records without them; the others can."""
+    """Key, value and headers cannot be NOT NULL, as Kafka has records without them. Other columns can."""
     schema = pa.schema([pa.field("value", pa.binary(), nullable=False), pa.field("offset", pa.int64(), nullable=False)])
     assert problems(schema) == "value cannot be NOT NULL: Kafka has records without one"
 
@@ -172,20 +172,20 @@ def test_columns_that_may_be_null() -> None:
     ],
 )
 def test_projections_that_cannot_be_read(ddl: str, problem: str) -> None:
-    """A column that there is not, or of another type, is named with what it may be."""
+    """The error names an unknown column, or one of another type, with the allowed ones."""
     found = problems(spark_schema(ddl))
     assert found.startswith(problem)
     assert found.count(" cannot be ") + found.count("there is no column") == 1
 
 
 def test_a_column_can_be_asked_for_once() -> None:
-    """Spark takes a schema with two columns of a name; there is one of each to read."""
+    """Two columns of one name, which Spark allows in a schema, are refused."""
     schema = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("offset", pa.int64())])
     assert problems(schema) == "there are several columns offset"
 
 
 def test_all_problems_of_a_schema_are_in_one_error() -> None:
-    """The error lists each bad column, and no good one."""
+    """The error lists every invalid column and no valid one."""
     with pytest.raises(OptionError) as caught:
         require_projection(spark_schema("key string, valu string, offset int"))
     assert caught.value.condition == "INVALID_SCHEMA"
@@ -195,7 +195,7 @@ def test_all_problems_of_a_schema_are_in_one_error() -> None:
 
 
 def test_good_schema_raises_nothing() -> None:
-    """A projection that can be read passes."""
+    """A valid projection is accepted."""
     require_projection(spark_schema(schema_ddl(include_headers=True)))
 
 
@@ -207,7 +207,7 @@ def test_good_schema_raises_nothing() -> None:
     ("kind", "expected"), [("binary", [b"", None, b"gr\xc3\xbcn"]), ("string", ["", None, "gr\u00fcn"])]
 )
 def test_keys_and_values(name: str, kind: str, expected: list[Any]) -> None:
-    """Null and empty stay apart, as bytes and as text."""
+    """Null and empty differ, as bytes and as text."""
     data = [b"", None, b"gr\xc3\xbcn"]
     messages = [FakeMessage(n, **{name[0]: d}) for n, d in enumerate(data)]  # type: ignore[arg-type]
     assert column(messages, f"{name} {kind}") == expected
