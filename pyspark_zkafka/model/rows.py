@@ -19,12 +19,12 @@ _PER_MILLISECOND = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 _QUOTED_BYTES = 60
 
 
-def _is_text_or_bytes(kind: pa.DataType) -> bool:
-    return _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    return _is_text(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
 def _is_headers(kind: pa.DataType) -> bool:
@@ -34,17 +34,16 @@ def _is_headers(kind: pa.DataType) -> bool:
     return [f.name for f in fields] == ["key", "value"] and _is_text(fields[0].type) and _is_text_or_bytes(fields[1].type)
 
 
-def _is_instant(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind)) and kind.tz is not None and kind.unit in _PER_MILLISECOND
-
-
 _EXPECTED = {
     "value": ("string or binary", _is_text_or_bytes),
     "key": ("string or binary", _is_text_or_bytes),
     "topic": ("string", _is_text),
     "partition": ("int", pa.types.is_int32),
     "headers": ("array<struct<key:string,value:binary>>", _is_headers),
-    "timestamp": ("timestamp", _is_instant),
+    "timestamp": (
+        "timestamp",
+        lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None and kind.unit in _PER_MILLISECOND,
+    ),
 }
 
 
@@ -153,7 +152,15 @@ def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch
     """
     if batch.num_rows == 0:
         return
-    whole = _columns(batch, topic or "")
+    found = {name: batch.column(name) for name in batch.schema.names if name in _EXPECTED}
+    whole = OutgoingBatch(
+        topic or "",
+        _as_bytes(found["value"]),
+        _as_bytes(found["key"]) if "key" in found else None,
+        found.get("partition"),
+        _milliseconds(found["timestamp"]) if "timestamp" in found else None,
+        _checked_headers(found["headers"]) if "headers" in found else None,
+    )
     if topic is not None:
         yield whole
         return
@@ -174,18 +181,6 @@ def _names(topics: pa.Array) -> list[str]:
             row = pc.index(_as_bytes(topics), name).as_py()
             raise INVALID_TOPIC(f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name")
     return [name.decode() for name in names]
-
-
-def _columns(batch: pa.RecordBatch, topic: str) -> OutgoingBatch:
-    found = {name: batch.column(name) for name in batch.schema.names if name in _EXPECTED}
-    return OutgoingBatch(
-        topic,
-        _as_bytes(found["value"]),
-        _as_bytes(found["key"]) if "key" in found else None,
-        found.get("partition"),
-        _milliseconds(found["timestamp"]) if "timestamp" in found else None,
-        _checked_headers(found["headers"]) if "headers" in found else None,
-    )
 
 
 def _as_bytes(column: pa.Array) -> pa.Array:
@@ -224,19 +219,15 @@ def _checked_headers(column: pa.Array) -> pa.Array:
         )
     if pc.any(pc.match_substring(keys, "\0")).as_py():
         raise _invalid_headers("has a zero byte in its key; librdkafka would end the key there; remove it")
-    return column.cast(_headers_of_bytes(column.type))
+    # With binary values: unlike a key, a value declared as string may be any bytes.
+    key, value = column.type.value_type
+    binary = pa.large_binary() if _is_large(value.type) else pa.binary()
+    entry = pa.struct([key, value.with_type(binary)])
+    return column.cast(pa.large_list(entry) if pa.types.is_large_list(column.type) else pa.list_(entry))
 
 
 def _invalid_headers(problem: str) -> InvalidRow:
     return INVALID_HEADERS(f"A header in the column headers {problem}")
-
-
-def _headers_of_bytes(kind: pa.DataType) -> pa.DataType:
-    """Return the type of headers with binary values, as a value declared as string may be any bytes."""
-    key, value = kind.value_type
-    binary = pa.large_binary() if _is_large(value.type) else pa.binary()
-    entry = pa.struct([key, value.with_type(binary)])
-    return pa.large_list(entry) if pa.types.is_large_list(kind) else pa.list_(entry)
 
 
 def _first_not_utf8(texts: pa.Array) -> bytes | None:
