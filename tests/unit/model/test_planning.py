@@ -74,7 +74,7 @@ def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
         (Subscribe(("__consumer_offsets",)), [], ["__consumer_offsets"]),
     ],
 )
-def test_wanted_topics(subscription: Subscription, names: list[str], expected: list[str]) -> None:
+def test_requested_topics(subscription: Subscription, names: list[str], expected: list[str]) -> None:
     """Topics are sorted, without duplicates. A pattern matches whole names."""
     assert requested_topics(subscription, names) == expected
 
