@@ -18,26 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerGroup", "GroupBatch"]
 
 _OF_COMMITS = ("offsets.storage", "dual.commit.enabled")
-_OF_THE_GROUP = (
-    "subscribe",
-    "subscribepattern",
-    "subscribeexceptpattern",
-    "group.id",
-    "groupmembership",
-    "group.protocol",
-    "group.instance.id",
-    "session.timeout.ms",
-    "consumer.id",
-    "consumer.threads",
-    "partition.assignment.strategy",
-    "rebalance.max.retries",
-    "rebalance.backoff.ms",
-    "rebalance.hold.ms",
-    *_OF_COMMITS,
-    "auto.offset.reset",
-    "maxoffsetspertrigger",
-    "maxbytespertrigger",
+_REPLACED = frozenset(
+    {"subscribe", "subscribepattern", "subscribeexceptpattern", "auto.offset.reset", "group.id", *_OF_COMMITS}
 )
+"""Options of reads that a batch does not pass on, in lower case: it reads fixed ranges."""
 _OF_OTHERS = (
     "startingOffsets",
     "startingTimestamp",
@@ -287,8 +271,11 @@ class GroupBatch:
         self._member._commit({r.partition: r.until for r in self.ranges}, self._owner)
 
     def _read_options(self) -> dict[str, str]:
-        raw = self._member._raw
-        shared = {name: text for name, text in raw.items() if name.lower() not in _OF_THE_GROUP}
+        from pyspark_zkafka.options.table import BY_NAME, STREAM
+
+        of_streams = {name for name, option in BY_NAME.items() if option.scopes == STREAM}
+        left_out = _REPLACED | of_streams
+        shared = {name: text for name, text in self._member._raw.items() if name.lower() not in left_out}
         partitions: dict[str, list[int]] = {}
         for r in self.ranges:
             partitions.setdefault(r.partition.topic, []).append(r.partition.partition)

@@ -2,62 +2,62 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
-import math
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import replace
 from typing import Any
 
 from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, GroupConsumer, GroupEvent, Revoked
 from pyspark_zkafka.brokers.groups import commit_requests
-from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
-from pyspark_zkafka.errors import GroupError, UnknownTopic, ZKafkaError, listing
-from pyspark_zkafka.group.kafka_state import COMMIT_S, Admission, Commit, CommitQueue, MemberState, Step, hold_s
-from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.group.kafka_requests import MemberRequests, Owned, not_running
+from pyspark_zkafka.group.kafka_state import (
+    COMMIT_S,
+    Admission,
+    CommitQueue,
+    MemberState,
+    PendingCommit,
+    QueueStep,
+    hold_s,
+    stall_s,
+)
+from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, Subscription, requested_topics
 from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.retries import Timing
 
 _log = logging.getLogger(__name__)
 
-Owned = Mapping[TopicPartition, Claim]
-
 FinalityCheck = Callable[[str, Collection[TopicPartition], Collection[str]], bool]
-"""Asks whether the coordinator has nothing more to assign, given a member's id, what it owns, and its topics."""
+"""Asks whether an assignment is final, given the member's id, owned partitions and topics."""
 
 _TICK_S = 0.02
 _LOOKUP_S = 5.0
 _FINISH_S = 2.0
 _CLOSE_S = 4.0
-_LOOK_S = 0.5
 _MARGIN_S = 15.0
 _POLL_S = 0.2
-_STALL_S = 10.0  # the leader of a group notices added partitions sooner
 _SHOWN = 8
 
 
 class KafkaGroupMember:
     """A member, from ``join`` to ``leave``. A `Membership`.
 
-    One thread owns the client, and takes turns: it serves the requests of other threads, polls, commits and answers. A
-    revocation waits for the running micro-batch, for `hold_ms` at most. Meanwhile the thread keeps serving: the commit of
-    the micro-batch carries the member's generation, or epoch, and contains only partitions that the member owns then.
+    One thread owns the client. In each iteration it takes requests of other threads, polls, commits and answers. A
+    revocation waits for the running micro-batch, but no longer than `hold_ms`. Meanwhile the thread keeps serving requests:
+    the micro-batch is committed with the member's generation or epoch, for partitions that the member still owns.
 
-    An expelled member reads nothing more until it has joined again, and commits nothing of what it read before.
-    Thread-safe; not pickle-safe, and not to be used after a fork.
+    An expelled member reads nothing until it has joined again, and never commits what it read before. Thread-safe. Not
+    pickle-safe, and unusable after a fork.
 
     Parameters
     ----------
     connect : callable
-        Makes a client that calls back with events. A client with unanswered commits is replaced by another one.
+        Makes a client that calls back with events. Called again to replace a client with unanswered commits.
     is_final : callable, optional
-        Asks the coordinator whether it has more to assign. Blocks, and raises for a member that the coordinator does not
-        admit. None where each assignment is final.
+        Asks the coordinator whether the assignment is final. Blocks. Raises for a member that the coordinator does not
+        admit. None if every assignment is final.
     """
 
     def __init__(
@@ -78,11 +78,7 @@ class KafkaGroupMember:
         self._client = connect(self.handle)
         self._is_final = is_final
         self._timing = timing or Timing()
-        self._requests: deque[tuple[Commit | None, Future[Any]]] = deque()
-        self._has_requests = threading.Event()
-        self._numbers = itertools.count()
-        self._committing: dict[int, Future[set[TopicPartition]]] = {}
-        self._rebalancing: list[Future[Owned]] = []
+        self._requests = MemberRequests(self.group, self._timing.clock)
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -94,10 +90,7 @@ class KafkaGroupMember:
         self._has_joined = False
         self._error: ZKafkaError | None = None
         self._warned: set[str] = set()
-        # While an incremental rebalance waits for a member to release partitions, nobody is assigned them, either.
-        stall_s = _STALL_S + self._hold_s * options.kafka.is_incremental
-        is_static = options.kafka.instance_id is not None and not self._is_consumer_protocol
-        self._stall_s = stall_s if is_static else math.inf
+        self._stall_s = stall_s(options)
         self._unsettled = -1, 0.0
         self._must_rejoin = False
 
@@ -119,16 +112,16 @@ class KafkaGroupMember:
 
     @property
     def settled(self) -> bool:
-        """True if the present assignment is final, and no revocation is pending.
+        """True if the assignment is final and no revocation is pending.
 
-        Only `wait_settled` detects the end of an incremental rebalance, as it asks the coordinator.
+        Only `wait_settled` asks the coordinator, and so detects the end of an incremental rebalance.
         """
         state = self._state
         is_final = state.is_assigned and self._final_at == state.rebalances
         return is_final and not state.is_doubtful(self._timing.clock())
 
     def join(self) -> None:
-        """Start to join, and return. Raises ZKafkaError if librdkafka refuses the properties."""
+        """Start joining, and return. Raises ZKafkaError if librdkafka refuses the properties."""
         if self._has_joined:
             raise RuntimeError("KafkaGroupMember.join is called twice")
         self._client.open()
@@ -141,11 +134,11 @@ class KafkaGroupMember:
         """Leave the group, unless the member is static. Blocks for at most four seconds; the thread continues to leave."""
         self._closing = True
         self._changed.set()
-        self._has_requests.set()
+        self._requests.notify()
         self._stop()
 
     def owned(self) -> Owned:
-        """The partitions that the member owns; empty while it may have been expelled without knowing it yet."""
+        """The partitions that the member owns. Empty while the member may have been expelled without notice."""
         return self._state.owned(self._timing.clock())
 
     def rebalance(self) -> Owned:
@@ -157,9 +150,9 @@ class KafkaGroupMember:
         return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
-        """Set the partitions that are being read from now on; none when the work is done."""
+        """Set the partitions that are now being read. Empty when the work is done."""
         self._reading = frozenset(partitions)
-        self._has_requests.set()
+        self._requests.notify()
 
     def commit(
         self,
@@ -171,28 +164,29 @@ class KafkaGroupMember:
     ) -> set[TopicPartition]:
         """Commit offsets, whatever is stored. Returns the partitions left out because the member does not own them now.
 
-        With `claims`, partitions that were lost and gained again are left out, too. With `of_group`, the offsets are the
-        group's starts, also in partitions of others: none is left out, or all for a member that has been expelled. Raises
-        GroupContended if the coordinator refuses these now.
-        Blocks for a request for every 1,000 partitions, each for at most half a minute. Raises BrokersUnavailable without
-        an answer: it is then unknown whether the offsets of this request were committed. Those of later requests were not.
+        `claims` also leaves out partitions that were lost and assigned again. With `of_group`, the offsets are the group's
+        starts, in partitions of all members. An expelled member leaves out all of them. GroupContended is raised if the
+        coordinator refuses them now.
+
+        Sends a request for every 1,000 partitions, and blocks for up to 30 seconds for each. Raises BrokersUnavailable
+        without an answer. The offsets of that request may be committed; later requests were not sent.
         """
         lost: set[TopicPartition] = set()
         for some in commit_requests(offsets):
             deadline = self._timing.clock() + COMMIT_S
-            commit = Commit(next(self._numbers), some, incarnation, deadline, claims, of_group)
+            commit = PendingCommit(self._requests.next_number(), some, incarnation, deadline, claims, of_group)
             lost |= self._request(commit, COMMIT_S + _MARGIN_S)
         return lost
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the ownership may have changed, or the time is over."""
+        """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
-        """Wait until the member is assigned all of its partitions; by default until members that died have expired.
+        """Wait for the final assignment, by default until the sessions of dead members have expired.
 
-        Returns False on time-out, and on an error that `rebalance` raises. Asks the coordinator at least once, if it must.
+        Returns False on time-out, or on an error that `rebalance` raises.
         """
         patience_s = self.expiry_s + self._hold_s + _MARGIN_S
         deadline = self._timing.clock() + (patience_s if timeout_s is None else timeout_s)
@@ -206,21 +200,20 @@ class KafkaGroupMember:
         return True
 
     def wait_certain(self) -> None:
-        """Wait while it is uncertain what the member owns: two seconds after its process stood still, at most 15."""
+        """After a long pause of the process, wait until ownership is known again: two seconds, at most 15."""
         deadline = self._timing.clock() + _MARGIN_S
         while (now := self._timing.clock()) < deadline and self._state.is_doubtful(now) and not self._closing:
             self.wait(_POLL_S)
 
     def request_rebalance(self, event: object = None) -> None:
-        """Have the member check its group soon."""
-        self._has_requests.set()
+        """Wake the member's thread."""
+        self._requests.notify()
 
     def _has_settled(self) -> bool:
-        """Ask the coordinator whether the present assignment is final; assume so if it refuses to answer.
+        """Ask the coordinator whether the assignment is final. If it refuses to answer, assume yes.
 
-        A static member whose assignment is not final for too long joins again. Partitions and topics that were added while
-        it restarted are assigned to nobody: the coordinator does not rebalance the group for it, and its client starts with
-        the new metadata and sees no change later.
+        A static member joins again if its assignment is not final for too long. Nobody is assigned partitions and topics
+        that were added while it restarted: its return causes no rebalance, and its client sees no change of metadata.
         """
         seen, now = self.rebalances, self._timing.clock()
         if not self._state.is_assigned or self._is_final is None:
@@ -240,27 +233,11 @@ class KafkaGroupMember:
             self._unsettled, self._must_rejoin = (-1, 0.0), True
         return self.settled
 
-    def _request(self, commit: Commit | None, timeout_s: float) -> Any:
-        """Ask the member's thread for a commit, or, without one, for a rebalance; returns its answer."""
-        answer: Future[Any] = Future()
-        self._requests.append((commit, answer))
-        self._has_requests.set()
-        return self._result(answer, timeout_s)
-
-    def _result(self, answer: Future[Any], timeout_s: float) -> Any:
-        """Wait for an answer; raises GroupError if the thread has ended, and BrokersUnavailable on time-out."""
-        deadline = self._timing.clock() + timeout_s
-        while True:
-            try:
-                return answer.result(_LOOK_S)
-            except FutureTimeoutError:
-                if self._thread is None or not self._thread.is_alive():
-                    raise not_running(self.group) from None
-                if self._timing.clock() > deadline:
-                    raise BROKERS_UNAVAILABLE(
-                        f"The member of group {self.group} did not answer within {timeout_s:g} s; check that the brokers "
-                        "with __consumer_offsets run and are reachable from here",
-                    ) from None
+    def _request(self, commit: PendingCommit | None, timeout_s: float) -> Any:
+        """Have the member's thread commit, or rebalance if `commit` is None, and wait for its answer."""
+        return self._requests.result(
+            self._requests.add(commit), lambda: self._thread is not None and self._thread.is_alive(), timeout_s
+        )
 
     # --- the member's thread
 
@@ -275,10 +252,10 @@ class KafkaGroupMember:
     def _serve(self) -> None:
         try:
             while not self._closing:
-                self._await_request()
-                self.begin_turn()
-                self.end_turn()
-            # A request to leave waits behind one to join: without its answer, the group would wait for the session to end.
+                self._requests.wait(_TICK_S)
+                self.begin_iteration()
+                self.end_iteration()
+            # librdkafka leaves only after a pending join: closing earlier would make the group wait for the session to end.
             deadline = self._timing.clock() + _FINISH_S
             while not self._state.is_assigned and self._error is None and self._topics and self._timing.clock() < deadline:
                 self._timing.sleep(_TICK_S)
@@ -286,55 +263,43 @@ class KafkaGroupMember:
         finally:
             self.end()
 
-    def begin_turn(self) -> None:
-        """Serve the requests, and poll. Blocks for as long as a revocation waits."""
+    def begin_iteration(self) -> None:
+        """Take requests, and poll. Blocks while a revocation waits."""
         self._serve_requests()
         self._subscribe()
         self._note_error(self._client.poll())
 
-    def end_turn(self) -> None:
-        """Act on what the poll has found, and answer."""
+    def end_iteration(self) -> None:
+        """Act on the results of the poll, and answer requests."""
         self._replace_client()
         self._send_commits()
         self._check_admission()
-        if self._rebalancing:
+        if self._requests.has_rebalances:
             owned, error = self.owned(), self._error
             self._reading = frozenset(owned)
-            answers, self._rebalancing = self._rebalancing, []
-            for answer in answers:
-                _answer(answer, owned, None if error is None or error.retriable else error)
+            self._requests.answer_rebalances(owned, None if error is None or error.retriable else error)
 
     def end(self) -> None:
-        """Leave the group, own nothing, and refuse all requests. Blocks for long without a coordinator."""
+        """Leave the group, and refuse all requests. Blocks for long without a coordinator."""
         self._closing = True
         self._client.close()
         self._state = self._state.expel()
         self._serve_requests()
-        pending: list[Future[Any]] = [*self._rebalancing, *self._committing.values()]
-        for answer in pending:
-            answer.set_exception(not_running(self.group))
-        self._rebalancing, self._committing = [], {}
-
-    def _await_request(self) -> None:
-        self._has_requests.wait(_TICK_S)
-        self._has_requests.clear()
+        self._requests.refuse()
 
     def _serve_requests(self) -> None:
-        """Queue commits. A caller that rebalances reads nothing, which ends a revocation that waits."""
-        while self._requests:
-            commit, answer = self._requests.popleft()
+        """Queue commits. A caller of `rebalance` reads nothing, which ends a waiting revocation."""
+        for commit in self._requests.take():
             if commit is None:
-                self._rebalancing.append(answer)
                 self._reading = frozenset()
             else:
-                self._committing[commit.number] = answer
                 self._state = replace(self._state, commits=self._state.commits.add(commit))
         self._state, stopped_s = self._state.see(self._timing.clock())
         if stopped_s:
             _log.warning("%s did not run for %.1f s; it checks whether it is still a member", self._name, stopped_s)
 
     def _subscribe(self) -> None:
-        """Subscribe to the topics, if they are others now. Brokers get names: patterns are looked up every few seconds."""
+        """Subscribe if the topics have changed. Patterns are resolved here, every few seconds."""
         now = self._timing.clock()
         if now < self._lookup_at and not self._must_rejoin:
             return
@@ -357,7 +322,7 @@ class KafkaGroupMember:
             self._note_error(error)
 
     def _note_error(self, error: ZKafkaError | None) -> None:
-        if error is None or isinstance(error, UnknownTopic):  # the stream warns of topics that do not exist
+        if error is None or isinstance(error, UnknownTopic):  # the stream logs missing topics
             return
         self._error = error
         if error.retriable:
@@ -365,9 +330,9 @@ class KafkaGroupMember:
         self._changed.set()
 
     def _replace_client(self) -> None:
-        """Continue with another client after an expulsion, or a release, with a commit under way.
+        """Replace a client that may still send a commit of an earlier incarnation.
 
-        librdkafka keeps a commit for a coordinator that it cannot reach, and would send it as the next generation's.
+        librdkafka keeps a commit while the coordinator is unreachable, and would send it with the next generation.
         """
         if not self._state.has_stray_commit:
             return
@@ -375,7 +340,7 @@ class KafkaGroupMember:
         try:
             client.open()
         except ZKafkaError as error:
-            self._note_error(error)  # the next turn tries again
+            self._note_error(error)  # the next iteration tries again
             return
         self._state = replace(self._state, has_stray_commit=False)
         self._client.discard()
@@ -386,57 +351,56 @@ class KafkaGroupMember:
     def _send_commits(self) -> None:
         self._step(self._state.commits.advance(self._state, self._timing.clock()))
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: QueueStep) -> None:
         self._state = replace(self._state, commits=step.queue)
         if step.is_fenced:
             self.lost()
         for outcome in step.outcomes:
-            _answer(self._committing.pop(outcome.number), set(outcome.lost), outcome.error)
+            self._requests.answer_commit(outcome)
         if step.send is not None:
             self._client.commit(step.send)
 
     def _check_admission(self) -> None:
-        """Check without an assignment whether the coordinator has admitted the member, and has any (KIP-848)."""
-        now, before = self._timing.clock(), self._state.admission
+        """Without an assignment, check whether the coordinator has admitted the member and assigns it any (KIP-848)."""
+        now, admission = self._timing.clock(), self._state.admission
         is_needed = not self._state.is_assigned and self._is_consumer_protocol
-        if is_needed and now < before.check_at:
+        if is_needed and now < admission.check_at:
             return
-        self._state = replace(self._state, admission=before.postpone(now))
-        if not is_needed or self._is_final is None:
-            return
-        self.consumer = self._client.member_id
-        try:
-            if self._is_final(self.consumer, self._state.claims.keys(), self._topics):
-                self._state = replace(self._state, is_assigned=True, is_member=True)
-                self._final_at = self._state.rebalances
-        except ZKafkaError as error:
-            admission, is_reported = self._state.admission.fail(error)
-            self._state = replace(self._state, admission=admission)
-            if is_reported:
-                self._note_error(error)
-        else:
-            self._state = replace(self._state, admission=replace(self._state.admission, failures=0))
-            self._changed.set()
+        admission = admission.postpone(now)
+        if is_needed and self._is_final is not None:
+            self.consumer = self._client.member_id
+            try:
+                if self._is_final(self.consumer, self._state.claims.keys(), self._topics):
+                    self._state = replace(self._state, is_assigned=True, is_member=True)
+                    self._final_at = self._state.rebalances
+                admission = replace(admission, failures=0)
+                self._changed.set()
+            except ZKafkaError as error:
+                admission, is_reported = admission.fail(error)
+                if is_reported:
+                    self._note_error(error)
+        self._state = replace(self._state, admission=admission)
 
     # --- events of the client, within its `poll`
 
     def handle(self, event: GroupEvent) -> None:
-        """Act on what the coordinator has done. Blocks for as long as a revocation waits."""
+        """Handle an event of the client. Blocks while a revocation waits."""
         match event:
             case Assigned(partitions):
-                self.assigned(partitions)
+                self._assign(partitions)
             case Revoked(partitions):
-                self.revoked(partitions)
+                self.begin_revocation(partitions)
+                while self.is_holding:
+                    self._requests.wait(_TICK_S)
+                    self.serve_while_holding()
+                self.end_revocation()
             case CommitAnswer():
-                self.answered(event)
+                self._step(self._state.commits.answer(event, self._timing.clock()))
             case _:
                 self.lost()
 
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Add what the coordinator has assigned, unless the client is about to be replaced.
-
-        librdkafka reports an assignment right after a revocation of the same rebalance.
-        """
+    def _assign(self, partitions: Collection[TopicPartition]) -> None:
+        # librdkafka reports an assignment right after the revocation of the same rebalance, before the client is replaced.
         if self._state.has_stray_commit:
             return
         self.consumer = self._client.member_id or self.consumer
@@ -445,32 +409,24 @@ class KafkaGroupMember:
         self._error = None
         self._change(self._state.assign(partitions, self.consumer))
 
-    def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Release partitions when the running micro-batch is done, or after the hold."""
-        self.begin_revocation(partitions)
-        while self.is_holding:
-            self._await_request()
-            self.turn_within()
-        self.end_revocation()
-
     def begin_revocation(self, partitions: Collection[TopicPartition]) -> None:
-        """Note which partitions are to be released, and until when they may be kept."""
+        """Start a revocation, which may wait for the hold."""
         self._state = self._state.revoke(partitions, self._timing.clock() + self._hold_s)
 
     @property
     def is_holding(self) -> bool:
-        """True while the revocation waits for what is read, or for the answer to a commit."""
+        """True while the revocation waits for a micro-batch, or for the answer to a commit."""
         return self._state.is_holding(self._reading, self._timing.clock()) and not self._closing
 
-    def turn_within(self) -> None:
-        """Serve and commit while a revocation waits."""
+    def serve_while_holding(self) -> None:
+        """Take requests and commit while a revocation waits."""
         self._serve_requests()
         self._send_commits()
         if self._state.commits.waiting:
             self._client.poll_within()
 
     def end_revocation(self) -> None:
-        """Release the partitions."""
+        """Release the revoked partitions."""
         overdue, revoking = self._state.overdue(self._reading), self._state.revoking or frozenset()
         if overdue and not self._closing:
             _log.warning(
@@ -480,21 +436,17 @@ class KafkaGroupMember:
             )
         if revoking:
             _log.info("%s released %s", self._name, listing(sorted(revoking), _SHOWN))
-        # With KIP-848, no assignment follows where nothing is added.
+        # With KIP-848, no assignment follows if no partition is added.
         self._change(self._state.release(is_assigned=self._is_consumer_protocol and self._state.is_member))
         if self._state.has_released_too_early(revoking) and not self._closing:
             self._give_up("released partitions of which a commit is unanswered")
 
     def lost(self) -> None:
-        """Give up everything: other members may own the partitions already."""
+        """Own nothing after an expulsion: other members may own the partitions already."""
         self._give_up(f"was expelled from group {self.group}")
 
-    def answered(self, answer: CommitAnswer) -> None:
-        """Take the answer to a commit."""
-        self._step(self._state.commits.answer(answer, self._timing.clock()))
-
     def _give_up(self, reason: str) -> None:
-        """Own nothing any more. A client that may still send a commit is replaced at the end of this turn."""
+        """Own nothing. A client that may still send a commit is replaced at the end of this iteration."""
         if self._state.claims:
             _log.warning(
                 "%s %s, and joins again; others may own %s already: records may be read twice",
@@ -511,7 +463,7 @@ class KafkaGroupMember:
         self._changed.set()
 
     def _warn(self, text: str) -> None:
-        """Log a warning, each text once."""
+        """Log each text once."""
         if text not in self._warned:
             self._warned.add(text)
             _log.warning("%s: %s", self._name, text)
@@ -519,15 +471,3 @@ class KafkaGroupMember:
     @property
     def _name(self) -> str:
         return self.consumer or f"a member of group {self.group}"
-
-
-def not_running(group: str) -> GroupError:
-    """The error for a request to a member that has left, or has not joined."""
-    return NOT_A_MEMBER(f"The member of group {group} has left it, or has not joined yet; join first")
-
-
-def _answer(request: Future[Any], result: object, error: ZKafkaError | None) -> None:
-    if error is None:
-        request.set_result(result)
-    else:
-        request.set_exception(error)

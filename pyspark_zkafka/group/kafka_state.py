@@ -5,6 +5,7 @@ Pure: values in, values out. `pyspark_zkafka.group.kafka_member` asks the coordi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, GROUP_REBALANCES
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
+from pyspark_zkafka.options.values import GroupOptions
 
 if TYPE_CHECKING:  # the state machine needs no librdkafka
     from pyspark_zkafka.brokers.group_consumer import CommitAnswer
@@ -23,10 +25,11 @@ _STOPPED_S = 5.0  # a process that did not run for so long may have been expelle
 _DOUBT_S = 2.0  # librdkafka notices an expulsion within this time
 _CHECK_S = 1.5
 _REFUSALS = 3
+_STALL_S = 10.0  # the leader of a group notices added partitions sooner
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class PendingCommit:
     """A commit that is to be sent, or was.
 
     Attributes
@@ -63,7 +66,7 @@ class Commit:
         return {tp: offset for tp, offset in ours.items() if state.claims[tp] == self.claims.get(tp)}
 
 
-class Outcome(NamedTuple):
+class CommitOutcome(NamedTuple):
     """The end of a commit: the partitions that were left out, or an error."""
 
     number: int
@@ -71,14 +74,14 @@ class Outcome(NamedTuple):
     error: ZKafkaError | None = None
 
 
-class Step(NamedTuple):
+class QueueStep(NamedTuple):
     """A step of a queue: the queue after it, the commits that have ended, and offsets to send.
 
     `is_fenced` is True if the coordinator does not know the member any more.
     """
 
     queue: CommitQueue
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[CommitOutcome, ...] = ()
     send: Mapping[TopicPartition, int] | None = None
     is_fenced: bool = False
 
@@ -88,10 +91,10 @@ class CommitQueue:
     """The commits of a member. The first is under way; `unanswered` counts those given up after they were sent."""
 
     group: str
-    waiting: tuple[Commit, ...] = ()
+    waiting: tuple[PendingCommit, ...] = ()
     unanswered: int = 0
 
-    def add(self, commit: Commit) -> CommitQueue:
+    def add(self, commit: PendingCommit) -> CommitQueue:
         """Append a commit."""
         return replace(self, waiting=(*self.waiting, commit))
 
@@ -105,49 +108,49 @@ class CommitQueue:
         """The partitions of commits that were sent, and may still be answered in time."""
         return frozenset(tp for commit in self.waiting for tp in commit.sent or ())
 
-    def advance(self, state: MemberState, now: float) -> Step:
+    def advance(self, state: MemberState, now: float) -> QueueStep:
         """End commits that are overdue, or contain nothing that the member owns; send the next one, if it is due.
 
         >>> t0 = TopicPartition("t", 0)
         >>> state = MemberState().assign([t0], "c")
-        >>> queue = CommitQueue("g").add(Commit(1, {t0: 5}, incarnation=0, deadline=30.0))
+        >>> queue = CommitQueue("g").add(PendingCommit(1, {t0: 5}, incarnation=0, deadline=30.0))
         >>> queue.advance(state, now=1.0).send == {t0: 5}
         True
         >>> queue.advance(state.expel(), now=1.0).outcomes
-        (Outcome(number=1, lost=frozenset({TopicPartition(topic='t', partition=0)}), error=None),)
+        (CommitOutcome(number=1, lost=frozenset({TopicPartition(topic='t', partition=0)}), error=None),)
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[CommitOutcome] = []
         queue = self
         while queue.waiting:
             first = queue.waiting[0]
             if now >= first.deadline:
-                outcomes.append(Outcome(first.number, error=first.error or _unanswered(self.group)))
+                outcomes.append(CommitOutcome(first.number, error=first.error or _unanswered(self.group)))
                 queue = replace(queue._rest(), unanswered=queue.unanswered + (first.sent is not None))
             elif first.sent is not None or now < first.next_at:
                 break
             elif ours := first.sendable(state):
-                return Step(queue._with(replace(first, sent=dict(ours))), tuple(outcomes), dict(ours))
+                return QueueStep(queue._with(replace(first, sent=dict(ours))), tuple(outcomes), dict(ours))
             else:
-                outcomes.append(Outcome(first.number, frozenset(first.offsets)))
+                outcomes.append(CommitOutcome(first.number, frozenset(first.offsets)))
                 queue = queue._rest()
-        return Step(queue, tuple(outcomes))
+        return QueueStep(queue, tuple(outcomes))
 
-    def answer(self, answer: CommitAnswer, now: float) -> Step:
+    def answer(self, answer: CommitAnswer, now: float) -> QueueStep:
         """End the commit that was sent, or have it sent again a little later; ignores answers to commits given up.
 
         The group's starts are not sent again: another member may have committed meanwhile.
         """
         first = self.waiting[0] if self.waiting else None
         if first is None or first.sent is None or first.sent != answer.offsets:
-            return Step(replace(self, unanswered=max(0, self.unanswered - 1)))
+            return QueueStep(replace(self, unanswered=max(0, self.unanswered - 1)))
         if answer.standing == "again" and first.of_group:
-            return Step(self._rest(), (Outcome(first.number, error=_contended(self.group, answer.error)),))
+            return QueueStep(self._rest(), (CommitOutcome(first.number, error=_contended(self.group, answer.error)),))
         if answer.standing == "again":
-            return Step(self._with(replace(first, sent=None, error=answer.error, next_at=now + _RETRY_S)))
+            return QueueStep(self._with(replace(first, sent=None, error=answer.error, next_at=now + _RETRY_S)))
         if answer.standing == "fenced":
-            return Step(self._rest(), (Outcome(first.number, frozenset(first.offsets)),), is_fenced=True)
+            return QueueStep(self._rest(), (CommitOutcome(first.number, frozenset(first.offsets)),), is_fenced=True)
         left_out = frozenset(first.offsets.keys() - first.sent.keys())
-        return Step(self._rest(), (Outcome(first.number, left_out, answer.error),))
+        return QueueStep(self._rest(), (CommitOutcome(first.number, left_out, answer.error),))
 
     def expel(self) -> CommitQueue:
         """Await no answer: the next incarnation sends nothing again that the last one has read."""
@@ -156,7 +159,7 @@ class CommitQueue:
     def _rest(self) -> CommitQueue:
         return replace(self, waiting=self.waiting[1:])
 
-    def _with(self, first: Commit) -> CommitQueue:
+    def _with(self, first: PendingCommit) -> CommitQueue:
         return replace(self, waiting=(first, *self.waiting[1:]))
 
 
@@ -359,6 +362,17 @@ def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:
     (30.0, 40.0)
     """
     return min(hold_ms, max_poll_interval_ms * _SHARE_OF_POLL_INTERVAL) / 1000
+
+
+def stall_s(options: GroupOptions) -> float:
+    """The time without a final assignment after which a member joins again. Infinite unless the member is static.
+
+    An incremental rebalance also leaves partitions without an owner while it waits for a member to release them.
+    """
+    kafka = options.kafka
+    if kafka.instance_id is None or kafka.protocol == "consumer":
+        return math.inf
+    return _STALL_S + kafka.is_incremental * hold_s(options.hold_ms, kafka.max_poll_interval_ms)
 
 
 def _contended(group: str, found: ZKafkaError | None) -> GroupContended:

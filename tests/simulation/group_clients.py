@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.brokers.group_consumer import CommitAnswer
+from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, Expelled
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, ZKafkaError
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -102,10 +102,10 @@ class Client(ABC):
             if kind == "assign":
                 self.owned |= partitions
                 self.on_assign(self, partitions)
-                self.member.assigned(partitions)
+                self.member.handle(Assigned(partitions))
             elif kind == "lost":
                 self.owned = NONE
-                self.member.lost()
+                self.member.handle(Expelled())
             else:
                 self.revoking = partitions
                 self.member.begin_revocation(partitions)
@@ -113,7 +113,7 @@ class Client(ABC):
 
     def poll_within(self) -> None:
         while self.answers:
-            self.member.answered(self.answers.popleft())
+            self.member.handle(self.answers.popleft())
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if not self.is_calm() and self.chance.random() < 0.05:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from typing import Any
 
 from pyspark_zkafka.errors import BrokersUnavailable
-from pyspark_zkafka.group.kafka_member import KafkaGroupMember, not_running
-from pyspark_zkafka.group.kafka_state import is_final
+from pyspark_zkafka.group.kafka_member import KafkaGroupMember
+from pyspark_zkafka.group.kafka_requests import not_running
+from pyspark_zkafka.group.kafka_state import PendingCommit, is_final
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.options.values import StreamOptions
@@ -82,10 +82,10 @@ class KafkaMember(KafkaGroupMember):
             return
         now = self._timing.clock()
         if self.client.revoking is None:
-            self.begin_turn()
+            self.begin_iteration()
             self._began_at, self._held_s = now, 0.0
         else:
-            self.turn_within()
+            self.serve_while_holding()
             self._held_s += min(now - self._acted_at, 1.0)
         self._acted_at = now
         if self.client.revoking is not None and not self.is_holding:
@@ -94,12 +94,13 @@ class KafkaMember(KafkaGroupMember):
             self.client.released()
             self.client.poll()  # the call that the revocation was in goes on to the assignment that follows it
         if self.client.revoking is None:
-            self.end_turn()
+            self.end_iteration()
 
     def wait(self, timeout_s: float) -> None:
         self._pass(timeout_s)
 
-    def _result(self, answer: Future[Any], timeout_s: float) -> Any:
+    def _request(self, commit: PendingCommit | None, timeout_s: float) -> Any:
+        answer = self._requests.add(commit)
         until = self._timing.clock() + timeout_s
         self.act()
         while not answer.done():

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
-from pyspark_zkafka.group.kafka_state import Commit, MemberState
+from pyspark_zkafka.group.kafka_state import MemberState, PendingCommit
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -28,7 +28,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def commit_what_others_own(patch: pytest.MonkeyPatch) -> None:
     """A commit has all positions, whoever owns the partitions: brokers do not look at that."""
-    patch.setattr(Commit, "sendable", lambda self, state: self.offsets)
+    patch.setattr(PendingCommit, "sendable", lambda self, state: self.offsets)
     patch.setattr(driver, "commit_positions", _commit_all)
 
 

@@ -382,7 +382,7 @@ def test_partitions_without_an_owner(
     joins_again: bool,
 ) -> None:
     """A static member, whose restart brings no rebalance, joins again if its group leaves partitions without an owner."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._STALL_S", 0.5)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STALL_S", 0.5)
     member = new_member(is_final=lambda name, owned, topics: {T0, T1} <= set(owned), hold_ms=0, **kafka)
     coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
     subscribe = coordinator.subscribe

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.brokers.group_consumer import CommitAnswer
 from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, GroupError, ZKafkaError
-from pyspark_zkafka.group.kafka_state import Admission, Commit, CommitQueue, MemberState, Outcome, hold_s
+from pyspark_zkafka.group.kafka_state import Admission, CommitOutcome, CommitQueue, MemberState, PendingCommit, hold_s
 from pyspark_zkafka.model.nouns import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
@@ -118,7 +118,7 @@ AGAIN = BrokersUnavailable("BROKERS_UNAVAILABLE", "the coordinator moved; try ag
 
 def queue(**given: Any) -> CommitQueue:
     """A queue with one commit, of what is owned and what is not."""
-    commit = Commit(**{"number": 1, "offsets": {T0: 5, T1: 6}, "incarnation": 0, "deadline": 30.0, **given})
+    commit = PendingCommit(**{"number": 1, "offsets": {T0: 5, T1: 6}, "incarnation": 0, "deadline": 30.0, **given})
     return CommitQueue("g").add(commit)
 
 
@@ -137,24 +137,24 @@ def test_owned_partitions() -> None:
     step = queue().advance(MEMBER, 0.0)
     assert step.send == {T0: 5}
     ended = step.queue.answer(CommitAnswer({T0: 5}), 0.1)
-    assert ended.outcomes == (Outcome(1, frozenset({T1})),)
+    assert ended.outcomes == (CommitOutcome(1, frozenset({T1})),)
     assert ended.queue == CommitQueue("g")
 
 
 def test_starts_of_the_group() -> None:
     """A group's starts are sent for all partitions, by a member, in the incarnation that planned them."""
     assert queue(of_group=True).advance(MEMBER, 0.0).send == {T0: 5, T1: 6}
-    assert queue(of_group=True).advance(MemberState(), 0.0).outcomes == (Outcome(1, frozenset({T0, T1})),)
+    assert queue(of_group=True).advance(MemberState(), 0.0).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
     assert queue(of_group=True).advance(MEMBER.expel().assign([T0], "c"), 0.0).send is None
 
 
 def test_one_at_a_time() -> None:
     """The next commit is sent when the one before has ended, and passes over those with nothing to send."""
-    both = queue().add(Commit(2, {T1: 7}, 0, 30.0)).add(Commit(3, {T0: 8}, 0, 30.0))
+    both = queue().add(PendingCommit(2, {T1: 7}, 0, 30.0)).add(PendingCommit(3, {T0: 8}, 0, 30.0))
     first = both.advance(MEMBER, 0.0).queue
     assert first.advance(MEMBER, 0.0).send is None
     rest = first.answer(CommitAnswer({T0: 5}), 0.1).queue.advance(MEMBER, 0.1)
-    assert rest.outcomes == (Outcome(2, frozenset({T1})),)
+    assert rest.outcomes == (CommitOutcome(2, frozenset({T1})),)
     assert rest.send == {T0: 8}
 
 
@@ -164,7 +164,7 @@ def test_again() -> None:
     assert again.advance(MEMBER, 1.05).send is None
     assert again.advance(MEMBER.assign([T1], "c"), 1.2).send == {T0: 5, T1: 6}
     released = MEMBER.revoke([T0], 0.0).release(is_assigned=False)
-    assert again.advance(released, 1.2).outcomes == (Outcome(1, frozenset({T0, T1})),)
+    assert again.advance(released, 1.2).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
 
 
 def test_claims() -> None:
@@ -172,7 +172,7 @@ def test_claims() -> None:
     claimed = queue(claims=MEMBER.claims)
     assert claimed.advance(MEMBER, 0.0).send == {T0: 5}
     again = MEMBER.revoke([T0], 0.0).release(is_assigned=False).assign([T0, T1], "c")
-    assert claimed.advance(again, 0.0).outcomes == (Outcome(1, frozenset({T0, T1})),)
+    assert claimed.advance(again, 0.0).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
 
 
 def test_starts_are_not_sent_again() -> None:
@@ -217,7 +217,7 @@ def test_fenced() -> None:
     """A commit of a member that the coordinator does not know ends without a partition."""
     step = sent().answer(CommitAnswer({T0: 5}, "fenced", AGAIN), 1.0)
     assert step.is_fenced
-    assert step.outcomes == (Outcome(1, frozenset({T0, T1})),)
+    assert step.outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
     assert step.queue.waiting == ()
 
 
@@ -228,7 +228,7 @@ def test_commit_under_way_at_an_expulsion() -> None:
     expelled = under_way.expel()
     assert not expelled.has_stray
     again = MEMBER.expel().assign([T0, T1], "c")
-    assert expelled.advance(again, 1.0).outcomes == (Outcome(1, frozenset({T0, T1})),)
+    assert expelled.advance(again, 1.0).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
 
 
 REFUSED = GroupError("GROUP_PROTOCOL_UNSUPPORTED", "no")

@@ -1,0 +1,116 @@
+"""Requests of other threads to the thread of a member in Kafka, and its answers."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any
+
+from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
+from pyspark_zkafka.errors import GroupError, ZKafkaError
+from pyspark_zkafka.group.kafka_state import CommitOutcome, PendingCommit
+from pyspark_zkafka.model.nouns import Claim, TopicPartition
+
+Owned = Mapping[TopicPartition, Claim]
+
+_CHECK_S = 0.5
+
+
+class MemberRequests:
+    """Commits and rebalances that other threads request. The member's thread takes and answers them."""
+
+    def __init__(self, group: str, clock: Callable[[], float]) -> None:
+        self._group = group
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._requested: deque[tuple[PendingCommit | None, Future[Any]]] = deque()
+        self._is_notified = threading.Event()
+        self._commits: dict[int, Future[Collection[TopicPartition]]] = {}
+        self._rebalances: list[Future[Owned]] = []
+
+    # --- for any thread
+
+    def add(self, commit: PendingCommit | None) -> Future[Any]:
+        """Request a commit, or a rebalance if `commit` is None."""
+        answer: Future[Any] = Future()
+        self._requested.append((commit, answer))
+        self.notify()
+        return answer
+
+    def next_number(self) -> int:
+        """Number the next commit."""
+        return next(self._numbers)
+
+    def notify(self) -> None:
+        """End the wait of the member's thread."""
+        self._is_notified.set()
+
+    def result(self, answer: Future[Any], is_running: Callable[[], bool], timeout_s: float) -> Any:
+        """Wait for an answer. Raises GroupError if the member's thread has ended, and BrokersUnavailable on time-out."""
+        deadline = self._clock() + timeout_s
+        while True:
+            try:
+                return answer.result(_CHECK_S)
+            except FutureTimeoutError:
+                if not is_running():
+                    raise not_running(self._group) from None
+                if self._clock() > deadline:
+                    raise BROKERS_UNAVAILABLE(
+                        f"The member of group {self._group} did not answer within {timeout_s:g} s; check that the brokers "
+                        "with __consumer_offsets run and are reachable from here",
+                    ) from None
+
+    # --- for the member's thread
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for `notify`, or until the time is over."""
+        self._is_notified.wait(timeout_s)
+        self._is_notified.clear()
+
+    def take(self) -> Iterator[PendingCommit | None]:
+        """Yield the new requests in order: a commit, or None for a rebalance."""
+        while self._requested:
+            commit, answer = self._requested.popleft()
+            if commit is None:
+                self._rebalances.append(answer)
+            else:
+                self._commits[commit.number] = answer
+            yield commit
+
+    @property
+    def has_rebalances(self) -> bool:
+        """True if a rebalance was taken, and is not answered yet."""
+        return bool(self._rebalances)
+
+    def answer_commit(self, outcome: CommitOutcome) -> None:
+        """Return the partitions that were left out, or raise the error."""
+        answer = self._commits.pop(outcome.number)
+        if outcome.error is None:
+            answer.set_result(set(outcome.lost))
+        else:
+            answer.set_exception(outcome.error)
+
+    def answer_rebalances(self, owned: Owned, error: ZKafkaError | None) -> None:
+        """Return the owned partitions, or raise the error."""
+        answers, self._rebalances = self._rebalances, []
+        for answer in answers:
+            if error is None:
+                answer.set_result(owned)
+            else:
+                answer.set_exception(error)
+
+    def refuse(self) -> None:
+        """Raise GroupError for all requests that were taken."""
+        answers: list[Future[Any]] = [*self._rebalances, *self._commits.values()]
+        for answer in answers:
+            answer.set_exception(not_running(self._group))
+        self._rebalances, self._commits = [], {}
+
+
+def not_running(group: str) -> GroupError:
+    """The error for a request to a member that has left, or has not joined."""
+    return NOT_A_MEMBER(f"The member of group {group} has left it, or has not joined yet; join first")
