@@ -57,7 +57,7 @@ class ZooKeeperSource:
 
     def topic_names(self) -> list[str]:
         """Return the names of all topics, sorted. Blocks for two rounds of requests."""
-        if self.zookeeper.is_left():
+        if self.zookeeper.all_brokers_migrated():
             return self._admin(self.zookeeper.snapshot([])).topic_names()
         return self.zookeeper.topic_names()
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient
 from pyspark_zkafka.brokers.consumer_properties import shared_properties
-from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES, from_kafka, silent_leaders
+from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES, from_kafka, leaders_without_answer
 from pyspark_zkafka.brokers.offset_lookups import (
     DEFAULT_SIZES,
     LookupSizes,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SILENT = "BROKERS_UNAVAILABLE"
+_UNANSWERED = "BROKERS_UNAVAILABLE"
 _PAUSE_S = 0.1
 _INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -148,9 +148,13 @@ class KafkaAdmin(AdminRequests):
         time-out of a request.
         """
         found, failed = self.list_offsets_each(positions, timeout_s)
-        silent = [tp for tp, error in failed.items() if error.condition == _SILENT]
+        unanswered = [tp for tp, error in failed.items() if error.condition == _UNANSWERED]
         for error in failed.values():
-            raise error if error.condition != _SILENT else silent_leaders(silent, min(timeout_s, self._timeout_s))
+            raise (
+                error
+                if error.condition != _UNANSWERED
+                else leaders_without_answer(unanswered, min(timeout_s, self._timeout_s))
+            )
         return found
 
     def high_watermarks(
@@ -269,7 +273,7 @@ class KafkaAdmin(AdminRequests):
         # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
         if info.offset < -1:
             self._admin().poll(0)
-            raise self._reports.refusal(f"{doing} at {self._servers}") or silent_leaders([partition], timeout_s)
+            raise self._reports.refusal(f"{doing} at {self._servers}") or leaders_without_answer([partition], timeout_s)
         return info
 
     def _describe(self, names: Collection[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.librdkafka import load
 from pyspark_zkafka.options.values import Connection, KafkaGroupOptions
 
-Standing = Literal["done", "again", "fenced"]
+CommitStatus = Literal["done", "again", "fenced"]
 
 _REBALANCING_CODES = frozenset(
     {KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH}
@@ -68,12 +68,12 @@ class Expelled:
 class CommitAnswer:
     """The coordinator has answered a commit of `offsets`.
 
-    `standing` is "again" for a member that must first rejoin, or find its coordinator, and "fenced" for one that is no
+    `status` is "again" for a member that must first rejoin, or find its coordinator, and "fenced" for one that is no
     member any more. `error` is the reason of either, or the error of a partition whose offset was refused.
     """
 
     offsets: Mapping[TopicPartition, int]
-    standing: Standing = "done"
+    status: CommitStatus = "done"
     error: ZKafkaError | None = None
 
 
@@ -181,7 +181,7 @@ class GroupConsumer:
         try:
             self._client.commit(offsets=places, asynchronous=True)
         except KafkaException as error:
-            self._on_event(CommitAnswer(offsets, *self._standing(error.args[0])))
+            self._on_event(CommitAnswer(offsets, *self._status(error.args[0])))
 
     def topic_names(self) -> list[str]:
         """The names of all topics; blocks for a request, at most a second. Raises ZKafkaError without an answer."""
@@ -233,17 +233,17 @@ class GroupConsumer:
             return
         offsets = {TopicPartition(p.topic, p.partition): p.offset for p in partitions}
         failed = error or next((p.error for p in partitions if p.error is not None), None)
-        self._on_event(CommitAnswer(offsets, *(("done", None) if failed is None else self._standing(failed))))
+        self._on_event(CommitAnswer(offsets, *(("done", None) if failed is None else self._status(failed))))
 
-    def _standing(self, error: KafkaError) -> tuple[Standing, ZKafkaError]:
-        return commit_standing(error, self._group, self._options)
+    def _status(self, error: KafkaError) -> tuple[CommitStatus, ZKafkaError]:
+        return commit_status(error, self._group, self._options)
 
     def _of_group(self, error: KafkaError) -> ZKafkaError:
         return membership_error(error, self._group, self._options)
 
 
-def commit_standing(error: KafkaError, group: str, options: KafkaGroupOptions) -> tuple[Standing, ZKafkaError]:
-    """The standing of a member whose commit failed, and our error."""
+def commit_status(error: KafkaError, group: str, options: KafkaGroupOptions) -> tuple[CommitStatus, ZKafkaError]:
+    """The status of a member whose commit failed, and our error."""
     code = error.code()
     if code in _FENCED_CODES:
         return "fenced", membership_error(error, group, options)

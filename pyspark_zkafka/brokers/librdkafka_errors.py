@@ -171,7 +171,7 @@ def _is_refusal(error: KafkaError) -> bool:
     return refused and not any(cause in error.str() for cause in _PASSING_CAUSES)
 
 
-def silent_leaders(partitions: Iterable[TopicPartition], timeout_s: float) -> BrokersUnavailable:
+def leaders_without_answer(partitions: Iterable[TopicPartition], timeout_s: float) -> BrokersUnavailable:
     """The error for partitions whose leaders did not answer a request for offsets."""
     return BROKERS_UNAVAILABLE(
         f"The leaders of {', '.join(map(str, partitions))} did not answer a request for offsets within {timeout_s:g} s; "

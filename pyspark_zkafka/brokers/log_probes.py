@@ -122,9 +122,9 @@ def find_truncated(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
-    """The logs truncated below a position since, with librdkafka's reports, and those whose brokers did not answer.
+    """The logs truncated below their position, with librdkafka's reports, and the logs without an answer.
 
-    Blocks until all have, or until the timeout. Brokers before Kafka 2.1 do not support it: nothing is found. `properties`
+    Blocks until all have answered, or until the timeout. Brokers before Kafka 2.1 do not support it: nothing is found. `properties`
     are those of `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
 
     References
@@ -134,7 +134,7 @@ def find_truncated(
     """
     deadline = clock() + timeout_s
     truncated: dict[TopicPartition, str] = {}
-    silent: set[TopicPartition] = set()
+    unanswered: set[TopicPartition] = set()
     for some in batches(list(positions), _MOST_PARTITIONS):
         waiting = set(some)
         for message in _answers(properties, {tp: positions[tp] for tp in some}, deadline, clock, waiting):
@@ -143,8 +143,8 @@ def find_truncated(
             if report is not None and tp in waiting:
                 truncated[tp] = report
             waiting.discard(tp)
-        silent |= waiting
-    return truncated, silent
+        unanswered |= waiting
+    return truncated, unanswered
 
 
 def _answers(

@@ -42,14 +42,14 @@ class CommitResult:
         The stored offsets that are as high, or higher.
     lost : collection
         The partitions that the member does not own.
-    marks : mapping
+    mzxids : mapping
         Marks that distinguish the written offsets from later ones of the same value: see `StoredOffset`.
     """
 
     written: Mapping[TopicPartition, int] = field(default_factory=dict)
     kept: Mapping[TopicPartition, int] = field(default_factory=dict)
     lost: Collection[TopicPartition] = frozenset()
-    marks: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False)
+    mzxids: Mapping[TopicPartition, int] = field(default_factory=dict, compare=False)
 
 
 def commit_offsets(
@@ -127,7 +127,7 @@ class _Commit:
     written: dict[Any, int] = field(default_factory=dict)
     kept: dict[Any, int] = field(default_factory=dict)
     lost: set[Any] = field(default_factory=set)
-    marks: dict[Any, int] = field(default_factory=dict)
+    mzxids: dict[Any, int] = field(default_factory=dict)
     in_doubt: set[Any] = field(default_factory=set)
 
     def run(self, max_bytes: int) -> CommitResult:
@@ -138,7 +138,7 @@ class _Commit:
             find_lost(self.client, self.group, self.proof, partitions)
         for chunk in chunks:
             self._commit(chunk)
-        return CommitResult(self.written, self.kept, frozenset(self.lost), self.marks)
+        return CommitResult(self.written, self.kept, frozenset(self.lost), self.mzxids)
 
     def _needed(self, partition: Any) -> list[Operation]:
         """The most operations that a partition may need."""
@@ -185,7 +185,7 @@ class _Commit:
             if outcome.conflict is not None:
                 return outcome.conflict
             if outcome.zxid is not None:
-                self.marks.update(dict.fromkeys(changed, outcome.zxid))
+                self.mzxids.update(dict.fromkeys(changed, outcome.zxid))
         self._report(ours, found, changed)
         self.lost.update(lost)
         return None

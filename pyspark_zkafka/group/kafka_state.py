@@ -143,11 +143,11 @@ class CommitQueue:
         first = self.waiting[0] if self.waiting else None
         if first is None or first.sent is None or first.sent != answer.offsets:
             return QueueStep(replace(self, unanswered=max(0, self.unanswered - 1)))
-        if answer.standing == "again" and first.of_group:
+        if answer.status == "again" and first.of_group:
             return QueueStep(self._rest(), (CommitOutcome(first.number, error=_contended(self.group, answer.error)),))
-        if answer.standing == "again":
+        if answer.status == "again":
             return QueueStep(self._with(replace(first, sent=None, error=answer.error, next_at=now + _RETRY_S)))
-        if answer.standing == "fenced":
+        if answer.status == "fenced":
             return QueueStep(self._rest(), (CommitOutcome(first.number, frozenset(first.offsets)),), is_fenced=True)
         left_out = frozenset(first.offsets.keys() - first.sent.keys())
         return QueueStep(self._rest(), (CommitOutcome(first.number, left_out, answer.error),))

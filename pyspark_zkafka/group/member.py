@@ -10,7 +10,7 @@ from pyspark_zkafka.conditions import NO_SESSION
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
 from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
 from pyspark_zkafka.group.claims import Blocker, Claims
-from pyspark_zkafka.group.registration import Registration, consumer_id_of, leave_trace, registration_of
+from pyspark_zkafka.group.registration import Registration, consumer_id_of, create_owner_znodes, registration_of
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -113,7 +113,7 @@ class GroupMember:
             with self._lock:
                 self._await_registration()
                 own = self._registration.content
-                leave_trace(self.client, self.group, own.subscription if own.pattern == "static" else ())
+                create_owner_znodes(self.client, self.group, own.subscription if own.pattern == "static" else ())
                 self._rebalance()
         except BaseException:
             self.client.close()

@@ -121,10 +121,10 @@ class GroupOffsets:
             {tp: offset for tp, offset in written.items() if tp not in kept},
             kept,
             {tp for result in results for tp in result.lost},
-            {tp: mark for result in results for tp, mark in result.marks.items()},
+            {tp: mark for result in results for tp, mark in result.mzxids.items()},
         )
 
-    def level(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner = NOBODY) -> None:
+    def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner = NOBODY) -> None:
         """Commit the offset that counts to the store that lags, or has none, for partitions that the owner owns.
 
         Offsets of deleted topics are left alone. Otherwise a partition without new records would never have an offset in a
@@ -199,9 +199,9 @@ class GroupOffsets:
             again = {*resets, *outdated}
             done = commit_offsets(self._client(), self._group, offsets, proof, resets=again, sleep=self._sleep)
         # A transaction that wrote a first offset may have returned no mark.
-        unmarked = self._read(store, done.written.keys() - done.marks.keys())
-        late = {tp: s.mzxid for tp, s in unmarked.items() if s.offset == done.written[tp] and s.mzxid is not None}
-        return replace(done, marks={**done.marks, **late})
+        without_mzxid = self._read(store, done.written.keys() - done.mzxids.keys())
+        late = {tp: s.mzxid for tp, s in without_mzxid.items() if s.offset == done.written[tp] and s.mzxid is not None}
+        return replace(done, mzxids={**done.mzxids, **late})
 
     def _commit_to_kafka(
         self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]

@@ -111,7 +111,7 @@ def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) 
     return group_znodes.generated_consumer_id(options.name, socket.gethostname(), int(now() * 1000), upper_half)
 
 
-def leave_trace(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
+def create_owner_znodes(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
     """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists."""
     owners = group_znodes.owners_path(group)
     paths = [owners, *(child_path(owners, topic) for topic in topics)]
@@ -134,7 +134,7 @@ def subscribed_since(
     return {topic: min(found) for topic, found in traces.items() if found}
 
 
-def younger(
+def created_after_subscription(
     partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, since: Mapping[str, int]
 ) -> set[TopicPartition]:
     """The partitions created after the group subscribed to their topics.
@@ -142,7 +142,7 @@ def younger(
     >>> from pyspark_zkafka.model.nouns import PartitionState
     >>> state = PartitionState(1, 0, (1,), czxid=70)
     >>> t0 = TopicPartition("t", 0)
-    >>> younger([t0], ClusterSnapshot({}, states={t0: state}), {"t": 60})
+    >>> created_after_subscription([t0], ClusterSnapshot({}, states={t0: state}), {"t": 60})
     {TopicPartition(topic='t', partition=0)}
     """
     created = {tp: snapshot.states[tp].czxid for tp in partitions if tp in snapshot.states}

@@ -47,7 +47,7 @@ def commit_positions(state: StreamState, session: StreamSession, warnings: Strea
         _log.warning("offsets not committed, retrying later: %s", error)
         return state
     _note_lost(done.lost, member)
-    committed, moved = state.commit({**done.kept, **done.written}, done.marks, done.written)
+    committed, moved = state.commit({**done.kept, **done.written}, done.mzxids, done.written)
     for tp, offset in moved.items():
         warnings.warn(
             f"{tp}: another client has set the group's offset to {offset}, and this query is at "

@@ -102,7 +102,7 @@ class StreamSession:
         self.retry(member.join)
         with ExitStack() as leaving:
             leaving.callback(member.leave)
-            if group.membership == "auto" and self.retry(member.client.is_left):
+            if group.membership == "auto" and self.retry(member.client.all_brokers_migrated):
                 from pyspark_zkafka.group.membership import refuse_unmigrated
 
                 if "kafka" not in self._read.stores:
@@ -141,9 +141,9 @@ class StreamSession:
         return self._opened.enter_context(offsets)
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner) -> None:
-        """Commit offsets of a group with two stores to the store that lags; see `GroupOffsets.level`."""
+        """Commit offsets of a group with two stores to the store that lags."""
         if self._member_offsets is None:
-            self._stored_offsets.level(partitions, proof)
+            self._stored_offsets.copy_to_lagging_store(partitions, proof)
 
     @property
     def commits_as_member(self) -> bool:
@@ -183,12 +183,12 @@ class StreamSession:
             return set()
         if self._member_offsets is not None or self._zookeeper is None:
             return self._without_start(partitions)
-        from pyspark_zkafka.group.registration import subscribed_since, younger
+        from pyspark_zkafka.group.registration import created_after_subscription, subscribed_since
 
         by_pattern = not isinstance(self._subscription, Subscribe)
         topics = sorted({tp.topic for tp in partitions})
         since = subscribed_since(self._zookeeper, self.member.group, topics, by_pattern=by_pattern)
-        return younger(partitions, self.cluster.snapshot(), since)
+        return created_after_subscription(partitions, self.cluster.snapshot(), since)
 
     def owners(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """Return the incarnation of the member that owns, or is being assigned, each partition.

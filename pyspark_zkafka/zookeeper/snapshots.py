@@ -63,7 +63,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         names = self.children_many([znodes.TOPICS]).get(znodes.TOPICS, [])
         return [name for name in names if is_topic_name(name)]
 
-    def is_left(self) -> bool:
+    def all_brokers_migrated(self) -> bool:
         """True if all brokers have left ZooKeeper for KRaft; blocks for one round of requests."""
         found = self.ask(get=[znodes.CONTROLLER], children=[broker_znodes.BROKER_IDS])
         node = found.nodes.get(znodes.CONTROLLER)

@@ -70,12 +70,12 @@ def test_an_offset_only_rises(chroot: Chroot) -> None:
 def test_the_transaction_that_wrote_an_offset_is_known(chroot: Chroot) -> None:
     """Of all offsets that a transaction wrote, its first ones too, if it wrote over one; else it must be asked for."""
     with ZooKeeperClient(chroot.config) as client:
-        assert commit_offsets(client, "g", {P0: 1}).marks == {}
+        assert commit_offsets(client, "g", {P0: 1}).mzxids == {}
         done = commit_offsets(client, "g", {P0: 2, P1: 2})
         again = commit_offsets(client, "g", {P0: 3, P1: 1})
     stats = [chroot.other.get(f"/consumers/g/offsets/{P0.topic}/{tp.partition}")[1] for tp in (P0, P1)]
-    assert done.marks == {P0: stats[1].mzxid, P1: stats[1].czxid}
-    assert again.marks == {P0: stats[0].mzxid}
+    assert done.mzxids == {P0: stats[1].mzxid, P1: stats[1].czxid}
+    assert again.mzxids == {P0: stats[0].mzxid}
 
 
 def test_nothing_to_commit_creates_nothing(chroot: Chroot) -> None:

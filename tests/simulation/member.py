@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pyspark_zkafka.errors import ZooKeeperError
 from pyspark_zkafka.group.assignment import Step, step
 from pyspark_zkafka.group.claims import Claims
-from pyspark_zkafka.group.registration import leave_trace
+from pyspark_zkafka.group.registration import create_owner_znodes
 from pyspark_zkafka.model.assignors import Subscribers, assign
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.znodes.groups import consumer_of_thread
@@ -55,7 +55,7 @@ class Member:
         self.session.ensemble.ensure(IDS)
         self.session.ensemble.ensure(f"/consumers/{GROUP}/owners")
         self.register()
-        leave_trace(self.session, GROUP, self._topics)  # type: ignore[arg-type]
+        create_owner_znodes(self.session, GROUP, self._topics)  # type: ignore[arg-type]
 
     def register(self) -> None:
         """Create the ephemeral znode of the present session."""

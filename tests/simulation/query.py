@@ -127,7 +127,7 @@ class SessionOfValues:
         return found
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: Any) -> None:
-        self.offsets.level(partitions, proof)
+        self.offsets.copy_to_lagging_store(partitions, proof)
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         if self._seen is None or anew or self._has_been_replaced(self._seen) or not self._is_stale():

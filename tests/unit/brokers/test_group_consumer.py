@@ -14,7 +14,7 @@ from pyspark_zkafka.brokers.group_consumer import (
     GroupConsumer,
     GroupEvent,
     Revoked,
-    commit_standing,
+    commit_status,
     group_properties,
     membership_error,
 )
@@ -142,7 +142,7 @@ class TestErrors:
         assert found.condition != "GROUP_PROTOCOL_UNSUPPORTED"
 
     @pytest.mark.parametrize(
-        ("code", "standing"),
+        ("code", "status"),
         [
             (KafkaError.ILLEGAL_GENERATION, "again"),
             (KafkaError.REBALANCE_IN_PROGRESS, "again"),
@@ -156,10 +156,10 @@ class TestErrors:
             (KafkaError.GROUP_AUTHORIZATION_FAILED, "done"),
         ],
     )
-    def test_standing_after_a_commit(self, code: int, standing: str) -> None:
+    def test_status_after_a_commit(self, code: int, status: str) -> None:
         """A commit is repeated by a member that has to rejoin, given up by one that is none, or refused for good."""
-        found, error = commit_standing(KafkaError(code), "g", STATIC)
-        assert found == standing
+        found, error = commit_status(KafkaError(code), "g", STATIC)
+        assert found == status
         assert "group g" in error.message
 
 

@@ -173,13 +173,13 @@ def test_starts_during_a_revocation(coordinator: Coordinator, new_member: Callab
     assert coordinator.commits == [{T0: 5, T1: 6}]
 
 
-@pytest.mark.parametrize("standing", ["again", "done"])
-def test_refused_commit(coordinator: Coordinator, new_member: Callable[..., Any], standing: Any) -> None:
+@pytest.mark.parametrize("status", ["again", "done"])
+def test_refused_commit(coordinator: Coordinator, new_member: Callable[..., Any], status: Any) -> None:
     """A commit that comes during a rebalance is sent again; another refusal is raised."""
     member = new_member()
     assign(coordinator, member, T0)
-    coordinator.answers.append(lambda offsets: CommitAnswer(offsets, standing, AGAIN))
-    if standing == "again":
+    coordinator.answers.append(lambda offsets: CommitAnswer(offsets, status, AGAIN))
+    if status == "again":
         assert member.commit({T0: 5}, 0) == set()
         assert coordinator.commits == [{T0: 5}, {T0: 5}]
     else:

@@ -60,9 +60,9 @@ def test_malformed(client: EnsembleClient, offsets: GroupOffsets, caplog: pytest
 def test_marks_of_a_commit(client: EnsembleClient, offsets: GroupOffsets) -> None:
     """The mark of a first offset, whose transaction has no id in its answer, is read."""
     first = offsets.commit({T0: 5})
-    assert first.marks == {T0: client.ensemble.nodes[PATH_0].stat.mzxid}
+    assert first.mzxids == {T0: client.ensemble.nodes[PATH_0].stat.mzxid}
     second = offsets.commit({T0: 6})
-    assert second.marks[T0] > first.marks[T0]
+    assert second.mzxids[T0] > first.mzxids[T0]
 
 
 def test_begin(client: EnsembleClient, offsets: GroupOffsets) -> None:
@@ -101,7 +101,7 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
     found = offsets.committed(parts)
     assert [found[tp].offset for tp in parts] == [9, 20, 100, 7, 8]
     assert [found[tp].mzxid is None for tp in parts] == [True, True, False, False, False]
-    offsets.level(parts)
+    offsets.copy_to_lagging_store(parts)
     assert kafka.offsets == {parts[0]: 9, parts[1]: 20, parts[3]: 7, parts[4]: 8}
     assert client.ensemble.nodes[PATH_0].data == b"9"
 

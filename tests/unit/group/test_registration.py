@@ -7,7 +7,13 @@ import re
 import pytest
 
 from pyspark_zkafka.errors import GroupContended, GroupError
-from pyspark_zkafka.group.registration import consumer_id_of, leave_trace, registration_of, subscribed_since, younger
+from pyspark_zkafka.group.registration import (
+    consumer_id_of,
+    create_owner_znodes,
+    created_after_subscription,
+    registration_of,
+    subscribed_since,
+)
 from pyspark_zkafka.model.nouns import ClusterSnapshot, PartitionState, TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
@@ -55,9 +61,9 @@ def czxid(client: EnsembleClient, path: str) -> int:
 
 def test_trace(client: EnsembleClient) -> None:
     """The trace of a topic is left once, so that the first member's time stays."""
-    leave_trace(client, "g", ["t"])
+    create_owner_znodes(client, "g", ["t"])
     since = subscribed_since(client, "g", ["t", "u"], by_pattern=False)
-    leave_trace(client, "g", ["t", "u"])
+    create_owner_znodes(client, "g", ["t", "u"])
     assert since == {"t": czxid(client, "/consumers/g/owners/t")}
     assert subscribed_since(client, "g", ["t"], by_pattern=False) == since
 
@@ -65,7 +71,7 @@ def test_trace(client: EnsembleClient) -> None:
 def test_committed_before(client: EnsembleClient) -> None:
     """A committed offset is a trace, too; the older one counts."""
     client.put("/consumers/g/offsets/t/0", b"5")
-    leave_trace(client, "g", ["t"])
+    create_owner_znodes(client, "g", ["t"])
     assert subscribed_since(client, "g", ["t"], by_pattern=False) == {"t": czxid(client, "/consumers/g/offsets/t")}
 
 
@@ -81,13 +87,13 @@ def test_younger() -> None:
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("gone", 0)]
     created = {partitions[0]: 70, partitions[1]: None, partitions[2]: 70}
     states = {tp: PartitionState(1, 0, (1,), czxid=czxid) for tp, czxid in created.items()}
-    assert younger(partitions, ClusterSnapshot({}, states=states), {"t": 60}) == {partitions[0]}
+    assert created_after_subscription(partitions, ClusterSnapshot({}, states=states), {"t": 60}) == {partitions[0]}
 
 
 def test_created_by_others(client: EnsembleClient) -> None:
     """A trace that another member leaves at the same time is as good."""
     client.meanwhile = lambda: client.put("/consumers/g/owners/t")
-    leave_trace(client, "g", ["t"])
+    create_owner_znodes(client, "g", ["t"])
     assert client.transactions == 2
 
 
@@ -95,4 +101,4 @@ def test_group_that_is_gone(client: EnsembleClient) -> None:
     """Without the group's znode there is nothing to leave a trace below."""
     client.ensemble.nodes.clear()
     with pytest.raises(GroupContended, match="/consumers/g/owners was not created"):
-        leave_trace(client, "g", ["t"])
+        create_owner_znodes(client, "g", ["t"])

@@ -72,7 +72,7 @@ def commit(state: StreamState, session: Any) -> StreamState:
 
 def test_commit() -> None:
     """The owner commits due positions, as resets if the log no longer exists. Then no position is due."""
-    session = Session(CommitResult({T0: 5, T1: 7}, marks={T0: 70}), Member())
+    session = Session(CommitResult({T0: 5, T1: 7}, mzxids={T0: 70}), Member())
     done = commit(STATE, session)
     assert session.asked == [({T0: 5, T1: 7}, OwnedBy(OWNER), [T1])]
     assert done.due() == {}
