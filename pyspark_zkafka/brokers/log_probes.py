@@ -1,4 +1,4 @@
-"""Questions about logs that librdkafka's consumer answers: the size of records, and truncation below a position."""
+"""What librdkafka's consumer finds out about logs: the size of records, and truncation below a position."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from pyspark_zkafka.brokers.offset_lookups import batches
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import UNREADABLE_HEADERS
 
-__all__ = ["LogPosition", "find_truncated", "sample_record_bytes"]
-
 _POLL_S = 0.1
 _SAMPLE_RECORDS = 200
 _SAMPLE_BYTES = 1024 * 1024
-# Few records are needed, of many partitions: the defaults would fetch far more.
+# A sample needs few records of many partitions. The defaults would fetch far more.
 _SMALL_SAMPLE: dict[str, Any] = {
     "max.partition.fetch.bytes": _SAMPLE_BYTES,
     "queued.min.messages": _SAMPLE_RECORDS,
@@ -45,11 +43,11 @@ def sample_record_bytes(
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[TopicPartition, float]:
-    """The mean size of the first records from each position on, in bytes of key, value and headers, uncompressed.
+    """The mean size of the first records at each position, in uncompressed bytes of key, value and headers.
 
-    Partitions of which no record was fetched in time are absent. A record's headers do not count if the name of one is not
-    UTF-8. Blocks until about 200 records or 1 MiB of each partition are read, or all that it has, or until the timeout.
-    `properties` are those of `consumer_properties`. Raises ZKafkaError if the brokers refuse the connection.
+    Partitions without a record before the timeout are absent. Headers do not count if the name of one is not UTF-8. Blocks
+    until each partition has about 200 records or 1 MiB, or its log ends, or until the timeout. `properties` are from
+    `consumer_properties`. Raises ZKafkaError if the brokers refuse the connection.
     """
     samples = {tp: _Sample() for tp in positions}
     deadline, reports = clock() + timeout_s, ErrorReports(clock)
@@ -64,7 +62,7 @@ def sample_record_bytes(
 
 
 class _Sample:
-    """The sample of one partition; `done` when it is large enough, or at the end of the log."""
+    """The sample of one partition. `done` if it is large enough, or at the end of the log."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -73,13 +71,9 @@ class _Sample:
 
     def add(self, message: Message) -> None:
         self.records += 1
-        self.size_bytes += _size(message)
+        parts = [message.key(), message.value(), *chain.from_iterable(_headers(message))]
+        self.size_bytes += sum(len(part) for part in parts if part is not None)
         self.done = self.records >= _SAMPLE_RECORDS or self.size_bytes >= _SAMPLE_BYTES
-
-
-def _size(message: Message) -> int:
-    parts = [message.key(), message.value(), *chain.from_iterable(_headers(message))]
-    return sum(len(part) for part in parts if part is not None)
 
 
 def _is_answer(message: Message) -> bool:
@@ -88,7 +82,7 @@ def _is_answer(message: Message) -> bool:
 
 
 def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
-    """Names and values; none if a name is not UTF-8, as a read without the column headers accepts such a record."""
+    """Names and values. Empty if a name is not UTF-8: a read without the column headers accepts such records."""
     try:
         [found] = map(Message.headers, [message])
     except UNREADABLE_HEADERS:
@@ -97,7 +91,7 @@ def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
 
 
 def _take(message: Message, samples: Mapping[TopicPartition, _Sample], consumer: Consumer) -> None:
-    """Count a record; any other message of a partition, such as the end of its log, completes its sample."""
+    """Count a record. Any other message, such as the end of the log, completes the partition's sample."""
     sample = samples.get(TopicPartition(message.topic() or "", message.partition()))
     if sample is None or sample.done:
         return
@@ -124,13 +118,13 @@ def find_truncated(
 ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
     """The logs truncated below their position, with librdkafka's reports, and the logs without an answer.
 
-    Blocks until all have answered, or until the timeout. Brokers before Kafka 2.1 do not support it: nothing is found. `properties`
-    are those of `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
+    Blocks until all have answered, or until the timeout. Brokers before Kafka 2.1 report no truncation. `properties` are
+    from `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
 
     References
     ----------
-    KIP-320. librdkafka validates a position that is assigned with its epoch when it first receives the partition's leader:
-    so each consumer is new, and is assigned once.
+    KIP-320. librdkafka validates an assigned position only when it first receives the partition's leader. Each consumer is
+    therefore new, and is assigned once.
     """
     deadline = clock() + timeout_s
     truncated: dict[TopicPartition, str] = {}
@@ -154,7 +148,7 @@ def _answers(
     clock: Callable[[], float],
     waiting: set[TopicPartition],
 ) -> Iterator[Message]:
-    """Messages of the partitions until none is waiting; one that has answered is paused, to let the others proceed."""
+    """Yield messages until no partition is waiting. Pause those that have answered, to let the others proceed."""
     with MessageClient({**properties, **_VALIDATION}) as client:
         try:
             client.consumer.assign(

@@ -1,4 +1,4 @@
-"""Transactions of producers: librdkafka's errors of them, and the brokers' limits."""
+"""Transactions of producers: librdkafka's errors, and the brokers' limit for the time-out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DEFAULT_REMEDY = "write again: the next attempt finds out by the ledger whether
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The transaction that an error is about: `elapsed_ms` since it was begun; None if it was not."""
+    """A failed transaction. `elapsed_ms` counts from its start, and is None before it."""
 
     transactional_id: str
     timeout_ms: int
@@ -45,20 +45,16 @@ class Transaction:
 
     @property
     def is_overdue(self) -> bool:
-        """True if it was begun so long ago that the brokers may have aborted it."""
+        """True if the brokers may have aborted the transaction after its time-out."""
         return self.elapsed_ms is not None and self.elapsed_ms >= self.timeout_ms
-
-
-def _is_fencing(error: KafkaError) -> bool:
-    """True if another producer of the id has begun, or the brokers have ended the transaction; both are reported alike."""
-    return error.code() in _FENCING_CODES
 
 
 def transaction_failed(error: KafkaError, doing: str, transaction: Transaction) -> TransactionFailed:
     """Our error for one of librdkafka's, with the original name and text; `doing` describes the step."""
     found = f"{doing}: {error.name()} ({error.str()})"
     parameters = {"transactional_id": transaction.transactional_id, "code": error.name()}
-    if _is_fencing(error):
+    # Brokers report the same for another producer of the id, and for a transaction that they have aborted.
+    if error.code() in _FENCING_CODES:
         overdue = transaction.is_overdue
         return FENCED(f"{found}; {_of_fencing(transaction)}", overdue=overdue, **parameters)
     remedy = _REMEDIES.get(error.code(), _DEFAULT_REMEDY)
@@ -80,23 +76,23 @@ def _of_fencing(transaction: Transaction) -> str:
 
 
 _limits: dict[str, int | None] = {}
-"""What was found, by bootstrap servers."""
+"""Limits by bootstrap servers."""
 
 
 def require_transaction_timeout(connection: Connection, bootstrap_servers: str) -> None:
-    """Raise OptionError if kafka.transaction.timeout.ms exceeds what the brokers allow.
+    """Raise OptionError if kafka.transaction.timeout.ms exceeds the brokers' limit.
 
-    Blocks for two requests, once in a process for each cluster. Where an ACL hides the brokers' settings, nothing is
-    checked: the first task's transaction is refused then.
+    Blocks for two requests, once per process and cluster. Checks nothing if an ACL hides the brokers' settings. Brokers
+    then refuse the first task's transaction.
     """
-    asked = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
+    timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
     if bootstrap_servers not in _limits:
         _limits[bootstrap_servers] = _find(connection, bootstrap_servers)
-    require_allowed(asked, _limits[bootstrap_servers])
+    require_allowed(timeout_ms, _limits[bootstrap_servers])
 
 
 def require_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
-    """Raise OptionError if a timeout exceeds the brokers' limit; None is an unknown limit."""
+    """Raise OptionError if a time-out exceeds the brokers' limit, if that is known."""
     if allowed_ms is not None and timeout_ms > allowed_ms:
         raise TRANSACTION_TIMEOUT(
             f"kafka.transaction.timeout.ms is {timeout_ms}, and the brokers allow {allowed_ms} at the most ({_SETTING}); "

@@ -22,10 +22,7 @@ _OVER_ALL_TOPICS = frozenset({"roundrobin", "roundrobin-0.8"})
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group's readable registrations, and the subscribers of the relevant topics.
-
-    `unreadable` has the errors of the other registrations.
-    """
+    """A group's readable registrations, the errors of `unreadable` ones, and the subscribers of the relevant topics."""
 
     members: Mapping[str, ConsumerRegistration] = field(default_factory=dict)
     topics: tuple[str, ...] = ()
@@ -42,9 +39,9 @@ class GroupView:
 class GroupWatch:
     """Reads a group for one of its members, and sets watches.
 
-    With most assignors, only the topics that the member itself reads are relevant; with roundrobin, all of the group's.
-    The watch `on_change` is for the group's ids, and for each relevant topic, or its creation where it does not exist;
-    `on_topics` for the list of topics, set only if a filter selects from them.
+    Relevant topics are those that the member reads; with roundrobin, all topics of the group. `on_change` watches the
+    group's ids, and each relevant topic or its creation. `on_topics` watches the list of topics, if a pattern selects from
+    it.
     """
 
     client: ZooKeeperClient
@@ -55,7 +52,7 @@ class GroupWatch:
     on_topics: Watch
 
     def read(self) -> GroupView:
-        """Read the group; blocks for four rounds of requests, five with the sticky assignor."""
+        """Read the group. Blocks for four rounds of requests, or five with the sticky assignor."""
         found = self.client.group_members(self.group, self.on_change)
         names = self._names(found.readable)
         topics = self._topics(found.readable, names)
@@ -69,9 +66,9 @@ class GroupWatch:
         return GroupView(found.readable, topics, self._with_owners(subscribers), found.unreadable)
 
     def assignment(self, view: GroupView, consumer: str) -> dict[TopicPartition, str]:
-        """A member's threads by the partitions that they are assigned.
+        """A member's assigned partitions, with the thread of each.
 
-        Raises GroupError (NOT_STICKY) if the assignor is sticky, and not every member's.
+        Raises GroupError (NOT_STICKY) if the assignor is sticky, and a member has another one.
         """
         strangers = [name for name, member in view.members.items() if member.assignor != self.own.assignor]
         if self.strategy == "sticky" and strangers:
@@ -83,23 +80,23 @@ class GroupWatch:
         return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
 
     def is_current(self, view: GroupView) -> bool:
-        """True if the group's ids and the relevant topics are still those of the view; blocks for two rounds."""
+        """True if the group's ids and relevant topics are those of the view. Blocks for two rounds of requests."""
         return self.ids() == view.ids and self._topics(view.members, self._names(view.members)) == view.topics
 
     def ids(self) -> set[str]:
-        """The ids that are registered now; blocks for a round trip."""
+        """The registered ids. Blocks for a round trip."""
         path = group_znodes.ids_path(self.group)
         return set(self.client.children_many([path]).get(path, []))
 
     def _names(self, members: Mapping[str, ConsumerRegistration]) -> list[str]:
-        """The topics that filters select from."""
+        """The topics from which patterns select."""
         if any(r.pattern != "static" for r in self._counting(members)):
             names = self.client.children_many([znodes.TOPICS], self.on_topics).get(znodes.TOPICS, [])
             return list(filter(is_topic_name, names))
         return topics_of(self.own, ())
 
     def _topics(self, members: Mapping[str, ConsumerRegistration], names: Iterable[str]) -> tuple[str, ...]:
-        """The relevant topics, sorted, without invalid names in other members' registrations."""
+        """The relevant topics, sorted. Invalid names in other members' registrations are left out."""
         found = {name for r in self._counting(members) for name in topics_of(r, names)}
         return tuple(sorted(filter(is_topic_name, found)))
 
@@ -107,7 +104,7 @@ class GroupWatch:
         return [self.own, *(members.values() if self.strategy in _OVER_ALL_TOPICS else ())]
 
     def _with_owners(self, subscribers: Subscribers) -> Subscribers:
-        """For the sticky assignor, add the threads that own partitions now."""
+        """Add the present owners for the sticky assignor."""
         if self.strategy != "sticky":
             return subscribers
         partitions = (TopicPartition(name, n) for name, numbers in subscribers.partitions.items() for n in numbers)
@@ -120,9 +117,9 @@ class GroupWatch:
 class Step:
     """A member's next step: first release, then claim.
 
-    `release` are the claims to delete now; `overdue` are claims among them that are still being read, after `hold_s`.
-    `claim` has the member's threads by the partitions to claim. `revoking` are partitions that must be released but are
-    still being read, with the time until which they are kept.
+    `release` has the claims to delete now. `overdue` are those among them that are still being read after the hold. `claim`
+    has the partitions to claim, with the thread of each. `revoking` has the partitions to release that are still being
+    read, with the time until which they are kept.
     """
 
     release: frozenset[TopicPartition] = frozenset()
@@ -132,7 +129,7 @@ class Step:
 
     @property
     def wait_until(self) -> float:
-        """The earliest time at which a kept partition must be released; infinite if there is none."""
+        """The earliest time at which a kept partition must be released, or infinity."""
         return min(self.revoking.values(), default=float("inf"))
 
 
@@ -144,13 +141,10 @@ def step(
     now: float,
     hold_s: float,
 ) -> Step:
-    """Decide the step from the claims that a member has to those that it is assigned.
+    """Decide a member's next step from its claims towards its assignment (`target`).
 
-    Partitions that are being read are kept until the work is done, for at most `hold_s`. The time counts from the first
-    step at which they must be released, and starts again after a step at which they may stay.
-
-    `target` has the member's threads by the partitions that they are assigned, `reading` are the partitions that the
-    running micro-batch reads, and `revoking` is the last step's, by the same clock as `now`.
+    Partitions that the running micro-batch is `reading` are kept for at most `hold_s`. The time counts from the first step
+    that must release them, and starts again after a step in which they may stay. `revoking` is the last step's.
 
     >>> t0, t1, t2 = (TopicPartition("t", n) for n in range(3))
     >>> found = step({t0: "c-0"}, {t1: Claim("c-0", 1), t2: Claim("c-0", 1)}, [t2], {}, now=100.0, hold_s=4.0)
@@ -167,7 +161,7 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """Attempts to claim partitions that others own: how many, and when the next one is due.
+    """Attempts to claim partitions that others own: their number, and when the next one is due.
 
     >>> Attempts().fail(now=10.0, pause_s=2.0)
     Attempts(count=1, next_at=12.0)

@@ -1,7 +1,7 @@
 """A member's claims on partitions, and the proofs that allow a commit.
 
-A claim is the ephemeral znode ``/consumers/G/owners/T/P``; a member creates its claims together or not at all. A proof is a
-value: it has the ZooKeeper operations that fail a transaction unless the group's owners are as expected.
+A claim is the ephemeral znode ``/consumers/G/owners/T/P``. A member creates all of its claims or none. A proof is a value
+with ZooKeeper operations, which fail a transaction unless the group's owners are as expected.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ def claim_paths(group: str, partitions: Iterable[TopicPartition]) -> dict[str, T
 
 
 def thread_of(node: Znode) -> str:
-    """The thread that a claim names; undecodable bytes are replaced, as any client may have written it."""
+    """The thread that a claim names. Undecodable bytes are replaced: any client may have written them."""
     return (node.data or b"").decode("utf-8", "replace")
 
 
 def is_claim_by(node: Znode, consumer: str) -> bool:
-    """True if a znode is a claim that a member made, in any session.
+    """True if the znode is a member's claim, of any session.
 
-    Its version distinguishes it from a JVM consumer's claim, which stays at 0: members of this package write theirs twice.
+    Members of this package write each claim twice, so that its version is not 0, as a JVM consumer's is.
     """
     return node.stat.version > 0 and group_znodes.consumer_of_thread(thread_of(node)) == consumer
 
 
 def is_claim_of(node: Znode | None, owner: ClaimOwner) -> bool:
-    """True if a znode is a claim that a member's present session made."""
+    """True if the znode is a claim of the member's present session."""
     return node is not None and node.stat.ephemeral_owner == owner.session and is_claim_by(node, owner.consumer)
 
 
@@ -78,9 +78,9 @@ class Blocker:
 
 
 class Claims:
-    """The claims of one session of a member, through an open client.
+    """The claims of a member's session. The client is open.
 
-    Not thread-safe, except for `owned`, which is replaced and never changed. Each call blocks for a few round trips.
+    Not thread-safe, except for `owned`, which is replaced and never modified. Calls block for a few round trips.
     """
 
     def __init__(self, client: ZooKeeperConnection, group: str) -> None:
@@ -91,18 +91,18 @@ class Claims:
         self.owned: Mapping[TopicPartition, Claim] = {}
 
     def forget(self) -> None:
-        """Drop all claims: the session has ended, and its claims with it.
+        """Forget all claims after the end of their session.
 
-        The next session may have made some of them before the end of the last one was noticed: `verify` finds those.
+        The next session may have made some of them before that was noticed: `verify` finds them.
         """
         self._in_doubt |= self.owned.keys()
         self.owned = {}
 
     def claim(self, threads: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
-        """Claim partitions for threads of the member, all or none of them; returns the other owners, if there are any.
+        """Claim all partitions for threads of the member, or none and return their other owners.
 
-        A claim that an earlier session of the same member left behind is replaced. A claim of this session that names
-        another thread is changed in place, so that no other member can claim the partition meanwhile.
+        Claims of the member's earlier sessions are replaced. Claims of this session for another thread are changed in
+        place: no other member can claim the partition meanwhile.
         """
         claimed: list[TopicPartition] = []
         chroot = self._client.config.chroot
@@ -118,7 +118,7 @@ class Claims:
         return []
 
     def release(self, partitions: Collection[TopicPartition], owner: ClaimOwner) -> None:
-        """Delete the claims that are still the session's own; they leave `owned` before they are deleted."""
+        """Remove partitions from `owned`, then delete the claims that are still the session's own."""
         for chunk in pieces(sorted(partitions), self._releasing, self._client.config.chroot):
             released = set(chunk)
             self._in_doubt |= released
@@ -127,21 +127,21 @@ class Claims:
             self._in_doubt -= released
 
     def verify(self, owner: ClaimOwner) -> list[TopicPartition]:
-        """Check that the claims exist; those that do not leave `owned`, and are returned.
+        """Remove partitions whose claims are gone from `owned`, and return them.
 
-        Claims whose creation or deletion received no answer are resolved, too.
+        Also resolves creations and deletions that received no answer.
         """
         paths = claim_paths(self._group, sorted({*self.owned, *self._in_doubt}))
         nodes = {paths[path]: node for path, node in self._client.get_many(paths).items() if is_claim_of(node, owner)}
-        gained = {tp: thread_of(node) for tp, node in nodes.items() if tp not in self.owned}
+        added = {tp: thread_of(node) for tp, node in nodes.items() if tp not in self.owned}
         lost = sorted(self.owned.keys() - nodes.keys())
         self.owned = {tp: claim for tp, claim in self.owned.items() if tp in nodes}
         self._in_doubt = set()
-        self._add(gained)
+        self._add(added)
         return lost
 
     def _claiming(self, partition: TopicPartition, thread: str, owner: ClaimOwner) -> Iterator[Operation]:
-        """The most operations that a claim may need: with missing parents, and another claim to replace."""
+        """All operations that a claim may need: its parents are missing, and it replaces another claim."""
         yield from self._parents([partition], Results())
         yield Delete(self._path(partition))
         yield from self._change(partition, thread, None, owner)
@@ -171,7 +171,7 @@ class Claims:
         raise _contended(self._group)
 
     def _parents(self, partitions: Iterable[TopicPartition], found: Results) -> Iterator[Operation]:
-        """Create missing parents; write each ``owners/T``, which changes the version that proofs of ownership check."""
+        """Create missing parents. Write each ``owners/T``: proofs of ownership check its version."""
         above = owner_parents(self._group, partitions)
         yield from (Create(path, None) for path in self._group_parents if path not in found.stats)
         yield from (Create(path, None) for path in above if path not in found.nodes)
@@ -210,7 +210,7 @@ class Claims:
 
 
 def _kept(data: bytes | None) -> bytes | None:
-    """The data of a parent to write again: unchanged, or None if too large for the transaction; consumers write none."""
+    """The data of a parent, or None if too large for the transaction. Consumers write no data."""
     return None if data is not None and len(data) > _KEPT_BYTES else data
 
 
@@ -225,16 +225,16 @@ def _contended(group: str) -> GroupContended:
 class OwnedBy:
     """A member's live session owns the partitions.
 
-    A ZooKeeper transaction can check a znode's version, but not its owner; and a claim that was deleted and created again
-    by another member starts at version 0 again. So a member writes its claims twice, which no JVM consumer does, and
-    writes ``owners/T`` with each claim. The versions of both, with ``owners/T`` read before the claims, are valid only as
-    long as these claims are the same.
+    A ZooKeeper transaction can check a znode's version, but not its owner. The version of a claim that another member has
+    deleted and created again starts at 0. A member therefore writes its claims twice, unlike JVM consumers, and writes
+    ``owners/T`` with each claim. If both versions are unchanged, and ``owners/T`` was read before the claims, the claims
+    are the same.
     """
 
     owner: ClaimOwner
 
     def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
-        """The claims, and the znodes above them, which must be read first."""
+        """The claims, and their parents, which must be read first."""
         return Lookups(get=claim_paths(group, partitions), exists=owner_parents(group, partitions))
 
     def lost(
@@ -259,14 +259,14 @@ class NoOwner:
     """Nobody owns any of the partitions."""
 
     def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
-        """The existing claims, and the znodes above them."""
+        """The existing claims, and their parents."""
         above = owner_parents(group, partitions)
         return Lookups(children=above, exists=above)
 
     def lost(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
     ) -> set[TopicPartition]:
-        """The empty set; raises PartitionOwned if any of the partitions has an owner."""
+        """Return the empty set. Raises PartitionOwned if a partition has an owner."""
         existing = {f"{parent}/{child}" for parent, names in found.children.items() for child in names}
         paths = claim_paths(group, partitions)
         owners = client.get_many(existing & paths.keys())
@@ -277,7 +277,7 @@ class NoOwner:
     def operations(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
     ) -> list[Operation]:
-        """Create and delete each claim, which fails where there is one."""
+        """Create and delete each claim, which fails if one exists."""
         paths = [path for path in owner_parents(group, partitions) if path not in found.stats]
         paths += claim_paths(group, partitions)
         return [*(Create(path, b"") for path in paths), *(Delete(path) for path in reversed(paths))]
@@ -285,9 +285,9 @@ class NoOwner:
 
 @dataclass(frozen=True, slots=True)
 class NoJvmOwner:
-    """No JVM consumer owns the partitions: it may have read them further than it has committed, or begin elsewhere.
+    """No JVM consumer owns the partitions: it may have read more than it has committed, or start elsewhere.
 
-    This is for the start of a group: where the group has an offset, that one is kept, whatever it is.
+    For the start of a group. Offsets that the group has are kept, whatever they are.
     """
 
     def lookups(self, group: str, partitions: Sequence[TopicPartition]) -> Lookups:
@@ -297,14 +297,14 @@ class NoJvmOwner:
     def lost(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
     ) -> set[TopicPartition]:
-        """The partitions that a JVM consumer has claimed: it writes a claim once, members of this package twice."""
+        """The partitions that a JVM consumer has claimed. It writes a claim only once."""
         paths = claim_paths(group, partitions)
         return {tp for path, tp in paths.items() if path in found.nodes and found.nodes[path].stat.version == 0}
 
     def operations(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[TopicPartition], found: Results
     ) -> list[Operation]:
-        """None: a claim made meanwhile does no harm, as its owner reads the offset either before or after the commit."""
+        """None: the owner of a claim made meanwhile reads the offset either before or after the commit."""
         return []
 
 
@@ -315,27 +315,27 @@ class Unchanged:
     Attributes
     ----------
     versions : mapping
-        The versions of the offsets' znodes that were read; partitions without a znode are absent.
+        The versions of the offset znodes that were read. Partitions without a znode are absent.
     inactive_only : bool
-        False to write next to running members, whose commits then win.
+        False to write next to running members. Their next commits win.
     """
 
     versions: Mapping[Partition, int] = field(default_factory=dict)
     inactive_only: bool = True
 
     def lookups(self, group: str, partitions: Sequence[Partition]) -> Lookups:
-        """The znode that a member registers under."""
+        """The parent of members' registrations."""
         return Lookups(get=[group_znodes.ids_path(group)] if self.inactive_only else ())
 
     def require_inactive(self, client: ZooKeeperConnection, group: str, not_done: str) -> None:
-        """Raise GroupError if the group has members or claims; `not_done` is the first clause of the message."""
+        """Raise GroupError if the group has members or claims. The message starts with `not_done`."""
         if self.inactive_only:
             require_inactive(group, group_activity(client, [group])[group], not_done)
 
     def operations(
         self, client: ZooKeeperConnection, group: str, partitions: Sequence[Partition], found: Results
     ) -> list[Operation]:
-        """Prove that no member is registered. The writes themselves check the versions."""
+        """Prove that no member is registered. The writes check the versions."""
         if not self.inactive_only:
             return []
         path = group_znodes.ids_path(group)
@@ -344,8 +344,8 @@ class Unchanged:
 
 
 OwnerProof = OwnedBy | NoOwner | NoJvmOwner
-"""Paths to read before a commit (`lookups`); given the results, the partitions that it must leave out (`lost`), and the
-operations that make its transaction fail once the results are outdated."""
+"""Has the paths to read before a commit (`lookups`). From the results, it finds the partitions to leave out (`lost`), and
+makes operations that fail the transaction if the results are outdated (`operations`)."""
 
 Proof = OwnerProof | Unchanged
 
@@ -353,7 +353,7 @@ NOBODY = NoOwner()
 
 
 def proof_of(owner: ClaimOwner | None) -> OwnedBy | NoOwner:
-    """The proof that a member owns the partitions, or, without one, that nobody does."""
+    """The proof that the member, if any, owns the partitions; otherwise that nobody does."""
     return NOBODY if owner is None else OwnedBy(owner)
 
 

@@ -30,17 +30,17 @@ _CLOSE_S = 2.0
 
 
 class GroupMember:
-    """A member, from ``join`` to ``leave``; also as a context manager.
+    """A member, from ``join`` to ``leave``, or for a ``with`` block.
 
-    A watch only sets a flag. The member's own thread handles the flag, and `rebalance` does so for a caller between two
-    pieces of work: both release the partitions revoked from the member, and claim those assigned to it. Partitions that the
-    caller is reading (`read`) are kept until it is done with them, or `hold_ms` have passed.
+    Watches only set a flag. The member's thread then releases revoked partitions and claims assigned ones; so does
+    `rebalance`, which a caller runs between two pieces of work. Partitions that the caller is reading (`read`) are kept
+    until it is done with them, but no longer than `hold_ms`.
 
-    Unlike a JVM consumer, a member keeps partitions that stay assigned to it during a rebalance, deletes no claim but its
-    own, and retries without limit. Thread-safe; not pickle-safe, and not to be used after a fork.
+    Unlike a JVM consumer, a member keeps partitions that stay assigned to it, deletes only its own claims, and retries
+    without limit. Thread-safe. Not pickle-safe, and unusable after a fork.
 
-    `consumer` is the id under which the member is registered, `owner` the owner that its claims name, None while it has no
-    session. `rebalances` counts how often it has read its group and computed its assignment.
+    `consumer` is the registered id. `owner` is the owner in its claims, or None without a session. `rebalances` counts the
+    computed assignments.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class GroupMember:
         self._warned: set[str] = set()
 
     def require_owner(self) -> ClaimOwner:
-        """The owner that the member's claims name; without a session, raises ZooKeeperError (NO_SESSION, retriable)."""
+        """The owner in the member's claims. Raises ZooKeeperError (NO_SESSION, retriable) without a session."""
         if (owner := self.owner) is None:
             raise _no_session()
         return owner
 
     @property
     def expiry_s(self) -> float:
-        """The session's timeout, after which ZooKeeper deletes the claims of a member that died."""
+        """The session timeout, after which ZooKeeper deletes the claims of a dead member."""
         return self.client.session_timeout_ms / 1000
 
     @property
@@ -101,11 +101,11 @@ class GroupMember:
         self.leave()
 
     def join(self) -> None:
-        """Connect, register and try to claim; blocks for a few round trips.
+        """Connect, register and try to claim. Blocks for a few round trips.
 
-        If an earlier session that has not expired is registered by the member's id, waits for its expiry, for at most
-        twice the session's timeout, and then raises ConsumerIdTaken. Raises GroupError if the sticky assignor is set and
-        other members do not use it, and the errors of `ZooKeeperClient`.
+        If another session has registered the member's id, waits for its expiry, for at most twice the session timeout, and
+        then raises ConsumerIdTaken. Raises GroupError if the assignor is sticky and other members have another one, and
+        the errors of `ZooKeeperClient`.
         """
         self._closing = False
         self.client.__enter__()
@@ -122,7 +122,7 @@ class GroupMember:
         self._thread.start()
 
     def leave(self) -> None:
-        """End the session, which deletes registration and claims at once. Blocks for at most four seconds."""
+        """End the session, and with it registration and claims. Blocks for at most four seconds."""
         self._closing = True
         self._wake.set()
         self._changed.set()
@@ -132,17 +132,15 @@ class GroupMember:
         self.owner = None
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
-        """The partitions that the member owns; empty once its session is lost, or may have expired."""
+        """The partitions that the member owns. Empty if its session is lost, or may have expired."""
         may_have_expired = self._timing.clock() >= self.client.session_ends_at
         return {} if self.owner is None or may_have_expired else self._claims.owned
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
-        """Release and claim partitions that are due, between two pieces of work; returns those then owned.
+        """Release and claim partitions between two pieces of work. Returns the partitions then owned.
 
-        All of them are kept as if they were being read, until the next call of `read`. Sends no request when nothing has
-        changed; retriable errors are logged, and retried.
-
-        Raises the error that prevents the member from rebalancing, if it is not retriable.
+        They count as being read until the next call of `read`. Sends no request if nothing has changed. Logs and retries
+        retriable errors, and raises others.
         """
         with self._lock:
             self.read(())
@@ -154,19 +152,19 @@ class GroupMember:
             return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
-        """Set the partitions that are being read from now on; none when the work is done."""
+        """Set the partitions that are now being read. Empty when the work is done."""
         with self._lock:
             self._reading = frozenset(partitions)
             if self._step.revoking.keys() - self._reading:
                 self.request_rebalance()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the member's ownership may have changed, or the time is over."""
+        """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
-        """Wait until the member owns all that it is assigned, by default for all retries; False on time-out."""
+        """Wait until the member owns its assigned partitions, by default for all retries. False on time-out."""
         retrying_s = self._options.max_retries * self._options.backoff_ms / 1000
         deadline = self._timing.clock() + (retrying_s if timeout_s is None else timeout_s)
         while not (self.settled or self._closing):
@@ -177,7 +175,7 @@ class GroupMember:
         return True
 
     def request_rebalance(self, event: object = None) -> None:
-        """Request a rebalance soon, which also verifies the claims; as a watch, on kazoo's thread."""
+        """Have the member's thread verify its claims and rebalance. Also called as a watch, on kazoo's thread."""
         self._requested.set()
         self._wake.set()
 
@@ -193,7 +191,7 @@ class GroupMember:
                     self._serve_once()
 
     def _serve_once(self) -> None:
-        """Do what is due, if there is a connection; errors that are not retriable are kept for the caller."""
+        """Rebalance or check the group, if due and connected. Keeps an error for the next caller of `rebalance`."""
         if self._suspended:
             return
         self._wake.clear()
@@ -213,7 +211,7 @@ class GroupMember:
                 self._error = error
 
     def _on_state(self, state: SessionState) -> None:
-        """Void a lost session's assignment, and request a rebalance in a new one; called on kazoo's thread."""
+        """Own nothing without a session, and rebalance in a new one. Called on kazoo's thread."""
         if state == "LOST":
             self.owner = None
             self._settled = False
@@ -223,7 +221,7 @@ class GroupMember:
         self._changed.set()
 
     def _request_topic_check(self, event: object) -> None:
-        """Request a check of the topics, as a new one may be irrelevant; called on kazoo's thread."""
+        """Request a check of the topics: a new one may be irrelevant. Called on kazoo's thread."""
         self._topics_changed.set()
         self._wake.set()
 
@@ -240,7 +238,7 @@ class GroupMember:
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
 
     def _register(self) -> ClaimOwner:
-        """Ensure registration by the present session, and drop claims that no longer exist; returns the claims' owner."""
+        """Ensure that the present session is registered, and forget claims that are gone. Returns the owner."""
         session = self.client.session_id
         if session is None:
             raise _no_session()
@@ -253,7 +251,7 @@ class GroupMember:
             _log.info("%s is registered, session %s of %d ms", self.consumer, session_text(session), granted_ms)
             self._claims.verify(owner)
             return owner
-        self._verify(owner)  # before registering, which fails if another session has the id, and perhaps the claims
+        self._verify(owner)  # first: registering fails if another session has the id, and perhaps the claims
         registered = self._registration.session(self.client)
         self._require(owner)
         if registered != session:
@@ -262,7 +260,7 @@ class GroupMember:
         return owner
 
     def _rebalance(self) -> None:
-        """Read the group, release and claim, once. What cannot be done now is scheduled for later."""
+        """Read the group, release and claim, once. Schedules what must be done later."""
         self._requested.clear()
         self._topics_changed.clear()
         owner = self._register()
@@ -282,7 +280,7 @@ class GroupMember:
         self._changed.set()
 
     def _claim(self, threads: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
-        """Claim all or nothing, except partitions of members whose registration only we cannot read."""
+        """Claim all or nothing, except partitions of members with an unreadable registration."""
         skipped: dict[TopicPartition, Blocker] = {}
         while True:
             blockers = self._claims.claim({tp: threads[tp] for tp in threads if tp not in skipped}, owner)
@@ -299,19 +297,19 @@ class GroupMember:
         return view
 
     def _release(self, owner: ClaimOwner) -> None:
-        decided = self._step
-        if decided.overdue:
+        overdue, release = self._step.overdue, self._step.release
+        if overdue:
             _log.warning(
                 "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
                 self.consumer,
-                listing(sorted(decided.overdue), 8),
+                listing(sorted(overdue), 8),
             )
-        if decided.release:
-            self._claims.release(decided.release, owner)
-            _log.info("%s released %s", self.consumer, listing(sorted(decided.release), 8))
+        if release:
+            self._claims.release(release, owner)
+            _log.info("%s released %s", self.consumer, listing(sorted(release), 8))
 
     def _schedule(self, blockers: list[Blocker]) -> None:
-        """Schedule the next rebalance: when a blocking claim is deleted, after the back-off, or at a hold's end."""
+        """Schedule the next rebalance: when a blocking claim is deleted, after the back-off, or after the hold."""
         now = self._timing.clock()
         self._sweep_at = now + _SWEEP_S
         self._due = self._step.wait_until
@@ -350,7 +348,7 @@ class GroupMember:
         self._sweep_at = end + max(_SWEEP_S, _SWEEP_SHARE * (end - begin))
 
     def _verify(self, owner: ClaimOwner) -> bool:
-        """Forget claims whose znodes are gone, and log them; True if there were any."""
+        """Forget and log claims whose znodes are gone. True if there were any."""
         lost = self._claims.verify(owner)
         self._require(owner)
         if lost:
@@ -361,19 +359,19 @@ class GroupMember:
         return bool(lost)
 
     def _require(self, owner: ClaimOwner) -> None:
-        """Raise if the session has ended meanwhile: what is missing in the next session was not deleted by others."""
+        """Raise if the session has ended: others did not delete what the next session lacks."""
         if self.owner != owner:
             raise _no_session()
 
     def _warn(self, text: str) -> None:
-        """Log a warning, each text once."""
+        """Log each text once."""
         if text not in self._warned:
             self._warned.add(text)
             _log.warning("%s: %s", self.consumer, text)
 
 
 def _is_transient(error: ZKafkaError) -> bool:
-    return error.retriable or isinstance(error, ConsumerIdTaken)  # for a running member, the other session may expire
+    return error.retriable or isinstance(error, ConsumerIdTaken)  # the other session may expire
 
 
 def _no_session() -> ZooKeeperError:

@@ -1,13 +1,13 @@
-"""What a member leaves in ZooKeeper when it joins: its registration, and traces of what the group subscribes to.
+"""Znodes that a member creates when it joins: its registration, and the owner znodes of its topics.
 
-The registration is the ephemeral znode ``/consumers/G/ids/C``, written once a session.
+The registration is the ephemeral znode ``/consumers/G/ids/C``, written once per session.
 
-The traces show when the group subscribed to a topic. A partition without a committed offset is either older than the
-subscription, and then `auto.offset.reset` sets its start, or it was created later, and then the group reads all of it. The
-order of ZooKeeper's transactions decides, for every member alike, and also after any of them has ended. The transaction
-that created the partition's state comes before its first record. A member creates ``owners/T`` for each topic that it names
-when it joins, which JVM consumers do with their first claim. A pattern also covers topics that do not exist yet: there, the
-group's own znode counts.
+The owner znode ``/consumers/G/owners/T`` shows when the group subscribed to a topic. `auto.offset.reset` sets the start of
+partitions that existed then. The group reads partitions that were created later from their first record. ZooKeeper's
+transaction ids order the two events alike for every member, and keep that order after members have ended. The state of a
+partition is created before its first record. A member creates owner znodes for the topics that it names when it joins; JVM
+consumers do so with their first claim. A pattern also covers topics that do not exist yet: for them, the group's own znode
+counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.conditions import ASSIGN_IN_GROUP, CONSUMER_ID_TAKEN, GROUP_CONTENDED, REGISTRATION_CONTENDED
-from pyspark_zkafka.errors import ConsumerIdTaken
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition, session_text
 from pyspark_zkafka.model.planning import Assign, SubscribeExcept, SubscribePattern, Subscription
 from pyspark_zkafka.model.znodes import groups as group_znodes
@@ -34,10 +33,7 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A member's registration with its group, by the id that names its znode.
-
-    The content's timestamp is set when it is written, from `clock` (seconds since the epoch).
-    """
+    """A member's registration. `write` sets its timestamp from `clock` (seconds since the epoch)."""
 
     group: str
     consumer: str
@@ -50,15 +46,15 @@ class Registration:
         return group_znodes.id_path(self.group, self.consumer)
 
     def session(self, client: ZooKeeperConnection) -> int | None:
-        """The session that the znode belongs to, None where there is no such znode; blocks for a round trip."""
+        """The session that owns the znode, or None if there is no znode. Blocks for a round trip."""
         stat = client.exists_many([self.path]).get(self.path)
         return None if stat is None else stat.ephemeral_owner
 
     def write(self, client: ZooKeeperConnection, session: int) -> None:
-        """Register, and create missing parents as the consumer of 1.1.1 does: with empty data.
+        """Register, and create missing parents with empty data, as the consumer of 1.1.1 does.
 
-        Raises ConsumerIdTaken if another session is registered by the same id, perhaps an old one of this member, which
-        will expire; and GroupContended, which is retriable.
+        Raises ConsumerIdTaken if another session has registered the id. It may be an old session of this member, which
+        will expire. Raises GroupContended, which is retriable, if others keep changing the parents.
         """
         for _ in range(_ATTEMPTS):
             conflict = client.transact(self._operations(client)).conflict
@@ -69,7 +65,12 @@ class Registration:
                 if other == session:
                     return
                 if other is not None:
-                    raise self._taken(other)
+                    raise CONSUMER_ID_TAKEN(
+                        f"The group {self.group} has a member {self.consumer} already, of session {session_text(other)}; "
+                        "one that died is gone when its session expires; else stop it, or give this one another "
+                        "consumer.id",
+                        session=other,
+                    )
         raise REGISTRATION_CONTENDED(
             f"{self.consumer} is not registered: {_ATTEMPTS} times {self.path} or its parents were created or deleted; try "
             f"again, and if that does not help, find the client that deletes and creates znodes of group {self.group}",
@@ -82,13 +83,6 @@ class Registration:
         content = replace(self.content, timestamp=str(int(self.clock() * 1000)))
         missing: list[Operation] = [Create(path, data) for path, data in parents.items() if path not in existing]
         return [*missing, Create(self.path, group_znodes.encode_registration(content), ephemeral=True)]
-
-    def _taken(self, session: int) -> ConsumerIdTaken:
-        return CONSUMER_ID_TAKEN(
-            f"The group {self.group} has a member {self.consumer} already, of session {session_text(session)}; "
-            "one that died is gone when its session expires; else stop it, or give this one another consumer.id",
-            session=session,
-        )
 
 
 def registration_of(options: GroupOptions, subscription: Subscription) -> ConsumerRegistration:
@@ -104,7 +98,7 @@ def registration_of(options: GroupOptions, subscription: Subscription) -> Consum
 
 
 def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) -> str:
-    """The id that the options name, or one made of host, time and a random number, as the JVM consumer makes it."""
+    """The id in the options, or one made of host, time and a random number, like a JVM consumer's."""
     if options.consumer_id is not None:
         return group_znodes.consumer_id(options.name, options.consumer_id)
     upper_half = uuid.uuid4().int >> 64
@@ -112,26 +106,35 @@ def consumer_id_of(options: GroupOptions, now: Callable[[], float] = time.time) 
 
 
 def create_owner_znodes(client: ZooKeeperConnection, group: str, topics: Collection[str]) -> None:
-    """Create ``owners/T`` of each topic, where it is missing, with null data as JVM consumers do; the group exists."""
+    """Create missing ``owners/T`` with null data, as JVM consumers do. The group's znode exists."""
     owners = group_znodes.owners_path(group)
     paths = [owners, *(child_path(owners, topic) for topic in topics)]
-    for chunk in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
-        _create(client, chunk)
+    for piece in pieces(paths, lambda path: [Create(path, None)], client.config.chroot):
+        for _ in range(_ATTEMPTS):
+            existing = client.exists_many(piece)
+            conflict = client.transact([Create(path, None) for path in piece if path not in existing]).conflict
+            if conflict is None or conflict.reason is not Reason.NODE_EXISTS:
+                break
+        if conflict is not None:
+            raise GROUP_CONTENDED(
+                f"{piece[0]} was not created: it or its parents were created or deleted {_ATTEMPTS} times meanwhile; try "
+                "again",
+            )
 
 
 def subscribed_since(
     client: ZooKeeperConnection, group: str, topics: Collection[str], *, by_pattern: bool
 ) -> dict[str, int]:
-    """The ZooKeeper transaction by which the group subscribed to each topic; topics without a trace are absent."""
+    """The ZooKeeper transaction by which the group subscribed to each topic. Topics without a znode are absent."""
     if by_pattern:
         path = group_znodes.group_path(group)
         return {topic: stat.czxid for stat in client.exists_many([path]).values() for topic in topics}
     parents = (group_znodes.owners_path(group), group_znodes.offsets_path(group))
     stats = client.exists_many(child_path(parent, topic) for parent in parents for topic in topics)
-    traces = {
+    created = {
         topic: [stats[p].czxid for parent in parents if (p := child_path(parent, topic)) in stats] for topic in topics
     }
-    return {topic: min(found) for topic, found in traces.items() if found}
+    return {topic: min(found) for topic, found in created.items() if found}
 
 
 def created_after_subscription(
@@ -147,17 +150,3 @@ def created_after_subscription(
     """
     created = {tp: snapshot.states[tp].czxid for tp in partitions if tp in snapshot.states}
     return {tp for tp, czxid in created.items() if czxid is not None and czxid > since.get(tp.topic, czxid)}
-
-
-def _create(client: ZooKeeperConnection, paths: Collection[str]) -> None:
-    for _ in range(_ATTEMPTS):
-        existing = client.exists_many(paths)
-        conflict = client.transact([Create(path, None) for path in paths if path not in existing]).conflict
-        if conflict is None:
-            return
-        if conflict.reason is not Reason.NODE_EXISTS:
-            break
-    raise GROUP_CONTENDED(
-        f"{next(iter(paths))} was not created: it or its parents were created or deleted {_ATTEMPTS} times meanwhile; "
-        "try again",
-    )
