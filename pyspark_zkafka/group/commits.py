@@ -1,4 +1,4 @@
-"""Commits of a group's offsets to ZooKeeper, in transactions that prove that the commit is allowed."""
+"""Commits of a group's offsets to ZooKeeper, in transactions that also check the proof."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class CommitResult:
     Attributes
     ----------
     kept : mapping
-        The stored offsets that are as high, or higher.
+        Stored offsets that are as high, or higher.
     lost : collection
-        The partitions that the member does not own.
+        Partitions that the member does not own.
     mzxids : mapping
-        Marks that distinguish the written offsets from later ones of the same value: see `StoredOffset`.
+        Transactions that wrote offsets to ZooKeeper: see `StoredOffset`.
     """
 
     written: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -64,40 +64,39 @@ def commit_offsets(
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
 ) -> CommitResult:
-    """Commit a group's offsets, in one transaction that also verifies the proof.
+    """Commit a group's offsets, in one transaction that also checks the proof.
 
-    Offsets only move forward, except with the proof `Unchanged`, which sets them. Each write is conditional on the version
-    of the znode that was read. Missing parents are created with null data, as the old consumer does.
+    Offsets only move forward, unless the proof is `Unchanged`. Each write is conditional on the version of the znode that
+    was read. Missing parents are created with null data, as the old consumer does.
 
-    More partitions than fit into a request (some 1,500) go in several transactions. With the proof `NoOwner`, all
-    partitions are then checked before the first. If a later one fails, the earlier ones stay committed; repeating the
-    commit is safe.
+    More partitions than fit into a request (some 1,500) take several transactions. With the proof `NoOwner`, all are
+    checked before the first transaction. If a later one fails, the earlier ones stay committed. Repeating the commit is
+    safe.
 
-    Blocks for two rounds of requests, up to about 5 s of pauses when it has to retry, and three connection timeouts when
-    there is no answer. A JVM consumer reads the offsets before it claims: one that joins at the same moment may still start
-    at the old offset.
+    Blocks for two rounds of requests, for about 5 s of pauses between retries, and for three connection timeouts without
+    an answer. JVM consumers read offsets before they claim: one that joins at the same moment may start at the old offset.
 
     Parameters
     ----------
     offsets : mapping
-        The next offset to read, 0 or more, by partition. Each partition is in the result once.
+        The next offset to read, 0 or more, by partition.
     proof : OwnedBy, NoOwner, NoJvmOwner or Unchanged
-        What must hold. Partitions that the owner does not own, or that a JVM consumer owns, are `lost`.
+        Partitions for which it does not hold are `lost`, or raise an error.
     resets : collection of TopicPartition
-        Partitions whose stored offset may be higher, as their log was truncated or created again.
+        Partitions that may move back, as their log was truncated or created again.
     attempts : int
-        Attempts for each transaction, when others commit at the same time or the connection is lost.
+        Attempts for each transaction, if others commit at the same time or the connection is lost.
 
     Raises
     ------
     OptionError, CodecError
-        An offset is negative, or the group's name cannot be that of a znode; a stored offset is malformed.
+        An offset is negative, or the group's name cannot name a znode; a stored offset is malformed.
     PartitionOwned
         The proof is `NoOwner`, and a member of the group owns a partition.
     GroupError
         The proof is `Unchanged`, and the group has members, or partitions with owners.
     GroupContended
-        Others kept changing the offsets (retriable), or, with `Unchanged`, have changed one since it was read.
+        Others kept changing the offsets (retriable). With `Unchanged`: somebody has changed one since it was read.
     ZooKeeperError, ZooKeeperRefused
         No answer; an ACL denies access.
     """
@@ -109,7 +108,7 @@ def commit_offsets(
 def find_lost(
     client: ZooKeeperConnection, group: str, proof: OwnerProof, partitions: Sequence[TopicPartition]
 ) -> set[TopicPartition]:
-    """The partitions that must not be committed now; raises PartitionOwned if none may be. Blocks for a round or two."""
+    """The partitions that must not be committed now. Raises PartitionOwned if none may be. Blocks for a round or two."""
     asked = proof.lookups(group, partitions)
     return proof.lost(client, group, partitions, client.ask(get=asked.get, children=asked.children))
 
@@ -131,7 +130,7 @@ class _Commit:
     in_doubt: set[Any] = field(default_factory=set)
 
     def run(self, max_bytes: int) -> CommitResult:
-        """Commit all partitions, in pieces that each fit into a transaction, even if every znode is missing."""
+        """Commit in pieces that fit into a transaction, even if every znode is missing."""
         partitions = sorted(self.offsets, key=_order)
         chunks = list(pieces(partitions, self._needed, self.client.config.chroot, max_bytes))
         if len(chunks) > 1 and isinstance(self.proof, NoOwner):
@@ -141,7 +140,7 @@ class _Commit:
         return CommitResult(self.written, self.kept, frozenset(self.lost), self.mzxids)
 
     def _needed(self, partition: Any) -> list[Operation]:
-        """The most operations that a partition may need."""
+        """All operations that a partition may need."""
         parents = [Create(path, None) for path in self._offset_parents([partition])]
         proof = self.proof.operations(self.client, self.group, [partition], Results())
         return [*parents, *proof, self._write(partition, Results())]
@@ -191,7 +190,7 @@ class _Commit:
         return None
 
     def _read(self, partitions: Sequence[Any]) -> Results:
-        """Read in the order of `ask`: the versions of the parents before the claims."""
+        """Read the versions of the parents before the claims, in the order of `ask`."""
         asked = self.proof.lookups(self.group, partitions)
         return self.client.ask(
             exists=[*self._offset_parents(partitions), *asked.exists],
@@ -204,16 +203,16 @@ class _Commit:
             self.proof.require_inactive(self.client, self.group, f"Refused, {self._progress}")
 
     def _is_kept(self, partition: Any, found: Results) -> bool:
-        """True if the stored offset stays as it is. Raises GroupContended if it must be `Unchanged`, and is not."""
+        """True if the stored offset stays. Raises GroupContended if it must be `Unchanged`, and is not."""
         if isinstance(self.proof, Unchanged):
             return self._is_applied(partition, found, self.proof.versions.get(partition))
         stored = self._stored(partition, found)
-        if stored is None or partition in self.resets:  # written anew, an equal offset is of the present log
+        if stored is None or partition in self.resets:  # an equal offset may be of an old log: write it again
             return False
         return stored >= (0 if isinstance(self.proof, NoJvmOwner) else self.offsets[partition])
 
     def _is_applied(self, partition: Any, found: Results, version: int | None) -> bool:
-        """True if a transaction without an answer has written the offset over this version; False if nobody has."""
+        """True if a transaction without an answer has replaced this version; False if it is unchanged."""
         path = self._path(partition)
         node = found.nodes.get(path)
         if version == (None if node is None else node.stat.version):

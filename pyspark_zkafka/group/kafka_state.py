@@ -1,6 +1,6 @@
 """State of a member of a group that Kafka coordinates: what it owns, what it releases, what it commits.
 
-Pure: values in, values out. `pyspark_zkafka.group.kafka_member` asks the coordinator, and tells the state what happens.
+Pure: values in, values out. `pyspark_zkafka.group.kafka_member` acts on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the state machine needs no librdkafka
 COMMIT_S = 30.0
 _RETRY_S = 0.1
 _SHARE_OF_POLL_INTERVAL = 0.8
-_STOPPED_S = 5.0  # a process that did not run for so long may have been expelled
+_STOPPED_S = 5.0  # after a pause of this length, the member may have been expelled
 _DOUBT_S = 2.0  # librdkafka notices an expulsion within this time
 _CHECK_S = 1.5
 _REFUSALS = 3
@@ -30,20 +30,20 @@ _STALL_S = 10.0  # the leader of a group notices added partitions sooner
 
 @dataclass(frozen=True, slots=True)
 class PendingCommit:
-    """A commit that is to be sent, or was.
+    """A commit that has not ended.
 
     Attributes
     ----------
     incarnation : int
-        The incarnation of the member that planned the commit.
+        The incarnation that planned the commit.
     claims : mapping, optional
-        The claims with which it was planned, if only these count.
+        The claims when it was planned. Partitions with another claim are left out.
     of_group : bool
-        True for the group's starts, which are not limited to the member's own partitions.
+        True for the group's starts, in partitions of all members.
     sent : mapping, optional
-        The offsets whose answer is awaited.
+        The offsets that were sent and not answered.
     error : ZKafkaError, optional
-        The reason why the commit is sent again, not before `next_at`.
+        The reason to send the commit again, at `next_at` or later.
     """
 
     number: int
@@ -75,9 +75,9 @@ class CommitOutcome(NamedTuple):
 
 
 class QueueStep(NamedTuple):
-    """A step of a queue: the queue after it, the commits that have ended, and offsets to send.
+    """The queue after a step, the commits that have ended, and offsets to send.
 
-    `is_fenced` is True if the coordinator does not know the member any more.
+    `is_fenced` is True if the coordinator no longer knows the member.
     """
 
     queue: CommitQueue
@@ -88,7 +88,7 @@ class QueueStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitQueue:
-    """The commits of a member. The first is under way; `unanswered` counts those given up after they were sent."""
+    """The commits of a member. The first one is sent first. `unanswered` counts commits that were sent and given up."""
 
     group: str
     waiting: tuple[PendingCommit, ...] = ()
@@ -105,11 +105,11 @@ class CommitQueue:
 
     @property
     def under_way(self) -> frozenset[TopicPartition]:
-        """The partitions of commits that were sent, and may still be answered in time."""
+        """The partitions of commits that were sent and not given up."""
         return frozenset(tp for commit in self.waiting for tp in commit.sent or ())
 
     def advance(self, state: MemberState, now: float) -> QueueStep:
-        """End commits that are overdue, or contain nothing that the member owns; send the next one, if it is due.
+        """End commits that are overdue, or have no partition of the member. Send the next one if it is due.
 
         >>> t0 = TopicPartition("t", 0)
         >>> state = MemberState().assign([t0], "c")
@@ -136,7 +136,7 @@ class CommitQueue:
         return QueueStep(queue, tuple(outcomes))
 
     def answer(self, answer: CommitAnswer, now: float) -> QueueStep:
-        """End the commit that was sent, or have it sent again a little later; ignores answers to commits given up.
+        """End the commit that was sent, or send it again later. Ignores answers to commits that were given up.
 
         The group's starts are not sent again: another member may have committed meanwhile.
         """
@@ -153,7 +153,7 @@ class CommitQueue:
         return QueueStep(self._rest(), (CommitOutcome(first.number, left_out, answer.error),))
 
     def expel(self) -> CommitQueue:
-        """Await no answer: the next incarnation sends nothing again that the last one has read."""
+        """Await no answer: the next incarnation does not commit what the last one read."""
         return replace(self, waiting=tuple(replace(commit, sent=None) for commit in self.waiting), unanswered=0)
 
     def _rest(self) -> CommitQueue:
@@ -178,13 +178,13 @@ class Admission:
     failures: int = 0
 
     def postpone(self, now: float) -> Admission:
-        """Schedule the next check, after one or while none is needed."""
+        """Schedule the next check."""
         return replace(self, check_at=now + _CHECK_S)
 
     def fail(self, error: ZKafkaError) -> tuple[Admission, bool]:
-        """Count a failed check; True if its error is to be reported.
+        """Count a failed check. True if its error must be reported.
 
-        A coordinator may not know a member at first that it admits a moment later.
+        A coordinator may refuse a member at first, and admit it a moment later.
         """
         failures = self.failures + 1
         return replace(self, failures=failures), error.retriable or failures >= _REFUSALS
@@ -192,27 +192,25 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """A member between two turns of its thread.
+    """A member between two iterations of its thread.
 
     Attributes
     ----------
     claims : mapping
         The partitions that the member owns, unless the state is doubtful: see `owned`. `sequence` numbers the claims.
     incarnation : int
-        How often the coordinator has expelled the member. Nothing that an earlier incarnation has planned may be committed,
-        even where the same partitions are assigned again.
+        How often the coordinator has expelled the member. Plans of earlier incarnations must not be committed, even if the
+        same partitions are assigned again.
     is_assigned, is_member : bool
-        False while the coordinator is about to assign or to revoke partitions; False until it has admitted the member.
+        False before an assignment and during a revocation; False until the coordinator has admitted the member.
     rebalances : int
         How often the assignment has changed.
     revoking, hold_until : frozenset or None, float
         The partitions of a pending revocation, and the time until which the running micro-batch may keep them.
     seen_at, doubted_until : float
-        The time of the last turn; `owned` is empty until `doubted_until`.
-    commits, admission : CommitQueue, Admission
-        The commits that have not ended, and the checks of a member without an assignment.
+        The time of the last iteration, and the time until which `owned` is empty.
     has_stray_commit : bool
-        True if the client may still send a commit that another incarnation planned, so that it must be replaced.
+        True if the client may still send a commit of another incarnation, and must be replaced.
     """
 
     claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
@@ -230,7 +228,7 @@ class MemberState:
     has_stray_commit: bool = False
 
     def see(self, now: float) -> tuple[MemberState, float]:
-        """Begin a turn. Also returns the seconds for which the process did not run, 0 if it kept running.
+        """Start an iteration. Also returns the seconds for which the process did not run, or 0.
 
         >>> stopped, for_s = MemberState(seen_at=10.0).see(17.5)
         >>> for_s, stopped.doubted_until, stopped.see(17.6)[1]
@@ -241,11 +239,11 @@ class MemberState:
         return replace(self, seen_at=now, doubted_until=doubted_until), stopped_s
 
     def is_doubtful(self, now: float) -> bool:
-        """True after the process was stopped, until librdkafka has noticed what happened meanwhile."""
+        """True after a pause of the process, until librdkafka has noticed an expulsion."""
         return self._unseen_s(now) > 0 or now < self.doubted_until
 
     def owned(self, now: float) -> Mapping[TopicPartition, Claim]:
-        """The partitions that the member owns; empty while it may have been expelled without knowing it yet."""
+        """The partitions that the member owns. Empty while the member may have been expelled without notice."""
         return {} if self.is_doubtful(now) else self.claims
 
     def committable(self, offsets: Mapping[TopicPartition, int], incarnation: int) -> dict[TopicPartition, int]:
@@ -282,7 +280,7 @@ class MemberState:
         )
 
     def revoke(self, partitions: Collection[TopicPartition], until: float) -> MemberState:
-        """Begin a revocation, which waits for the running micro-batch until this time."""
+        """Start a revocation, which waits for the running micro-batch until this time."""
         return replace(self, is_assigned=False, revoking=frozenset(partitions), hold_until=until)
 
     def is_holding(self, reading: Collection[TopicPartition], now: float) -> bool:
@@ -300,7 +298,7 @@ class MemberState:
         return frozenset() if self.revoking is None else self.revoking.intersection(reading)
 
     def release(self, *, is_assigned: bool) -> MemberState:
-        """End the revocation; `is_assigned` if no assignment needs to follow."""
+        """End the revocation. `is_assigned` is True if no assignment has to follow."""
         revoking = self.revoking or frozenset()
         return replace(
             self,
@@ -311,7 +309,7 @@ class MemberState:
         )
 
     def expel(self) -> MemberState:
-        """Own nothing: another incarnation of the member joins. A commit that was sent is a stray now."""
+        """Own nothing, and start another incarnation. A commit that was sent is now a stray."""
         return replace(
             self,
             claims={},
@@ -326,7 +324,7 @@ class MemberState:
         )
 
     def has_released_too_early(self, released: Collection[TopicPartition]) -> bool:
-        """True if a commit of released partitions, or one that was given up, may still be answered."""
+        """True if the client may still send a commit of released partitions, or one that was given up."""
         return self.commits.unanswered > 0 or not self.commits.under_way.isdisjoint(released)
 
     def _unseen_s(self, now: float) -> float:
@@ -340,10 +338,10 @@ def is_final(
     owned: Collection[TopicPartition],
     partitions: Collection[TopicPartition],
 ) -> bool:
-    """True if a stable group, as its coordinator describes it, has nothing more to assign to the member.
+    """True if the coordinator of a stable group has nothing more to assign to the member.
 
-    While a cooperative rebalance waits for a member to release partitions, the group is stable, too, but nobody is assigned
-    them. `partitions` are all those of the member's topics.
+    While a cooperative rebalance waits for a member to release partitions, the group is stable, but these partitions are
+    assigned to nobody. `partitions` are those of the member's topics.
 
     >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     >>> is_final({"a": [t0], "b": []}, "b", [], [t0, t1])
@@ -351,12 +349,12 @@ def is_final(
     >>> is_final({"a": [t0], "b": [t1]}, "b", [], [t0, t1]), is_final({"a": [t0], "b": [t1]}, "b", [t1], [t0, t1])
     (False, True)
     """
-    everyones = {tp for places in assigned.values() for tp in places}
-    return set(assigned.get(member, ())) == set(owned) and everyones.issuperset(partitions)
+    all_assigned = {tp for found in assigned.values() for tp in found}
+    return set(assigned.get(member, ())) == set(owned) and all_assigned.issuperset(partitions)
 
 
 def hold_s(hold_ms: int, max_poll_interval_ms: int) -> float:
-    """The time for which a revocation may wait: a member that waits for the whole poll interval is expelled.
+    """The time for which a revocation may wait. It is less than the poll interval, after which the member is expelled.
 
     >>> hold_s(30_000, 300_000), hold_s(60_000, 50_000)
     (30.0, 40.0)

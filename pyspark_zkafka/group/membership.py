@@ -1,4 +1,4 @@
-"""Membership in a consumer group, whoever coordinates it: what a stream needs of it, and joins of groups in Kafka."""
+"""Membership in a consumer group: the interface of both kinds of members, and joins of groups in Kafka."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Membership(Protocol):
 
     @property
     def expiry_s(self) -> float:
-        """The time after which a member that died owns nothing any more, if it has this member's session timeout."""
+        """The time after which a dead member with this session timeout owns nothing."""
         ...
 
     @property
@@ -39,12 +39,12 @@ class Membership(Protocol):
 
     @property
     def owner(self) -> ClaimOwner | None:
-        """The member as the owner of its partitions; None while it can own none."""
+        """The owner of the member's partitions, or None while it can own none."""
         ...
 
     @property
     def settled(self) -> bool:
-        """True if the member owned exactly what it is assigned after its last rebalance, and no change is pending."""
+        """True if the member owns exactly its assigned partitions, and no change is pending."""
         ...
 
     def join(self) -> None:
@@ -52,38 +52,38 @@ class Membership(Protocol):
         ...
 
     def leave(self) -> None:
-        """Give up all partitions, and leave the group. Blocks for some seconds at most."""
+        """Release all partitions, and leave the group. Blocks for at most some seconds."""
         ...
 
     def require_owner(self) -> ClaimOwner:
-        """The member as the owner of its partitions; raises a retriable ZKafkaError while it can own none."""
+        """The owner of the member's partitions. Raises a retriable ZKafkaError while it can own none."""
         ...
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
-        """The partitions that the member owns. Each claim has a number that is new whenever the partition is gained."""
+        """The partitions that the member owns. A partition that is assigned again has a new claim."""
         ...
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         """Release revoked partitions between two pieces of work. All partitions then owned count as being read.
 
-        Raises the error that prevents the member from rebalancing, if it is not retriable.
+        Raises an error that prevents a rebalance, unless it is retriable.
         """
         ...
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
-        """Set the partitions that are being read from now on, which are kept for a while; none when the work is done."""
+        """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
         ...
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the member's ownership may have changed, or the time is over."""
+        """Wait until the ownership may have changed, or the time-out."""
         ...
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
-        """Wait until the member owns all that it is assigned; False on time-out."""
+        """Wait until the member owns its assigned partitions. False on time-out."""
         ...
 
     def request_rebalance(self, event: object = None) -> None:
-        """Request a check of the ownership soon."""
+        """Have the member check its ownership soon."""
         ...
 
 
@@ -93,7 +93,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class KafkaJoin:
-    """A join of one member; `servers` are bootstrap servers."""
+    """Joins a member to a group. `servers` are bootstrap servers."""
 
     connection: Connection
     servers: str
@@ -101,7 +101,7 @@ class KafkaJoin:
     subscription: Subscription
 
     def open(self, opened: ExitStack, zookeeper: ZooKeeperClient | None) -> tuple[KafkaGroupMember, KafkaMemberOffsets]:
-        """Join, and open the offsets; `opened` leaves and closes. What ZooKeeper shows to be impossible is refused.
+        """Join, and open the offsets. `opened` leaves and closes.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class KafkaJoin:
         return member, KafkaMemberOffsets(member, stored)
 
     def member(self) -> KafkaGroupMember:
-        """A member that has not joined yet."""
+        """A member that has not joined."""
         group, kafka = self.options.name, self.options.kafka
         return KafkaGroupMember(
             self.options,
@@ -130,10 +130,10 @@ class KafkaJoin:
         )
 
     def is_final(self, member_id: str, owned: Collection[TopicPartition], topics: Collection[str]) -> bool:
-        """True if the coordinator has nothing more to assign to a member that owns some partitions of its topics.
+        """True if the coordinator has nothing more to assign to the member. Blocks for some requests.
 
-        Raises GROUP_PROTOCOL_UNSUPPORTED if it does not know a member by KIP-848: brokers before 4.0 do not answer such
-        members at all; BrokersUnavailable if there is no coordinator. Blocks for some requests.
+        Raises GROUP_PROTOCOL_UNSUPPORTED if the coordinator does not know a member by KIP-848: brokers before 4.0 do not
+        answer it at all. Raises BrokersUnavailable without a coordinator.
         """
         name = self.options.name
         with GroupAdmin.of(self.connection, self.servers) as admin:
@@ -148,7 +148,7 @@ class KafkaJoin:
 
 
 def no_coordinator(group: str) -> BrokersUnavailable:
-    """The error for a cluster whose brokers have not created the topic of the groups' offsets."""
+    """The error for a cluster without ``__consumer_offsets``."""
     return BROKERS_UNAVAILABLE(
         f"joining group {group}: there is no __consumer_offsets, so that no broker coordinates the group; the brokers "
         "create it when a member joins, if there are as many as offsets.topic.replication.factor requires",
@@ -156,13 +156,13 @@ def no_coordinator(group: str) -> BrokersUnavailable:
 
 
 def old_brokers(zookeeper: ZooKeeperClient) -> list[int]:
-    """The ids of brokers that coordinate no groups, sorted; blocks for two rounds of requests."""
+    """The ids of brokers that coordinate no groups, sorted. Blocks for two rounds of requests."""
     registered = zookeeper.registrations().readable.values()
     return sorted(found.broker.id for found in registered if found.version < _WITH_COORDINATORS)
 
 
 def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:
-    """Raise for brokers that coordinate no groups; blocks for two rounds of requests."""
+    """Raise for brokers that coordinate no groups. Blocks for two rounds of requests."""
     old = old_brokers(zookeeper)
     if old:
         raise NO_COORDINATORS(
@@ -172,7 +172,7 @@ def refuse_old_brokers(zookeeper: ZooKeeperClient) -> None:
 
 
 def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
-    """Raise if ZooKeeper has members of the group, which would read the same partitions; blocks for two rounds."""
+    """Raise if ZooKeeper has members of the group, which would read the same partitions. Blocks for two rounds."""
     found = zookeeper.group_members(group)
     members = sorted({*found.readable, *found.unreadable})
     if members:
@@ -183,7 +183,7 @@ def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
 
 
 def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str) -> None:
-    """Raise if a group's offsets are in ZooKeeper, which all brokers have left; blocks for three rounds of requests."""
+    """Raise if all brokers have left ZooKeeper, and a group's offsets are there. Blocks for three rounds of requests."""
     if zookeeper.group_offsets(group):
         raise MIGRATED_TO_KRAFT(
             f"All brokers have left ZooKeeper for KRaft, where group {group} has its offsets; copy them with zkafka groups "

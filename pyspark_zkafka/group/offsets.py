@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
+from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.conditions import INVALID_OPTION, PARTITION_LOST, TOPIC_REPLACED, report_data_loss
 from pyspark_zkafka.errors import CodecError, GroupContended, ZKafkaError, listing
 from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnedBy
@@ -34,10 +34,10 @@ _PAUSE_S = 0.2
 
 
 class GroupOffsets:
-    """A group's offsets in its stores; open inside its ``with`` block. Neither thread-safe nor pickle-safe.
+    """A group's offsets in its stores, open inside its ``with`` block. Neither thread-safe nor pickle-safe.
 
-    `servers` are bootstrap servers, and `stores` are in the order in which they are written. The open client `zookeeper` is
-    needed for the store in ZooKeeper, and to verify ownership.
+    `servers` are bootstrap servers. `stores` are written in their order. The open client `zookeeper` is needed for offsets
+    in ZooKeeper, and to verify ownership.
     """
 
     def __init__(
@@ -69,32 +69,29 @@ class GroupOffsets:
         self._opened.close()
 
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
-        """The next offsets to read; partitions without one are absent.
+        """The next offsets to read. Partitions without one are absent.
 
-        Of two stores, the larger offset counts. ZooKeeper keeps the offsets of deleted topics: such an offset counts only
-        where Kafka has none, or the same. Two equal offsets were committed together, and the brokers may forget theirs
-        later.
+        The larger offset of two stores counts. ZooKeeper keeps offsets of deleted topics: such an offset counts only if
+        Kafka has none, or the same. Equal offsets were committed together; brokers may forget theirs later.
 
-        Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it, and treats it as 0: the
+        Raises CodecError for a malformed offset in ZooKeeper. With `skip_malformed`, logs it and treats it as 0: the
         partition's owner has to report it.
         """
         return self._chosen({store: self._read(store, partitions, skip_malformed) for store in sorted(self._stores)})
 
     def group_names(self) -> list[str]:
-        """The groups that the stores know, to suggest one in an error. Leaves out those of a store that refuses."""
+        """The groups in the stores, to suggest one in an error. Leaves out a store that refuses."""
         names: set[str] = set()
         for store in self._stores:
             try:
-                names.update(self._client().groups() if store == "zookeeper" else self._group_names_in_kafka())
+                if store == "zookeeper":
+                    names.update(self._client().groups())
+                else:
+                    with GroupAdmin.of(self._connection, self._servers) as admin:
+                        names.update(admin.group_names())
             except ZKafkaError as error:
                 _log.info("the names of other groups are unknown: %s", error)
         return sorted(names)
-
-    def _group_names_in_kafka(self) -> list[str]:
-        from pyspark_zkafka.brokers.groups import GroupAdmin  # for errors alone
-
-        with GroupAdmin.of(self._connection, self._servers) as admin:
-            return admin.group_names()
 
     def commit(
         self,
@@ -104,8 +101,8 @@ class GroupOffsets:
     ) -> CommitResult:
         """Move offsets forward in each store, in `resets` also back; see `commit_offsets`.
 
-        An offset is `kept` where one of two stores has a higher one, whatever was written to the other. Kafka is not part
-        of ZooKeeper's transaction: ownership is checked right before a commit to Kafka.
+        An offset is `kept` if one of two stores has a higher one. Kafka is not part of ZooKeeper's transaction: ownership
+        is checked right before a commit to Kafka.
         """
         results: list[CommitResult] = []
         for store in self._stores:
@@ -125,10 +122,10 @@ class GroupOffsets:
         )
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner = NOBODY) -> None:
-        """Commit the offset that counts to the store that lags, or has none, for partitions that the owner owns.
+        """Commit the offset that counts to a store that lags or has none, for partitions that the owner owns.
 
-        Offsets of deleted topics are left alone. Otherwise a partition without new records would never have an offset in a
-        store that was added.
+        Otherwise a partition without new records would never get an offset in a store that was added. Offsets of deleted
+        topics stay as they are.
         """
         if len(self._stores) < 2 or not partitions:
             return
@@ -146,11 +143,11 @@ class GroupOffsets:
                 self._commit_to(store, lagging, proof)
 
     def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
-        """Commit the group's starts where it has no offset yet; returns the offsets then stored.
+        """Commit the group's starts for partitions without an offset. Returns the offsets then stored.
 
-        Members that begin at the same time find different ends of a log: the first to commit decides for all of them. A
-        partition that has an offset keeps it, whoever owns the partition; those of JVM consumers are left out. Commits to
-        Kafka cannot be conditional: of two members that begin within the same milliseconds, the later one decides.
+        Members that start at the same time find different ends of a log: the first commit counts for all. Partitions of
+        JVM consumers are left out. Commits to Kafka cannot be conditional: of two within milliseconds, the later one
+        counts.
         """
         if "zookeeper" in self._stores:
             commit_offsets(self._client(), self._group, starts, NoJvmOwner(), sleep=self._sleep)
@@ -198,7 +195,7 @@ class GroupOffsets:
         if outdated:  # offsets of a deleted topic, which do not count where Kafka has others: see `committed`
             again = {*resets, *outdated}
             done = commit_offsets(self._client(), self._group, offsets, proof, resets=again, sleep=self._sleep)
-        # A transaction that wrote a first offset may have returned no mark.
+        # A transaction that wrote a first offset may have returned no id.
         without_mzxid = self._read(store, done.written.keys() - done.mzxids.keys())
         late = {tp: s.mzxid for tp, s in without_mzxid.items() if s.offset == done.written[tp] and s.mzxid is not None}
         return replace(done, mzxids={**done.mzxids, **late})
@@ -222,9 +219,9 @@ class GroupOffsets:
 
 
 class KafkaMemberOffsets:
-    """The offsets of a group that Kafka coordinates: read by a client of their own, committed by the group's member.
+    """The offsets of a group that Kafka coordinates. `stored`, which is open, reads them, and `member` commits them.
 
-    Neither thread-safe nor pickle-safe. `stored` is open.
+    Neither thread-safe nor pickle-safe.
     """
 
     def __init__(self, member: KafkaGroupMember, stored: KafkaGroupOffsets) -> None:
@@ -232,7 +229,7 @@ class KafkaMemberOffsets:
         self._stored = stored
 
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
-        """The next offsets to read; partitions without one are absent. Blocks for a request."""
+        """The next offsets to read. Partitions without one are absent. Blocks for a request."""
         return {tp: StoredOffset(offset) for tp, offset in self._stored.committed(partitions).items()}
 
     def commit(
@@ -241,11 +238,11 @@ class KafkaMemberOffsets:
         proof: OwnedBy | NoOwner = NOBODY,
         resets: Collection[TopicPartition] = frozenset(),
     ) -> CommitResult:
-        """Move offsets forward, in `resets` also back, for those partitions that the member owns. Blocks for two requests.
+        """Move offsets forward, in `resets` also back, for partitions that the member owns. Blocks for two requests.
 
-        Partitions that the member does not own any more, or that a former incarnation of it planned, are lost. After a
-        long pause of the process, first waits until ownership is certain. Without an owner as `proof`, the member in its
-        present incarnation counts: only a member can commit.
+        Partitions that the member no longer owns, or that an earlier incarnation planned, are lost. After a long pause of
+        the process, first waits until ownership is known again. Without `OwnedBy`, the present incarnation commits: Kafka
+        accepts commits only from members.
         """
         self._member.wait_certain()
         owner = proof.owner if isinstance(proof, OwnedBy) else self._member.owner
@@ -260,10 +257,10 @@ class KafkaMemberOffsets:
         return CommitResult(written, kept, {*lost, *(offsets.keys() - ours.keys())})
 
     def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
-        """Commit the group's starts where it has no offset yet, whoever owns the partition; returns the stored offsets.
+        """Commit the group's starts for partitions without an offset, whoever owns them. Returns the stored offsets.
 
-        Commits to Kafka cannot be conditional: of two members that begin within the same milliseconds, the later one
-        decides. While the group rebalances, reads the offsets again before each try. Blocks for at most half a minute.
+        Commits to Kafka cannot be conditional: of two within milliseconds, the later one counts. While the group
+        rebalances, reads the offsets again before each try. Blocks for at most half a minute.
         """
         tries = 0
         while True:
@@ -282,7 +279,7 @@ class KafkaMemberOffsets:
 
 @contextmanager
 def open_group_offsets(connection: Connection, servers: str, plan: CommitPlan) -> Iterator[GroupOffsets]:
-    """Open the offsets of the group that a write commits to, with a ZooKeeper client if there is an ensemble."""
+    """Open the offsets of the group to which a write commits, with a ZooKeeper client if there is an ensemble."""
     with ExitStack() as opened:
         client = None
         if connection.zookeeper is not None:
@@ -293,7 +290,7 @@ def open_group_offsets(connection: Connection, servers: str, plan: CommitPlan) -
 def report_outdated(
     partitions: Collection[TopicPartition], stored: Mapping[TopicPartition, StoredOffset], fail_on_data_loss: bool
 ) -> None:
-    """Raise DataLoss for offsets of topics that were deleted and created again, or, without `failOnDataLoss`, log them."""
+    """Raise DataLoss for offsets of topics that were deleted and created again, or log them without `failOnDataLoss`."""
     names = sorted(tp for tp in partitions if stored[tp].offset > 0)
     if not names:
         return
@@ -309,7 +306,7 @@ def report_outdated(
 
 
 def require_none_lost(result: CommitResult, group: str) -> None:
-    """Raise PartitionLost for partitions that were not committed, as the member does not own them any more."""
+    """Raise PartitionLost for partitions that were not committed because the member no longer owns them."""
     if result.lost:
         names = ", ".join(map(str, sorted(result.lost)))
         raise PARTITION_LOST(
