@@ -46,7 +46,7 @@ _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class KafkaAdmin(AdminRequests):
-    """An AdminClient with typed results; not pickle-safe, and only for the process that created it.
+    """An AdminClient with typed results. Not pickle-safe, and only for the process that created it.
 
     `properties` are as for `AdminRequests`. With `read_committed` the latest offset is the last stable one.
     """
@@ -67,7 +67,7 @@ class KafkaAdmin(AdminRequests):
 
     @classmethod
     def of(cls, connection: Connection, bootstrap_servers: str | None = None) -> Self:
-        """The client for a connection, and for the cluster's bootstrap servers if the connection has none."""
+        """The client for a connection. `bootstrap_servers` take precedence over the connection's."""
         servers = bootstrap_servers or connection.bootstrap_servers or ""
         return cls(servers, connection.kafka, read_committed=connection.read_committed)
 
@@ -76,15 +76,15 @@ class KafkaAdmin(AdminRequests):
         super().__exit__(*exc)
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, sorted; blocks for a request."""
+        """The names of all topics, sorted. Blocks for a request."""
         self._begin_request()
         return sorted(filter(is_topic_name, self._metadata().topics))
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The same snapshot as from ZooKeeper, from the brokers' metadata; of `topics`, those that exist.
+        """Make a snapshot from the brokers' metadata, with those of `topics` that exist.
 
-        Metadata has no leader epoch (-1), and one endpoint per broker, on the listener that answered. It has the racks of
-        brokers with a replica of one of `topics`, or of any topic if `topics` is empty.
+        Metadata has no leader epoch (-1), and one endpoint per broker, of the listener that answered. It has the racks of
+        brokers with a replica of `topics`, or of any topic if `topics` is empty.
         """
         self._begin_request()
         patient_until = time.monotonic() + PATIENCE_S
@@ -94,7 +94,7 @@ class KafkaAdmin(AdminRequests):
             if not unknown_topics(cluster, described, asked) or time.monotonic() > patient_until:
                 protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
                 return described_snapshot(cluster, described, protocol, asked if wanted is None else wanted)
-            self._replace_client()  # the controller has just started, and its answer makes librdkafka forget all brokers
+            self._replace_client()  # the controller has just started: librdkafka has forgotten all brokers
             self._admin().poll(_PAUSE_S)
 
     def _described_cluster(self, wanted: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
@@ -105,12 +105,12 @@ class KafkaAdmin(AdminRequests):
         return cluster, self._describe(asked), asked
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        """The ids of the topics that exist; None if the brokers are older than topic ids (2.8)."""
+        """The ids of the topics that exist. None before Kafka 2.8, which introduced topic ids."""
         self._begin_request()
         return {name: topic_id(found) for name, found in self._describe(sorted(topics)).items()}
 
     def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """Have a broker, of Kafka 0.11 or later, validate the whole of a topic's configuration, and change nothing.
+        """Have a broker (Kafka 0.11 or later) validate a topic's configuration, without changing it.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class KafkaAdmin(AdminRequests):
         self._begin_request()
         doing, resource = f"validating the configuration of {topic}", ConfigResource("topic", topic, dict(config))
         with warnings.catch_warnings():
-            # Brokers before 2.3 do not know the request that replaces this one.
+            # Brokers before 2.3 do not know the request that replaced this one.
             warnings.simplefilter("ignore", DeprecationWarning)
             futures = self._admin().alter_configs([resource], validate_only=True, request_timeout=self._timeout_s)
         try:
@@ -131,7 +131,7 @@ class KafkaAdmin(AdminRequests):
             raise invalid_config(topic, error.args[0]) or self._error(error, doing) from error
 
     def broker_config(self, broker: int, name: str) -> str | None:
-        """The value of a broker's setting, None if the broker does not have it; needs Kafka 0.11 or later."""
+        """The value of a broker's setting, or None if it does not exist. Needs Kafka 0.11 or later."""
         self._begin_request()
         resource = ConfigResource("broker", str(broker))
         future = self._admin().describe_configs([resource], request_timeout=self._timeout_s)[resource]
@@ -142,7 +142,7 @@ class KafkaAdmin(AdminRequests):
     def list_offsets(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """The offset at each position; -1 if no record is at or after a timestamp.
+        """The offset at each position. -1 if there is no record at or after a timestamp.
 
         Sends one request to each leader, or one per 1,000 partitions, all at the same time. `timeout_s` can shorten the
         time-out of a request.
@@ -160,7 +160,7 @@ class KafkaAdmin(AdminRequests):
     def high_watermarks(
         self, partitions: Collection[TopicPartition], timeout_s: float = math.inf
     ) -> dict[TopicPartition, int]:
-        """The ends of logs with their open transactions; empty, without a request, unless this client reads committed."""
+        """The ends of logs, including open transactions. Empty, without a request, unless this client reads committed."""
         if not self._read_committed:
             return {}
         return self.list_offsets(dict.fromkeys(partitions, HIGH_WATERMARK), timeout_s)
@@ -173,8 +173,8 @@ class KafkaAdmin(AdminRequests):
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ZKafkaError]]:
         """The offset at each position, and the error for each partition whose leader did not answer.
 
-        Partitions whose leader librdkafka may not know are requested twice (see `refresh_metadata`). `timeout_s` can
-        shorten the time-out of a request. `epochs` receives the leader epochs of the logs, from Kafka 2.1 on.
+        Partitions are requested again if librdkafka may not know their leader: see `refresh_metadata`. `timeout_s` can
+        shorten the time-out of a request. `epochs` receives the leader epochs of logs, since Kafka 2.1.
         """
         self._begin_request()
         timeout_s = min(timeout_s, self._timeout_s)
@@ -187,7 +187,7 @@ class KafkaAdmin(AdminRequests):
     def _find_many(
         self, positions: Mapping[TopicPartition, Position], timeout_s: float, epochs: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int] | None:
-        """The ends of thousands of logs, in a third of the time; None if a leader does not answer, or did not last time."""
+        """The ends of thousands of logs, in a third of the time. None if a leader does not answer, or did not last time."""
         if (
             not self._all_answered
             or len(positions) < self._sizes.bulk
@@ -214,7 +214,7 @@ class KafkaAdmin(AdminRequests):
         return found | found_now, self._name_refusal(failed)
 
     def _name_refusal(self, failed: dict[TopicPartition, ZKafkaError]) -> dict[TopicPartition, ZKafkaError]:
-        """The same errors, with the reason for a topic that an ACL hides: librdkafka only reports that it has no leader."""
+        """Replace the errors of a topic that an ACL hides. librdkafka only reports that it has no leader."""
         topic = min((tp.topic for tp, error in failed.items() if isinstance(error, NoLeader)), default=None)
         try:
             refusal = None if topic is None else self._authorization_error(topic)
@@ -227,9 +227,9 @@ class KafkaAdmin(AdminRequests):
         return {tp: named if tp.topic == topic else error for tp, error in failed.items()}
 
     def _warm_up(self, topics: Collection[str]) -> None:
-        """Request a topic's metadata first with a new client: else its lookup of leaders may stall for up to three seconds.
+        """Request a topic's metadata first with a new client: its lookup of leaders may stall for up to three seconds.
 
-        Blocks for at most a second; see `pyspark_zkafka.brokers.clients`.
+        Blocks for at most a second. See `pyspark_zkafka.brokers.clients`.
         """
         if topics and not self._is_warm:
             self._is_warm = True
@@ -258,10 +258,9 @@ class KafkaAdmin(AdminRequests):
         """Request all offsets at the same time."""
         asked: dict[TopicPartition, Future[Any]] = {}
         for level, specs in offset_requests(positions, self._sizes.request, read_committed=self._read_committed):
-            places = {KafkaTopicPartition(*tp): tp for tp in specs}
-            request = {place: specs[tp] for place, tp in places.items()}
+            request = {KafkaTopicPartition(*tp): spec for tp, spec in specs.items()}
             futures = self._admin().list_offsets(request, isolation_level=level, request_timeout=timeout_s)
-            asked.update((places[place], future) for place, future in futures.items())
+            asked.update((TopicPartition(key.topic, key.partition), future) for key, future in futures.items())
         return asked
 
     def _info(self, partition: TopicPartition, future: Future[Any], timeout_s: float) -> Any:
@@ -270,7 +269,7 @@ class KafkaAdmin(AdminRequests):
             info = future.result()
         else:
             info = self._call(doing, lambda _: self._result(doing, future))
-        # For a leader that did not answer while others did, librdkafka returns no error, but an offset of -1001.
+        # librdkafka returns no error, but an offset of -1001, for a leader that did not answer while others did.
         if info.offset < -1:
             self._admin().poll(0)
             raise self._reports.refusal(f"{doing} at {self._servers}") or leaders_without_answer([partition], timeout_s)
@@ -300,10 +299,7 @@ _idle: ClientPool[KafkaAdmin] = ClientPool()
 
 
 def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> AbstractContextManager[KafkaAdmin]:
-    """An open `KafkaAdmin` for the time of a ``with`` block: one that was in use some seconds ago, or a new one.
-
-    A reused one is connected already, but caches no results. See `ClientPool`.
-    """
+    """Lease an open `KafkaAdmin`: a new one, or one that was used some seconds ago. See `ClientPool`."""
     key = configuration({**shared_properties(properties), "bootstrap.servers": bootstrap_servers})
     return _idle.lease(key, lambda: KafkaAdmin(bootstrap_servers, properties))
 
@@ -311,15 +307,14 @@ def lease_admin(bootstrap_servers: str, properties: Mapping[str, Any]) -> Abstra
 def described_snapshot(
     cluster: Any, topics: Mapping[str, Any], security_protocol: str, names: Collection[str]
 ) -> ClusterSnapshot:
-    """The snapshot of a ``ClusterMetadata`` and of those of the ``TopicDescription``, by name, that are among `names`.
+    """Make a snapshot from a ``ClusterMetadata`` and the ``TopicDescription`` of each of `names`.
 
-    It has no leader epochs (-1), and one endpoint for each broker, of the listener that answered. The racks are those in
-    all descriptions.
+    It has no leader epochs (-1), one endpoint per broker, of the listener that answered, and the racks in all descriptions.
     """
     nodes = [node for found in topics.values() for p in found.partitions for node in p.replicas]
     racks = {node.id: node.rack for node in nodes}
-    wanted = frozenset(names)
-    shown = {name: found for name, found in topics.items() if name in wanted}
+    requested = frozenset(names)
+    shown = {name: found for name, found in topics.items() if name in requested}
     return ClusterSnapshot(
         brokers={id_: _broker(found, security_protocol, racks.get(id_)) for id_, found in sorted(cluster.brokers.items())},
         topics={name: _topic(found) for name, found in shown.items()},
@@ -330,7 +325,7 @@ def described_snapshot(
 
 
 def covering_topics(cluster: Any) -> list[str]:
-    """Names of topics in a ``ClusterMetadata`` that have replicas on as many brokers as all topics have."""
+    """Select topics in a ``ClusterMetadata`` whose replicas are on all brokers that have any."""
     found: list[str] = []
     covered: set[int] = set()
     for name, topic in sorted(cluster.topics.items()):
@@ -342,7 +337,7 @@ def covering_topics(cluster: Any) -> list[str]:
 
 
 def unknown_topics(cluster: Any, topics: Mapping[str, Any], asked: Collection[str]) -> list[str]:
-    """Those topics of a ``ClusterMetadata`` that were asked for, but that the broker that described `topics` does not know.
+    """The topics of a ``ClusterMetadata`` that were requested, but that the broker which described `topics` does not know.
 
     A broker that has just started knows none.
     """
@@ -351,7 +346,7 @@ def unknown_topics(cluster: Any, topics: Mapping[str, Any], asked: Collection[st
 
 
 def topic_id(topic: Any) -> str | None:
-    """The id in a ``TopicDescription`` as Kafka writes it; None from brokers older than topic ids (2.8)."""
+    """The id in a ``TopicDescription``, as Kafka writes it. None before Kafka 2.8."""
     # confluent-kafka writes base64 with padding and the plain alphabet; Kafka writes it URL-safe without padding.
     text = str(topic.topic_id).rstrip("=").replace("+", "-").replace("/", "_")
     return None if text == _NO_TOPIC_ID else text
@@ -373,7 +368,7 @@ def _state(partition: Any) -> PartitionState:
 
 
 def invalid_config(topic: str, error: KafkaError) -> OptionError | None:
-    """The error for a configuration that a broker refuses; None for an error that is not about the configuration."""
+    """The error for a configuration that a broker refuses. None for other errors."""
     if error.code() not in _INVALID_CONFIG_CODES:
         return None
     text = f"The configuration of {topic} is not valid: {error.str()}"

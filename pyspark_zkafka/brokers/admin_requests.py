@@ -1,4 +1,4 @@
-"""Requests of an AdminClient: their results and errors, refusals, and what librdkafka does not look up by itself."""
+"""Requests of an AdminClient: results, errors, refusals, and metadata that librdkafka does not update by itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
-"""The time after which a request is repeated, as librdkafka may wait for a broker that is gone."""
+"""The time after which a request is repeated: librdkafka may be waiting for a broker that is gone."""
 _LOOK_S = 0.1
 _FIRST_ATTEMPT_S = 0.5
 _FORGOTTEN_AFTER_S = 2.0
@@ -35,10 +35,10 @@ _NO_BROKERS = KafkaError(KafkaError._PARTIAL, "The broker has just started, and 
 
 
 class AdminRequests:
-    """An open AdminClient and its requests; not pickle-safe, and only for the process that created it.
+    """An open AdminClient and its requests. Not pickle-safe, and only for the process that created it.
 
-    Of librdkafka's `properties` only those that concern the connection are used; ``socket.timeout.ms`` (30 s if not given)
-    is the timeout of one request.
+    Only the connection's `properties` of librdkafka are used. ``socket.timeout.ms`` (30 s by default) is the time-out of a
+    request.
     """
 
     def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ class AdminRequests:
         self._client, self._is_warm = self._clients.enter_context(client), False
 
     def _replace_client(self) -> None:
-        """Use a new client, which begins with the bootstrap servers; the present one stays if it cannot be made."""
+        """Use a new client, which starts with the bootstrap servers. If it cannot be made, the present one stays."""
         client = self._new_client()
         self._clients.close()  # none of them has a request in flight
         self._use(client)
@@ -72,37 +72,38 @@ class AdminRequests:
             raise from_exception(error, "making an admin client") from error
 
     def __exit__(self, *exc: object) -> None:
-        # Closed here, by this thread: an error's traceback may keep the client in a reference cycle, and if the collector
-        # frees it on the client's own thread, the process aborts.
+        # Close on this thread: an error's traceback may keep the client in a reference cycle, and if the collector frees it
+        # on the client's own thread, the process aborts.
         self._client = None
         self._clients.close()
         self._opened.close()
 
     def refresh_metadata(self, topics: Collection[str]) -> None:
-        """Refresh librdkafka's metadata of topics' leaders; blocks for one request, for at most 5 s.
+        """Refresh librdkafka's metadata of topics. Blocks for one request, for at most 5 s.
 
-        Otherwise it uses old metadata for minutes: it sends requests to a leader that is down until they time out, and does
-        not know added partitions. If the brokers do not answer, nothing has changed.
+        Otherwise it uses old metadata for minutes, waits for leaders that are down, and does not know added partitions. An
+        error is only logged.
         """
         if topics:
             self._learn(*(topics if len(topics) == 1 else ()))
 
     def _learn(self, *topic: str, timeout_s: float = PATIENCE_S) -> None:
-        """Request the controller and the leaders, of one topic or of all, from any broker: librdkafka caches the answer."""
+        """Request the controller and the leaders of one topic or of all. librdkafka caches the answer."""
         try:
             self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
         except ZKafkaError as error:
             _log.info("%s", error)
 
     def _metadata(self, *topic: str) -> Any:
-        """The brokers' metadata of one topic, or of all, from a broker that knows the others.
+        """Request metadata of one topic, or of all, from a broker that knows the other brokers.
 
-        One that has just started does not. To DescribeCluster it then answers with neither brokers nor topics, upon which
-        librdkafka 2.16 aborts the process: use this request instead. An answer with topics, but no brokers, makes it forget
-        all brokers, and now and then it does not return to the bootstrap servers: a new client does. While librdkafka
-        waits for an answer it reports nothing, so that each attempt is longer than the last. A broker that is connected,
-        but does not answer for five seconds, may be slow: the next attempt has the rest of the time, and a connection of
-        its own, because brokers answer the requests of a connection one after the other.
+        A broker that has just started knows none. It answers DescribeCluster without brokers and topics, and librdkafka
+        2.16 then aborts the process: use this request instead. An answer with topics but without brokers makes librdkafka
+        forget all brokers, and sometimes it does not return to the bootstrap servers, as a new client does.
+
+        librdkafka reports nothing while it waits for an answer: each attempt is longer than the last. A connected broker
+        without an answer for five seconds may be slow. The next attempt has the rest of the time and its own connection,
+        because brokers answer the requests of a connection one after the other.
         """
         began, is_slow = time.monotonic(), False
         while True:
@@ -130,7 +131,7 @@ class AdminRequests:
                 self._replace_client()
 
     def _unanswered(self, error: KafkaException, doing: str, waited_s: float) -> ZKafkaError | None:
-        """The error of a request that brokers have not answered for some seconds; None if it should be made again."""
+        """The error of a request without an answer for some seconds. None to try again."""
         if error.args[0].code() not in _PASSING_CODES or waited_s >= self._timeout_s:
             return self._error(error, doing)
         doing_there = f"{doing} at {self._servers}"
@@ -160,9 +161,9 @@ class AdminRequests:
         return self._reports.error(error, f"{doing} at {self._servers}")
 
     def _result(self, doing: str, future: Future[Any]) -> Any:
-        """A request's result; raises before it times out if librdkafka reports a refusal, or that all brokers are down.
+        """Wait for a result. Raises before the time-out if librdkafka reports a refusal, or that all brokers are down.
 
-        A refusal ends it after two seconds, unreachable brokers after five: they may be about to start.
+        A refusal ends the wait after two seconds. Unreachable brokers end it after five: they may be starting.
         """
         patient_until = time.monotonic() + PATIENCE_S
         while True:
@@ -181,7 +182,7 @@ class AdminRequests:
                 return answer
 
     def _ask_controller(self, doing: str, ask: Callable[[AdminClient, float], T]) -> T:
-        """The result of a request that librdkafka sends to the controller; if that one is gone, to its successor.
+        """Send a request to the controller, or to its successor if it is gone.
 
         librdkafka waits for the controller that it knows, and does not look up another one by itself.
         """
@@ -201,7 +202,7 @@ class AdminRequests:
             attempt_s = min(PATIENCE_S, left_s) if is_gone else left_s
 
     def _authorization_error(self, topic: str) -> KafkaError | None:
-        """The error for a topic that an ACL hides; blocks for a request, for at most 5 s."""
+        """The error for a topic that an ACL hides. Blocks for a request, for at most 5 s."""
         timeout_s = min(PATIENCE_S, self._timeout_s)
         found = self._call("requesting metadata", lambda c: c.list_topics(topic, timeout=timeout_s)).topics.get(topic)
         error = None if found is None else found.error

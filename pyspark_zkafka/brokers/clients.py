@@ -1,11 +1,11 @@
 """librdkafka's clients: their defaults, their logger, and confluent-kafka's consumer without a group.
 
-A new client knows the bootstrap servers, and connects to one of them for its first request. For half of
-``reconnect.backoff.ms`` it then tries no other. The first answer replaces the bootstrap servers by the cluster's brokers,
-none of them connected. A request that is in flight then (for a partition's leader, or the producer's id), or a partition
-that is assigned just then, waits for librdkafka's next periodic check: half a second, a second, or three.
+A new client connects to one bootstrap server for its first request, and tries no other for half of
+``reconnect.backoff.ms``. The first answer replaces the bootstrap servers by the cluster's brokers, not connected yet. A
+request in flight (for a partition's leader, or the producer's id), or a partition that is assigned just then, waits for
+librdkafka's next periodic check: half a second, a second, or three.
 
-A metadata request is sent again at once, and leaves an open connection. So each client requests a topic's metadata first.
+A metadata request is sent again at once, and leaves an open connection. Each client therefore requests metadata first.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ CLIENT_DEFAULTS: dict[str, Any] = {"client.id": "zkafka", "reconnect.backoff.ms"
 """Defaults of consumers and producers; a user's settings override them."""
 
 INTRODUCTION_S = 1.0
-"""The wait for the brokers' first metadata of a topic; the next request reports any error."""
+"""The time-out of the first metadata request. The next request reports any error."""
 
 
 def librdkafka_logger() -> logging.Logger:
-    """The logger of librdkafka's own messages, above level CRITICAL unless the application has set another.
+    """The logger of librdkafka's own messages, silent unless the application has set a level.
 
-    librdkafka repeats itself, hundreds of lines a minute while a broker is down, and recovers from most of the errors that
-    it logs. The others are raised as an error of ours, with its last one in the text; so are those that it calls fatal, as
-    when a producer was replaced by the next one of its transactional id.
+    librdkafka logs hundreds of lines a minute while a broker is down, and recovers from most of these errors. The others
+    are raised as errors of ours. So are fatal errors, for example after another producer has replaced a transactional one.
     """
     logger = logging.getLogger("pyspark_zkafka.librdkafka")
     if logger.level == logging.NOTSET:
@@ -40,7 +39,7 @@ def librdkafka_logger() -> logging.Logger:
 
 
 def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
-    """confluent-kafka's consumer; `note` is called with errors of the client as a whole. ZKafkaError if it is refused."""
+    """Create confluent-kafka's consumer. `note` receives the client's errors. ZKafkaError if it cannot be created."""
     try:
         return Consumer({**properties, "error_cb": note}, logger=librdkafka_logger())
     except KafkaException as error:
@@ -48,9 +47,9 @@ def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], No
 
 
 class MessageClient:
-    """confluent-kafka's consumer, open for the time of a ``with`` block; it serves one `MessageConsumer` after the other.
+    """confluent-kafka's consumer, open in a ``with`` block. It serves one `MessageConsumer` after the other.
 
-    Create it where it is used, after any fork.
+    Create it after any fork.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
@@ -70,9 +69,9 @@ class MessageClient:
             self._open = None
 
     def warm_up(self, topic: str) -> None:
-        """Request a topic's metadata, once, after its assignment: else a new client may begin a second late.
+        """Request a topic's metadata once, after its assignment: otherwise a new client may start a second late.
 
-        Blocks for up to a second; see above.
+        Blocks for up to a second. See the module's docstring.
         """
         if not self._is_warm:
             self._is_warm = True
@@ -81,11 +80,11 @@ class MessageClient:
 
     @property
     def consumer(self) -> Consumer:
-        """The consumer itself."""
+        """confluent-kafka's consumer."""
         if self._open is None:
             raise RuntimeError("MessageClient is used outside of its with block")
         return self._open
 
 
 def ignore(error: KafkaError) -> None:
-    """Ignore an error of an idle client: its next user gets the error again."""
+    """Ignore an error of an idle client: its next user receives it again."""

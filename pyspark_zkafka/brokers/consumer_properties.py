@@ -15,7 +15,7 @@ _DEFAULTS: dict[str, Any] = {
     "isolation.level": "read_uncommitted",
     # Java checks them; librdkafka would not.
     "check.crcs": True,
-    # A planned topic exists. One that the brokers do not know for this long is gone (the reader checks that).
+    # A planned topic exists. If the brokers do not know it for this long, it is gone (the reader checks that).
     "topic.metadata.propagation.max.ms": 3000,
     # Planned records exist: a response that waits for more only delays the next range on its connection.
     "fetch.wait.max.ms": 10,
@@ -32,8 +32,8 @@ def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]
     }
 
 
-# By the number of records to read: records fetched beyond the end of a range cost as much as the records in it, and are
-# discarded. There are few classes: a consumer can be reused for a range that is a little longer or shorter.
+# By the number of records to read: records beyond the end of a range cost as much as those in it, and are discarded. There
+# are few classes, to reuse a consumer for ranges of similar length.
 _RANGES = (
     (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
     (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
@@ -60,12 +60,12 @@ def consumer_properties(
 ) -> dict[str, Any]:
     """librdkafka's properties for reading: tuned defaults, the user's, and those that prove a range complete.
 
-    `records` is the number of records to read, if it is known. For few records, less is fetched in advance.
+    `records` is the number of records to read, if known. For few records, less is fetched in advance.
     """
     fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
     properties = {**_DEFAULTS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
     properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
-    if "max.poll.interval.ms" in properties:  # it is for a group's member, and librdkafka requires it to last a session
+    if "max.poll.interval.ms" in properties:  # librdkafka requires it to be at least the session timeout
         properties["session.timeout.ms"] = min(_SESSION_MS, int(properties["max.poll.interval.ms"]))
     properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))
     # librdkafka requires room for a whole response; its default suits fetches of up to 95 MiB.
@@ -75,21 +75,21 @@ def consumer_properties(
 
 
 def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
-    """The default size of a fetch. librdkafka requires that it holds a message and fits a response."""
+    """The default size of a fetch, between the sizes of a message and of a response, as librdkafka requires."""
     room = int(kafka.get("receive.message.max.bytes", 2**31 - 1)) - _RESPONSE_OVERHEAD_BYTES
     return min(max(_FETCH_BYTES, int(kafka.get("message.max.bytes", 0))), room)
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of the connection, which an admin client needs, from a consumer's or a producer's."""
+    """Select the properties of the connection, as an admin client needs them."""
     return {name: value for name, value in properties.items() if concerns_connection(name)}
 
 
 def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Connection properties for a consumer that fetches nothing.
 
-    librdkafka requires that a consumer's limits for a response, a fetch and a message fit each other, even if it does not
-    fetch. A producer's limit for a response may be too small for them.
+    librdkafka requires that the limits for a response, a fetch and a message fit each other anyway. A producer's limit for
+    a response may be too small for the defaults of the others.
     """
     shared = shared_properties(properties)
     if "receive.message.max.bytes" in shared:

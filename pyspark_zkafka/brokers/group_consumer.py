@@ -1,4 +1,4 @@
-"""librdkafka's consumer as a member of a group that Kafka coordinates: it is assigned partitions, and fetches nothing."""
+"""librdkafka's consumer as a member of a group that Kafka coordinates. It is assigned partitions, and fetches nothing."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _HEARTBEAT_MS = 3000
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """The coordinator has assigned partitions, in addition to those before."""
+    """The coordinator has assigned more partitions."""
 
     partitions: Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """The coordinator revokes partitions, and waits until the callback returns."""
+    """The coordinator revokes partitions, and waits for the callback to return."""
 
     partitions: Collection[TopicPartition]
 
@@ -68,8 +68,8 @@ class Expelled:
 class CommitAnswer:
     """The coordinator has answered a commit of `offsets`.
 
-    `status` is "again" for a member that must first rejoin, or find its coordinator, and "fenced" for one that is no
-    member any more. `error` is the reason of either, or the error of a partition whose offset was refused.
+    `status` is "again" if the member must first rejoin, or find its coordinator, and "fenced" if it is no longer a member.
+    `error` is the reason, or the error of a partition whose offset was refused.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -81,10 +81,10 @@ GroupEvent = Assigned | Revoked | Expelled | CommitAnswer
 
 
 class GroupConsumer:
-    """A member of a group: open between `open` and `close`, for the one thread that calls all its methods.
+    """A member of a group, between `open` and `close`. One thread calls all methods.
 
-    `on_event` is called with what has happened, on the same thread, from within `poll` or `commit`. librdkafka blocks calls
-    of other threads for as long as `poll` runs a callback. Assigned partitions are paused, so that no record is fetched.
+    `on_event` is called on that thread, from within `poll` or `commit`. librdkafka blocks calls of other threads while
+    `poll` runs a callback. Assigned partitions are paused: no record is fetched.
     """
 
     def __init__(
@@ -105,32 +105,28 @@ class GroupConsumer:
         self._is_member = False
 
     def open(self) -> None:
-        """Create the client, which connects in the background; raises ZKafkaError if librdkafka refuses the properties."""
+        """Create the client, which connects in the background. Raises ZKafkaError if librdkafka refuses the properties."""
         self._consumer = make_consumer({**self._properties, "on_commit": self._on_commit}, self._reports)
 
     def close(self) -> None:
-        """Leave the group, unless the member is static, without calling back; blocks for long without a coordinator."""
+        """Leave the group without events, unless the member is static. Blocks for long without a coordinator."""
         consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            self._leave_without_partitions(consumer)
-            consumer.close()
-
-    def _leave_without_partitions(self, consumer: Consumer) -> None:
-        """Leave the group as a cooperative member without partitions, which librdkafka's close does not (2.16.1).
-
-        The others would wait for it until its session expires.
-        """
+        if consumer is None:
+            return
+        # librdkafka's close does not make a cooperative member without partitions leave (2.16.1): the others would wait for
+        # its session to expire.
         if self._options.is_incremental and self._options.instance_id is None:
             with suppress(KafkaException):  # a fatal error has ended the membership
                 if not consumer.assignment():
                     consumer.unsubscribe()
+        consumer.close()
 
     def discard(self) -> None:
-        """The same in the background."""
+        """Close in the background."""
         threading.Thread(target=self.close, name=f"zkafka-closing-{self._group}", daemon=True).start()
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Join the group, rejoin it with other topics, or leave it without any, at the next calls of `poll`."""
+        """Have the next calls of `poll` join the group, rejoin it with other topics, or leave it if there are none."""
         try:
             if not topics:
                 self._client.unsubscribe()
@@ -142,7 +138,7 @@ class GroupConsumer:
             raise self._of_group(error.args[0]) from error
 
     def poll(self) -> ZKafkaError | None:
-        """Call back with what has happened; returns the last error of the membership, if any. Does not wait."""
+        """Report events, and return the last error of the membership, if any. Does not wait."""
         found: ZKafkaError | None = None
         for _ in range(_MOST_EVENTS):
             try:
@@ -152,39 +148,40 @@ class GroupConsumer:
             if message is None:
                 break
             problem = message.error()
-            if problem is not None and not _passes(problem):
+            # Errors of paused partitions do not matter, and librdkafka handles others by rejoining.
+            if problem is not None and (problem.fatal() or problem.code() not in _PASSING_CODES):
                 found = self._of_group(problem)
         if found is None and not self._is_member:
             found = self._reports.refusal(f"joining group {self._group}", REFUSED_FOR_S)
         return found
 
     def poll_within(self) -> None:
-        """The same within a callback of `poll`, for the answers to commits.
+        """Poll within a callback of `poll`, for the answers to commits.
 
-        confluent-kafka's outer call loses track of its thread by an inner one, and would abort the process with its next
-        callback. So the callback ends by having the outer call return: see `_yield`.
+        confluent-kafka's outer call loses track of its thread, and would abort the process with its next callback. The
+        callback therefore makes the outer call return: see `_yield`.
         """
         if load() is not None:
             self._has_polled_within = True
             self.poll()
 
     def _yield(self) -> None:
-        """End the outer call, if there was an inner one; called when nothing of the callback is left to do."""
+        """Make the outer call return, if there was an inner one. Called at the end of the callback."""
         library = load()
         if self._has_polled_within and library is not None:
             library.rd_kafka_yield(None)
         self._has_polled_within = False
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Send a commit with the member's generation or epoch; a `CommitAnswer` follows."""
-        places = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        """Send a commit with the member's generation or epoch. A `CommitAnswer` follows."""
+        positions = [KafkaTopicPartition(*tp, offset) for tp, offset in offsets.items()]
         try:
-            self._client.commit(offsets=places, asynchronous=True)
+            self._client.commit(offsets=positions, asynchronous=True)
         except KafkaException as error:
             self._on_event(CommitAnswer(offsets, *self._status(error.args[0])))
 
     def topic_names(self) -> list[str]:
-        """The names of all topics; blocks for a request, at most a second. Raises ZKafkaError without an answer."""
+        """The names of all topics. Blocks for a request, for at most a second. Raises ZKafkaError without an answer."""
         try:
             return list(self._client.list_topics(timeout=_METADATA_S).topics)
         except KafkaException as error:
@@ -192,7 +189,7 @@ class GroupConsumer:
 
     @property
     def member_id(self) -> str:
-        """The id that the coordinator, or with the consumer protocol the client, has chosen; empty until then."""
+        """The member's id, chosen by the coordinator, or by the client in the consumer protocol. Empty until then."""
         return self._client.memberid() or ""
 
     @property
@@ -202,17 +199,17 @@ class GroupConsumer:
         return self._consumer
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
-        # An offset of its own keeps librdkafka from fetching the group's; nothing is read from there.
-        places = [KafkaTopicPartition(p.topic, p.partition, 0) for p in partitions]
-        (consumer.incremental_assign if self._options.is_incremental else consumer.assign)(places)
-        consumer.pause(places)
+        # With an offset, librdkafka does not fetch the group's. Nothing is read there.
+        positions = [KafkaTopicPartition(p.topic, p.partition, 0) for p in partitions]
+        (consumer.incremental_assign if self._options.is_incremental else consumer.assign)(positions)
+        consumer.pause(positions)
         if self._consumer is not None:
             self._is_member = True
-            self._on_event(Assigned(_places(partitions)))
+            self._on_event(Assigned([TopicPartition(p.topic, p.partition) for p in partitions]))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
         if self._consumer is not None:
-            self._on_event(Revoked(_places(partitions)))
+            self._on_event(Revoked([TopicPartition(p.topic, p.partition) for p in partitions]))
         self._unassign(consumer, partitions)
         self._yield()
 
@@ -243,7 +240,7 @@ class GroupConsumer:
 
 
 def commit_status(error: KafkaError, group: str, options: KafkaGroupOptions) -> tuple[CommitStatus, ZKafkaError]:
-    """The status of a member whose commit failed, and our error."""
+    """The status of a failed commit, and our error."""
     code = error.code()
     if code in _FENCED_CODES:
         return "fenced", membership_error(error, group, options)
@@ -271,7 +268,7 @@ def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) 
 
 
 def unsupported_protocol(group: str, found: str) -> GroupError:
-    """The error for brokers that do not know KIP-848, or on which it is switched off."""
+    """The error for brokers without KIP-848, or with it switched off."""
     return GROUP_PROTOCOL_UNSUPPORTED(
         f"{found}; group.protocol=consumer needs brokers from 4.0 on, with the feature group.version at 1 or more "
         f"(kafka-features upgrade); set group.protocol=classic for group {group}",
@@ -281,7 +278,7 @@ def unsupported_protocol(group: str, found: str) -> GroupError:
 def group_properties(
     servers: str, connection: Connection, group: str, options: KafkaGroupOptions
 ) -> dict[str, str | int | float | bool]:
-    """librdkafka's properties for a member that reads nothing."""
+    """librdkafka's properties of a member that reads nothing."""
     properties: dict[str, Any] = {**CLIENT_DEFAULTS, **lookup_properties(connection.kafka)}
     properties |= {
         "bootstrap.servers": servers,
@@ -295,7 +292,7 @@ def group_properties(
         # A fetch may be under way before a partition is paused.
         "fetch.message.max.bytes": 1,
     }
-    # New partitions are found this soon in the classic protocol.
+    # The classic protocol finds new partitions after this time.
     properties.setdefault("topic.metadata.refresh.interval.ms", 5000)
     if connection.client_rack is not None:
         properties["client.rack"] = connection.client_rack
@@ -306,12 +303,3 @@ def group_properties(
         properties["session.timeout.ms"] = options.session_timeout_ms
         properties["heartbeat.interval.ms"] = min(_HEARTBEAT_MS, max(1, options.session_timeout_ms // 3))
     return properties
-
-
-def _passes(error: KafkaError) -> bool:
-    """True for errors that concern the paused partitions, or that librdkafka handles by rejoining."""
-    return not error.fatal() and error.code() in _PASSING_CODES
-
-
-def _places(partitions: list[KafkaTopicPartition]) -> list[TopicPartition]:
-    return [TopicPartition(p.topic, p.partition) for p in partitions]

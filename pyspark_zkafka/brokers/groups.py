@@ -1,4 +1,4 @@
-"""Groups that Kafka coordinates: their offsets in ``__consumer_offsets``, their states and their members."""
+"""Groups that Kafka coordinates: offsets in ``__consumer_offsets``, states and members."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -38,8 +39,8 @@ _ACTIVE_CODES = frozenset(
 
 _MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _TIMEOUT_S = 30.0
-# Errors are only reported between requests: a refusal is recorded after the first, and old enough after the second. There
-# are no more requests than these, as the answer to one that has timed out is lost.
+# librdkafka reports errors only between requests: a refusal is recorded after the first, and old enough after the second.
+# There are no more, because an answer that comes after the time-out is lost.
 _LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
 _REPLACED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
@@ -51,7 +52,7 @@ _IN_FLIGHT = 50
 _ADMIN_PAUSE_S = 0.3
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
-_Places = list[KafkaTopicPartition]
+_Positions = list[KafkaTopicPartition]
 
 
 def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
@@ -66,10 +67,10 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
 
 
 def offset_metadata(found: KafkaTopicPartition) -> str:
-    """The metadata of a committed offset, perhaps with other bytes behind it; empty without one.
+    """The metadata of a committed offset, perhaps with other bytes behind it. Empty without metadata.
 
-    librdkafka copies metadata without the zero byte that confluent-kafka then looks for, and reads on to the next one in
-    memory. A reader must know where its text ends.
+    librdkafka copies metadata without a final zero byte, and confluent-kafka reads up to the next one in memory. A reader
+    must know where its text ends.
     """
     try:
         return found.metadata or ""
@@ -78,12 +79,11 @@ def offset_metadata(found: KafkaTopicPartition) -> str:
 
 
 class KafkaGroupOffsets:
-    """The offsets that a group has committed to Kafka; not pickle-safe, and only for the process that created it.
+    """A group's offsets in Kafka. Not pickle-safe, and only for the process that created it.
 
-    A commit is a simple one, without member and generation, as by the JVM's old consumer with ``offsets.storage=kafka``:
-    brokers accept it while no consumer of the new kind is in the group. Of librdkafka's `properties` only those of the
-    connection are used; `timeout_s` limits each call. Without `waits`, an offset that a transaction is about to replace is
-    returned as it is.
+    Commits have no member and no generation, like those of the JVM's old consumer with ``offsets.storage=kafka``. Brokers
+    accept them while the group has no members. Only the connection's `properties` of librdkafka are used. `timeout_s`
+    limits each call. Without `waits`, `committed` ignores offsets in open transactions.
     """
 
     def __init__(
@@ -117,35 +117,34 @@ class KafkaGroupOffsets:
             self._consumer = None
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The next offsets to read; partitions without one are absent. Blocks for a request, for at most `timeout_s`."""
+        """The next offsets to read. Partitions without one are absent. Blocks for a request, for at most `timeout_s`."""
         return {tp: offset for tp, (offset, _) in self.committed_with_metadata(partitions).items()}
 
     def committed_with_metadata(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        """The next offsets to read, each with its metadata (see `offset_metadata`); otherwise as `committed`.
+        """Like `committed`, each offset with its metadata: see `offset_metadata`.
 
-        An offset of a transaction that is not complete is waited for, by brokers from 2.5 on, unless `waits` is False.
+        With `waits`, brokers since 2.5 wait for the end of an open transaction with an offset.
         """
         if not partitions:
             return {}
         asked = [KafkaTopicPartition(*tp) for tp in partitions]
         found = self._call("reading", lambda consumer: self._ask(consumer, asked, self._timeout_s))
         self._require_success("reading", found)
-        return {_place(tp): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
+        return {_partition(tp): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the next offsets to read, whatever is stored.
 
-        Blocks for a request for every 1,000 partitions, the first time for one more: at most `timeout_s` for each, some
-        seconds if the brokers refuse the connection. Waits meanwhile for a coordinator that is being replaced.
+        Blocks for a request for every 1,000 partitions, and for one more the first time: at most `timeout_s` for each, or
+        some seconds if the brokers refuse the connection. Waits for a coordinator that is being replaced.
 
-        Raises GroupError if consumers that Kafka coordinates are in the group, ClusterStateError if brokers refuse for
-        another reason, such as an ACL, and BrokersUnavailable without an answer: whether the offsets were committed is
-        unknown.
+        Raises GroupError if the group has members, ClusterStateError if brokers refuse for another reason, such as an ACL,
+        and BrokersUnavailable without an answer. The offsets may be committed then.
         """
         for some in commit_requests(offsets):
             self._commit([KafkaTopicPartition(*tp, offset) for tp, offset in some.items()])
 
-    def _commit(self, positions: _Places) -> None:
+    def _commit(self, positions: _Positions) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -156,11 +155,11 @@ class KafkaGroupOffsets:
                     raise
             time.sleep(_PAUSE_S)
 
-    def _attempt(self, positions: _Places, timeout_s: float) -> None:
-        """Commit by an admin client; a failed one is replaced, since it would keep asking the old coordinator.
+    def _attempt(self, positions: _Positions, timeout_s: float) -> None:
+        """Commit by an admin client. After a failure it is replaced: it would keep asking the old coordinator.
 
-        A consumer's own commit has no timeout: librdkafka repeats it for minutes while the coordinator does not answer, and
-        closing the consumer waits for that, too.
+        A consumer's commit has no time-out. librdkafka repeats it for minutes without an answer, and closing the consumer
+        waits for it.
         """
         if not self._has_coordinator:
             # Creates __consumer_offsets: without it, the request of an admin client may abort the process.
@@ -172,8 +171,8 @@ class KafkaGroupOffsets:
             self._require_success("committing", answers)
             failed.pop_all()
 
-    def _alter(self, positions: _Places, timeout_s: float) -> _Places:
-        """The brokers' answers for each partition; raises before the timeout if the brokers refuse the connection."""
+    def _alter(self, positions: _Positions, timeout_s: float) -> _Positions:
+        """Request a commit, and return its answers. Raises before the time-out if brokers refuse the connection."""
         if self._admin is None:
             self._admin = AdminClient({**self._admin_config, "error_cb": self._reports}, logger=librdkafka_logger())
         request = [ConsumerGroupTopicPartitions(self._group, positions)]
@@ -188,15 +187,15 @@ class KafkaGroupOffsets:
                     raise refusal from None
 
     def _close_admin(self) -> None:
-        """Close the admin client, on this thread: the garbage collector, on the client's own, would abort the process."""
+        """Close the admin client on this thread. If it is collected on its own thread, the process aborts."""
         if self._admin is not None:
             self._admin.__exit__(None, None, None)
             self._admin = None
 
-    def _ask(self, consumer: Consumer, asked: _Places, left_s: float) -> _Places:
-        """The committed offsets; requested again after some seconds, unless the brokers have refused the connection.
+    def _ask(self, consumer: Consumer, asked: _Positions, left_s: float) -> _Positions:
+        """Request committed offsets, again after some seconds, unless brokers have refused the connection.
 
-        A coordinator that is being replaced answers at once that it is none: its successor is waited for.
+        A coordinator that is being replaced refuses at once. Then waits for its successor.
         """
         deadline = time.monotonic() + left_s
         looks = iter((*_LOOK_AFTER_S, math.inf))
@@ -229,19 +228,21 @@ class KafkaGroupOffsets:
         return answer
 
     def _poll(self) -> None:
-        """Have the clients call back with their reports."""
+        """Have the clients report errors."""
         for client in (self._consumer, self._admin):
             if client is not None:
                 client.poll(0)
 
-    def _require_success(self, doing: str, answers: _Places) -> None:
+    def _require_success(self, doing: str, answers: _Positions) -> None:
         for answer in answers:
             if answer.error is not None:
-                raise _error_of(answer.error, self._group, f"{doing} the offset of group {self._group} in {_place(answer)}")
+                raise _error_of(
+                    answer.error, self._group, f"{doing} the offset of group {self._group} in {_partition(answer)}"
+                )
 
 
 def _raise_denial(consumer: Consumer) -> None:
-    """Handle reports; raise the coordinator's refusal of the group, which librdkafka reports like a record, and asks on."""
+    """Raise the coordinator's refusal of the group. librdkafka reports it like a record, and keeps asking."""
     while (reported := consumer.poll(0)) is not None:
         error = reported.error()
         if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -250,10 +251,10 @@ def _raise_denial(consumer: Consumer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group's state as its coordinator names it, and the ids of its members; an unknown group is ``DEAD``.
+    """A group's state by its coordinator, and the ids of its members. An unknown group is ``DEAD``.
 
-    `assigned` are the partitions of each member, those that it is still to get among them. Groups of the consumer protocol
-    that are not ``STABLE`` are ``UNKNOWN``: librdkafka has no names for their other states.
+    `assigned` has the partitions of each member, with those that it will still receive. Groups of the consumer protocol are
+    ``STABLE`` or ``UNKNOWN``: librdkafka has no names for their other states.
     """
 
     name: str
@@ -262,22 +263,22 @@ class GroupState:
 
     @property
     def is_active(self) -> bool:
-        """True if the group has members, so that only these may commit."""
+        """True if the group has members: only these may commit."""
         return bool(self.members) or self.name not in ("EMPTY", "DEAD")
 
 
 class GroupAdmin(KafkaAdmin):
     """A `KafkaAdmin` that also reads and changes groups.
 
-    Where ``__consumer_offsets`` does not exist yet, no coordinator is asked: librdkafka's admin client, unlike a consumer,
-    does not wait until brokers have created it, and aborts the process some time after the request has timed out
-    (librdkafka issue 4605). A cluster without it has no group; before the first commit, a consumer waits for it. So it does
-    where an ACL hides the topic, as from most users, and nobody can tell whether it exists.
+    No coordinator is asked before ``__consumer_offsets`` exists. Unlike a consumer, librdkafka's admin client does not wait
+    for it, and aborts the process some time after the request has timed out (librdkafka issue 4605). A cluster without the
+    topic has no group. Before the first commit, a consumer has the topic created, also if an ACL hides it, as from most
+    users.
 
-    librdkafka's admin client keeps asking the coordinator that it has looked up, also when that broker answers that it is
-    none, and for a broker that was down in the meantime its requests may wait until they time out: a new client replaces
-    it after such an answer, and before a request that follows a lost connection. A shorter timeout would not help, because
-    librdkafka aborts the process when the coordinator is looked up after the request has timed out.
+    librdkafka's admin client keeps asking the coordinator that it has looked up, even if that one refuses. After a broker
+    was down, its requests may wait for their time-out. A new client replaces it after a refusal, and before a request that
+    follows a lost connection. A shorter time-out would not help: librdkafka aborts the process if it looks up the
+    coordinator after the time-out.
     """
 
     _has_offsets_topic = False
@@ -290,7 +291,7 @@ class GroupAdmin(KafkaAdmin):
             self._reports.has_lost = False
 
     def group_names(self) -> list[str]:
-        """The names of all groups that the brokers know, sorted; blocks for a request to each broker."""
+        """The names of all groups, sorted. Blocks for a request to each broker."""
         self._begin_request()
         doing = "listing groups"
         future = self._admin().list_consumer_groups(request_timeout=self._timeout_s)
@@ -300,7 +301,7 @@ class GroupAdmin(KafkaAdmin):
         return sorted(group.group_id for group in found.valid)
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
-        """The state of each group, requested 50 at a time; blocks for a request to its coordinator."""
+        """The state of each group, requested 50 at a time. Blocks for a request to each coordinator."""
         names = list(dict.fromkeys(groups))
         if not names:
             return {}
@@ -319,21 +320,21 @@ class GroupAdmin(KafkaAdmin):
         return found
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a group has committed; blocks for a request to its coordinator."""
+        """All committed offsets of a group. Blocks for a request to its coordinator."""
         return self.committed_many([group])[group]
 
     def committed_many(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
-        """The same for several groups, requested 50 at a time."""
+        """All committed offsets of several groups, requested 50 at a time."""
         found = self._committed(groups)
-        return {name: {_place(c): c.offset for c in commits} for name, commits in found.items()}
+        return {name: {_partition(c): c.offset for c in commits} for name, commits in found.items()}
 
     def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
-        """The metadata of all offsets that the groups have committed, empty where there is none; see `committed_many`.
+        """The metadata of all committed offsets of the groups, empty without metadata; see `committed_many`.
 
-        Offsets of open transactions do not count.
+        Offsets in open transactions do not count.
         """
         found = self._committed(groups)
-        return {name: {_place(c): offset_metadata(c) for c in commits} for name, commits in found.items()}
+        return {name: {_partition(c): offset_metadata(c) for c in commits} for name, commits in found.items()}
 
     def _committed(self, groups: Iterable[str]) -> dict[str, list[KafkaTopicPartition]]:
         names = list(dict.fromkeys(groups))
@@ -349,10 +350,10 @@ class GroupAdmin(KafkaAdmin):
         return found
 
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
-        """Set a group's offsets, whatever is stored; the errors of partitions that the brokers refuse.
+        """Set a group's offsets, whatever is stored. Returns the errors of partitions that the brokers refuse.
 
-        Blocks for a request for every 1,000 partitions. If one of them fails, the others before it stay committed. Raises
-        GroupError if consumers of the new kind are in the group, ClusterStateError if brokers refuse or do not answer.
+        Blocks for a request for every 1,000 partitions. If one fails, those before it stay committed. Raises GroupError if
+        the group has members in Kafka, and ClusterStateError if brokers refuse or do not answer.
         """
         self._begin_request()
         if offsets and not self.has_coordinators(group):
@@ -364,21 +365,21 @@ class GroupAdmin(KafkaAdmin):
         return failed
 
     def delete_groups(self, groups: Iterable[str]) -> None:
-        """Delete groups with all their offsets; passes over those that do not exist.
+        """Delete groups and their offsets. Ignores groups that do not exist.
 
-        Blocks for a request for each group. If one of them fails, those before it are deleted. Raises as `alter_offsets`.
+        Blocks for a request for each group. If one fails, those before it are deleted. Raises like `alter_offsets`.
         """
         names = list(dict.fromkeys(groups))
         self._begin_request()
         if not names or not self.has_coordinators(names[0]):
             return
 
-        for name in names:
-            self._patiently(lambda name=name: self._delete(name))  # type: ignore[misc]
+        def delete(group: str) -> None:
+            (future,) = self._admin().delete_consumer_groups([group], request_timeout=self._timeout_s).values()
+            self._of_group(group, f"deleting group {group}", future, lambda: None)
 
-    def _delete(self, group: str) -> None:
-        (future,) = self._admin().delete_consumer_groups([group], request_timeout=self._timeout_s).values()
-        self._of_group(group, f"deleting group {group}", future, lambda: None)
+        for name in names:
+            self._patiently(partial(delete, name))
 
     def _alter(self, group: str, offsets: list[KafkaTopicPartition]) -> dict[TopicPartition, ZKafkaError]:
         doing = f"committing offsets of group {group}"
@@ -389,10 +390,10 @@ class GroupAdmin(KafkaAdmin):
             if answer.error is None:
                 continue
             self._note(answer.error)
-            place = _place(answer)
-            failed[place] = _error_of(answer.error, group, f"{doing} in {place}")
-            if isinstance(failed[place], (GroupError, BrokersUnavailable)):  # of the group, not of the partition
-                raise failed[place]
+            partition = _partition(answer)
+            failed[partition] = _error_of(answer.error, group, f"{doing} in {partition}")
+            if isinstance(failed[partition], (GroupError, BrokersUnavailable)):  # of the group, not of the partition
+                raise failed[partition]
         return failed
 
     def _wait_for_coordinator(self, group: str, partitions: Collection[TopicPartition]) -> None:
@@ -400,7 +401,7 @@ class GroupAdmin(KafkaAdmin):
             self._patiently(lambda: consumer.committed(partitions))
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        """The call's result; repeated while the group's coordinator changes, or loads the group."""
+        """Call, and again while the group's coordinator changes or loads the group."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -412,21 +413,18 @@ class GroupAdmin(KafkaAdmin):
             time.sleep(_ADMIN_PAUSE_S)
 
     def has_coordinators(self, group: str) -> bool:
-        """False if ``__consumer_offsets`` does not exist; where it is hidden, blocks until the group has a coordinator."""
+        """False if ``__consumer_offsets`` does not exist. If an ACL hides it, waits for the group's coordinator."""
         if not self._has_offsets_topic:
             is_listed = _OFFSETS_TOPIC in self.topic_names()
             is_hidden = not is_listed and self._authorization_error(_OFFSETS_TOPIC) is not None
             if is_hidden:
-                self._wait_for_coordinator_unseen(group)
+                try:
+                    self._wait_for_coordinator(group, [TopicPartition(_OFFSETS_TOPIC, 0)])
+                except ClusterStateError as error:
+                    if error.condition != "REFUSED_BY_BROKER":  # the coordinator answers, or also refuses the next request
+                        raise
             self._has_offsets_topic = is_listed or is_hidden
         return self._has_offsets_topic
-
-    def _wait_for_coordinator_unseen(self, group: str) -> None:
-        try:
-            self._wait_for_coordinator(group, [TopicPartition(_OFFSETS_TOPIC, 0)])
-        except ClusterStateError as error:
-            if error.condition != "REFUSED_BY_BROKER":  # the coordinator has answered, or refuses the next request, too
-                raise
 
     def _ask_offsets(self, group: str) -> Future[Any]:
         request = [ConsumerGroupTopicPartitions(group)]
@@ -443,7 +441,7 @@ class GroupAdmin(KafkaAdmin):
         for answer in answers:
             if answer.error is not None:
                 self._note(answer.error)
-                raise _error_of(answer.error, group, f"{doing} in {_place(answer)}")
+                raise _error_of(answer.error, group, f"{doing} in {_partition(answer)}")
         return [answer for answer in answers if answer.offset >= 0]
 
     def _state(self, group: str, future: Future[Any]) -> GroupState:
@@ -454,7 +452,7 @@ class GroupAdmin(KafkaAdmin):
         return GroupState(found.state.name, tuple(assigned), assigned)
 
     def _of_group(self, group: str, doing: str, future: Future[Any], unknown: Callable[[], Any] | None = None) -> Any:
-        """A request's result; `unknown` makes that of a group that does not exist."""
+        """A request's result. `unknown` returns the result for a group that does not exist."""
         try:
             return self._result(doing, future)
         except KafkaException as error:
@@ -470,14 +468,14 @@ class GroupAdmin(KafkaAdmin):
         self._is_outdated |= error.code() == KafkaError.NOT_COORDINATOR
 
     def _renew(self) -> None:
-        """Use a new client if the present one asks the wrong coordinator; that one may have other requests in flight."""
+        """Use a new client if the present one asks the wrong coordinator. The old one may have requests in flight."""
         if self._is_outdated:
             self._use(self._new_client())
             self._is_outdated = False
 
 
 def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:
-    """Our error for one of librdkafka's; `doing` describes the request."""
+    """Our error for one of librdkafka's. `doing` describes the request."""
     if error.code() not in _ACTIVE_CODES:
         return from_kafka(error, doing)
     return GROUP_ACTIVE(
@@ -489,8 +487,8 @@ def _error_of(error: KafkaError, group: str, doing: str) -> ZKafkaError:
 
 def _assigned(member: Any) -> frozenset[TopicPartition]:
     found = (member.assignment, getattr(member, "target_assignment", None))
-    return frozenset(_place(place) for assigned in found if assigned is not None for place in assigned.topic_partitions)
+    return frozenset(_partition(place) for assigned in found if assigned is not None for place in assigned.topic_partitions)
 
 
-def _place(committed: KafkaTopicPartition) -> TopicPartition:
+def _partition(committed: KafkaTopicPartition) -> TopicPartition:
     return TopicPartition(committed.topic, committed.partition)

@@ -87,15 +87,15 @@ _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
 
 
 class ErrorReports:
-    """Collector of librdkafka's error reports; to be passed as its ``error_cb``, and checked between polls.
+    """Collects librdkafka's error reports. Pass it as ``error_cb``, and check it between polls.
 
-    `last` is the last report, with the missing right if it is about one. A refusal (bad credentials, a certificate that
-    does not match) is stored apart: librdkafka retries without limit, Java's clients fail, and so does this package. A
-    connection that is closed during authentication, and a token that could not be fetched yet, are not refusals.
-    `has_lost` is True from the loss of a connection to a broker, or one that could not be made, until the caller resets it.
+    `last` is the last report, with the missing right, if any. A refusal (bad credentials, a certificate that does not
+    match) is stored apart: this package fails, as Java's clients do, where librdkafka retries without limit. A connection
+    that is closed during authentication, or a token that could not be fetched yet, is not a refusal. `has_lost` is True
+    after a connection was lost or failed, until the caller resets it.
 
-    A refusal belongs to the request during which it is reported. The caller marks the begin of a request, and the answers
-    of brokers; librdkafka does not report these.
+    A refusal belongs to the request during which it is reported. The caller notes the start of requests, and the answers
+    of brokers, which librdkafka does not report.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,28 +122,28 @@ class ErrorReports:
             self._refusal = error
 
     def begin(self) -> None:
-        """Begin a request, after earlier reports have been processed: their refusals do not belong to it.
+        """Start a request: forget earlier refusals, unless no broker has ever answered.
 
-        Unless no broker has ever answered: a new client may be refused before its first request, and for 30 s librdkafka
-        does not report the same error of a broker again.
+        A new client may be refused before its first request, and librdkafka reports the same error of a broker again only
+        after 30 s.
         """
         if self._is_answered:
             self._refusal = None
 
     def answered(self) -> None:
-        """Note that brokers have answered: not all of them are down any more."""
+        """Note an answer: not all brokers are down."""
         self._is_answered = True
         self._all_down = False
         self._cause = None
 
     def refusal(self, doing: str, waited_s: float = 0) -> ZKafkaError | None:
-        """The error for the brokers' refusal of this request, at least `waited_s` ago; `doing` describes the request."""
+        """The error for a refusal at least `waited_s` ago. `doing` describes the request."""
         if self._refusal is None or self._clock() - self._refused_at < waited_s:
             return None
         return from_kafka(self._refusal, doing)
 
     def polled(self, doing: str, *, answered: bool) -> None:
-        """Note a poll: an answer ends earlier refusals; without one, a refusal is raised after `REFUSED_FOR_S`."""
+        """Note a poll. An answer ends earlier refusals. Without one, raises a refusal after `REFUSED_FOR_S`."""
         if answered:
             self.answered()
             self.begin()
@@ -151,7 +151,7 @@ class ErrorReports:
             raise refusal
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
-        """The error for a failed request: if no broker answered, the refusal, or the reason why there is no token."""
+        """The error for a failed request. Without an answer, the refusal, or the reason for a missing token."""
         ours = from_exception(error, doing)
         if not isinstance(ours, BrokersUnavailable):
             return ours
@@ -160,7 +160,7 @@ class ErrorReports:
         return self.refusal(doing) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
-        """The error if, by the last report, no broker can be reached; None if one may be."""
+        """The error if no broker can be reached, by the last report. None otherwise."""
         if not self._all_down:
             return None
         return BROKERS_UNAVAILABLE(f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
@@ -180,10 +180,10 @@ def leaders_without_answer(partitions: Iterable[TopicPartition], timeout_s: floa
 
 
 def truncation(error: KafkaError) -> str | None:
-    """The report that a log was truncated below a position; None for any other error of a partition.
+    """The report of a log that was truncated below a position. None for other errors of a partition.
 
-    The code only means that the offset is to be reset: the reason is in the text. Brokers without an epoch for a log, which
-    has an old message format or belongs to another topic of the name, do not report a truncation.
+    The code only says to reset the offset; the reason is in the text. If brokers have no epoch for a log, because of an old
+    message format or another topic of the name, it is no truncation.
     """
     text = error.str()
     known = _TRUNCATED in text and _UNKNOWN_EPOCH not in text
@@ -191,7 +191,7 @@ def truncation(error: KafkaError) -> str | None:
 
 
 def from_exception(error: KafkaException, doing: str) -> ZKafkaError:
-    """Our error for an exception of confluent-kafka; `doing` describes the request, e.g. ``listing offsets``."""
+    """Our error for an exception of confluent-kafka. `doing` describes the request, e.g. ``listing offsets``."""
     return from_kafka(error.args[0], doing)
 
 

@@ -36,9 +36,9 @@ class LookupSizes:
     Parameters
     ----------
     request : int
-        The most in one request: for 10,000, librdkafka would take 0.25 s, but each request has its own round trip.
+        The maximum in a request. librdkafka takes 0.25 s for 10,000, but each request needs a round trip.
     bulk : int
-        The fewest for which a second connection to the brokers pays.
+        The minimum for which a second connection to the brokers pays.
     """
 
     request: int = 1_000
@@ -49,7 +49,7 @@ DEFAULT_SIZES = LookupSizes()
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items in order, `size` at a time; fewer in the last batch.
+    """The items in order, `size` at a time, or fewer in the last batch.
 
     >>> list(batches([1, 2, 3], 2))
     [[1, 2], [3]]
@@ -61,9 +61,9 @@ def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 def offset_requests(
     positions: Mapping[TopicPartition, Position], size: int, *, read_committed: bool
 ) -> Iterator[tuple[IsolationLevel, dict[TopicPartition, OffsetSpec]]]:
-    """The offsets to request, by partition. Each request has one isolation level and at most `size` partitions.
+    """Divide offsets into requests, each with one isolation level and at most `size` partitions.
 
-    With `read_committed`, the latest offset is the last stable one, and only the high watermark is the end of the log.
+    With `read_committed`, the latest offset is the last stable one. Only the high watermark is the end of the log.
     """
     specs = {position: _spec(position) for position in set(positions.values())}
     for committed in (True, False):
@@ -89,12 +89,12 @@ class LookupClient(Protocol):
 
 
 def lookup_client(properties: Mapping[str, Any], *, read_committed: bool) -> MessageClient:
-    """A client for `find_watermarks`, not open yet. With `read_committed`, the latest offset is the last stable one."""
+    """A client for `find_watermarks`, not open. With `read_committed`, the latest offset is the last stable one."""
     return MessageClient(
         {
             **CLIENT_DEFAULTS,
             **lookup_properties(properties),
-            "group.id": "zkafka",  # librdkafka requires a name; it never becomes a member
+            "group.id": "zkafka",  # librdkafka requires a name, but does not join
             "enable.auto.commit": False,
             "isolation.level": "read_committed" if read_committed else "read_uncommitted",
         }
@@ -108,13 +108,13 @@ def find_watermarks(
     epochs: dict[TopicPartition, int] | None = None,
     request_size: int = DEFAULT_SIZES.request,
 ) -> dict[TopicPartition, int] | None:
-    """The earliest or latest offsets of many partitions; None if a leader did not return one of them in time.
+    """The earliest or latest offsets of many partitions. None if a leader did not return one of them in time.
 
-    An AdminClient creates a future for each partition: 10,000 cost two to three times as much as here. But here the result
-    is all offsets or None, without the reason or the leaders that did not answer.
+    An AdminClient creates a future for each partition, which costs two to three times as much for 10,000. But here the
+    result is all or nothing, without a reason.
 
-    Blocks for `timeout_s`, at most 2 s; the first time for up to a second in any case. `positions` are only `EARLIEST` and
-    `LATEST`. `epochs` receives the logs' leader epochs, if brokers return them.
+    Blocks for `timeout_s`, at most 2 s, and for up to a second the first time. `positions` are `EARLIEST` or `LATEST`.
+    `epochs` receives the leader epochs of logs, if brokers return them.
     """
     deadline = time.monotonic() + min(timeout_s, _PATIENCE_S)
     found: dict[TopicPartition, int] = {}
@@ -127,21 +127,20 @@ def find_watermarks(
                 return None
             found.update(zip(partitions, (answer.offset for answer in answers), strict=True))
             if epochs is not None:
-                epochs.update(
-                    (tp, answer.leader_epoch) for tp, answer in zip(partitions, answers, strict=True) if _has_epoch(answer)
-                )
+                found_epochs = zip(partitions, (answer.leader_epoch for answer in answers), strict=True)
+                epochs.update((tp, epoch) for tp, epoch in found_epochs if epoch is not None and epoch >= 0)
     except KafkaException as error:
         _log.info("bulk offset lookup failed: %s", error)
         return None
-    # A leader that does not answer leaves the code of the request, below 0.
+    # Without an answer, the offset is the code of the request, below 0.
     return found if all(offset >= 0 for offset in found.values()) else None
 
 
 def _request(consumer: Any, partitions: Sequence[Any], deadline: float) -> Sequence[Any]:
-    """Request offsets, and once more with new metadata if librdkafka knows no leader of a partition.
+    """Request offsets, and again with new metadata if librdkafka knows no leader of a partition.
 
-    If it knows no leader at all, librdkafka returns `_UNKNOWN_PARTITION` at once, and does not update metadata that names
-    no leader: during an election, or after an answer of a broker that does not know a new topic yet.
+    If it knows no leader at all, librdkafka returns `_UNKNOWN_PARTITION` at once, and does not update its metadata: during
+    an election, or after an answer of a broker that does not know a new topic yet.
     """
     try:
         return _answers(consumer, partitions, deadline)
@@ -159,7 +158,3 @@ def _answers(consumer: Any, partitions: Sequence[Any], deadline: float) -> Seque
         if answer.error is not None:
             raise KafkaException(answer.error)
     return answers
-
-
-def _has_epoch(answer: Any) -> bool:
-    return answer.leader_epoch is not None and answer.leader_epoch >= 0

@@ -17,7 +17,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long idle clients are kept, how many of them, and up to which age."""
+    """How long, how many and up to which age idle clients are kept."""
 
     max_idle_s: float = 10.0
     most: int = 8
@@ -26,7 +26,7 @@ class Keep:
 
 @dataclass(slots=True, eq=False)
 class _Opened(Generic[C]):
-    """A client, its exit stack, the process that opened it and when, and until when it may be idle."""
+    """An open client. It may be idle until `idle_until`."""
 
     key: Hashable
     client: C
@@ -44,13 +44,12 @@ def _later(delay_s: float, call: Callable[[], None]) -> None:
 
 
 class ClientPool(Generic[C]):
-    """Pool that leases open clients, and keeps returned ones for `max_idle_s` seconds, unless they are `max_age_s` old.
+    """Leases open clients, and keeps returned ones for `max_idle_s` seconds, unless they are `max_age_s` old.
 
-    A worker of Spark runs task after task, which need a client for a moment each, but not a new connection. A client is
-    leased to one at a time, only for an equal configuration, only in the process that opened it, and not after an error
-    was raised during a lease. At most `most` are idle; beyond that, those that have been idle for the longest are closed.
-    A lease may have limits of its own: `most` counts clients with equal limits. Idle clients are closed on a thread of the
-    pool's own: `later` schedules a function, if the process still runs then. Safe for threads.
+    Spark's workers run many short tasks, which can share a connection. A client is leased to one user at a time, for an
+    equal configuration, in the process that opened it, and not after an error during a lease. At most `most` clients are
+    idle: then those that have been idle for the longest are closed. A lease may have its own limits; `most` counts clients
+    with equal limits. `later` schedules the closing of idle clients on another thread. Thread-safe.
     """
 
     def __init__(
@@ -73,10 +72,10 @@ class ClientPool(Generic[C]):
     def lease(
         self, key: Hashable | None, make: Callable[[], AbstractContextManager[C]], keep: Keep | None = None
     ) -> Iterator[C]:
-        """A client, idle or new, for the time of a ``with`` block.
+        """Lease a client for a ``with`` block.
 
-        An idle one is leased again only for an equal key, which is all of its configuration; for None, always a new one,
-        closed at the end. `make` creates a client that is not open yet.
+        An idle client is leased again only for an equal key, which is its whole configuration. The key None always opens a
+        new client, and closes it at the end. `make` creates a client that is not open.
         """
         if key is None:
             with make() as client:
@@ -91,13 +90,13 @@ class ClientPool(Generic[C]):
         self._give_back(opened)
 
     def close_idle(self) -> None:
-        """Close all clients that are idle now."""
+        """Close all idle clients."""
         with self._lock:
             idle, self._idle = self._idle, []
         self._close(idle)
 
     def discard(self, key: Hashable) -> None:
-        """Close the idle clients of a key, so that the next lease of it opens a new one."""
+        """Close the idle clients of a key. Its next lease opens a new client."""
         with self._lock:
             found = [opened for opened in self._idle if opened.key == key]
             self._idle = [opened for opened in self._idle if opened.key != key]
@@ -141,7 +140,7 @@ class ClientPool(Generic[C]):
             now = self._clock()
             old = [opened for opened in self._idle if opened.idle_until <= now]
             self._idle = [opened for opened in self._idle if opened.idle_until > now]
-            due_at = self._due_at if self._due_at > now else math.inf  # another call is due then
+            due_at = self._due_at if self._due_at > now else math.inf  # another call follows
             self._due_at = min([due_at, *(opened.idle_until for opened in self._idle)])
             is_first = self._due_at < due_at
             left_s = self._due_at - now
@@ -157,16 +156,16 @@ class ClientPool(Generic[C]):
                 leave_open(opened)
 
     def _forget(self) -> None:
-        """Reset in a forked child: drop the parent's clients, and its lock, which another thread may have locked."""
+        """Reset in a forked child: drop the parent's clients, and its lock, which a thread may hold."""
         for opened in self._idle:
             leave_open(opened)
         self._lock, self._idle, self._due_at = threading.Lock(), [], math.inf
 
 
 def leave_open(opened: object) -> None:
-    """Keep a reference to a client until this process has ended, beyond Python's finalization: it cannot be closed.
+    """Keep a reference to a client of the parent process, also during Python's finalization.
 
-    A client of the parent process has no threads here: closing it would wait for them forever.
+    Closing the client would wait forever for its threads, which do not exist here.
     """
     import ctypes
 
@@ -174,6 +173,6 @@ def leave_open(opened: object) -> None:
 
 
 def configuration(properties: Mapping[str, Any]) -> Hashable:
-    """A key for a client of librdkafka: its properties and bootstrap servers, each regardless of order."""
+    """The key of a client of librdkafka: its properties and bootstrap servers, in any order."""
     others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
     return frozenset(properties["bootstrap.servers"].split(",")), frozenset(others.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -12,25 +13,13 @@ from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, GroupC
 from pyspark_zkafka.brokers.groups import commit_requests
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.group.kafka_requests import MemberRequests, Owned, not_running
-from pyspark_zkafka.group.kafka_state import (
-    COMMIT_S,
-    Admission,
-    CommitQueue,
-    MemberState,
-    PendingCommit,
-    QueueStep,
-    hold_s,
-    stall_s,
-)
+from pyspark_zkafka.group.kafka_state import COMMIT_S, CommitQueue, MemberState, QueueStep, hold_s, stall_s
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, Subscription, requested_topics
 from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.retries import Timing
 
 _log = logging.getLogger(__name__)
-
-FinalityCheck = Callable[[str, Collection[TopicPartition], Collection[str]], bool]
-"""Asks whether an assignment is final, given the member's id, owned partitions and topics."""
 
 _TICK_S = 0.02
 _LOOKUP_S = 5.0
@@ -56,8 +45,8 @@ class KafkaGroupMember:
     connect : callable
         Makes a client that calls back with events. Called again to replace a client with unanswered commits.
     is_final : callable, optional
-        Asks the coordinator whether the assignment is final. Blocks. Raises for a member that the coordinator does not
-        admit. None if every assignment is final.
+        Asks the coordinator whether the assignment is final, given the member's id, owned partitions and topics. Blocks.
+        Raises for a member that the coordinator does not admit. None if every assignment is final.
     """
 
     def __init__(
@@ -65,7 +54,7 @@ class KafkaGroupMember:
         options: GroupOptions,
         subscription: Subscription,
         connect: Callable[[Callable[[GroupEvent], None]], GroupConsumer],
-        is_final: FinalityCheck | None = None,
+        is_final: Callable[[str, Collection[TopicPartition], Collection[str]], bool] | None = None,
         timing: Timing | None = None,
     ) -> None:
         self.group = options.name
@@ -112,10 +101,7 @@ class KafkaGroupMember:
 
     @property
     def settled(self) -> bool:
-        """True if the assignment is final and no revocation is pending.
-
-        Only `wait_settled` asks the coordinator, and so detects the end of an incremental rebalance.
-        """
+        """True if the assignment was final when `wait_settled` last asked, and no revocation is pending."""
         state = self._state
         is_final = state.is_assigned and self._final_at == state.rebalances
         return is_final and not state.is_doubtful(self._timing.clock())
@@ -126,7 +112,7 @@ class KafkaGroupMember:
             raise RuntimeError("KafkaGroupMember.join is called twice")
         self._client.open()
         now = self._timing.clock()
-        self._state = replace(self._state, seen_at=now, admission=Admission().postpone(now))
+        self._state = replace(self._state, seen_at=now, admission=self._state.admission.postpone(now))
         self._has_joined = True
         self._start()
 
@@ -146,13 +132,13 @@ class KafkaGroupMember:
 
         Blocks for some milliseconds. Raises the error that keeps the member out of its group, if it is not retriable.
         """
-        owned: Owned = self._request(None, self._hold_s + _MARGIN_S)
+        owned: Owned = self._result(self._requests.add_rebalance(), self._hold_s + _MARGIN_S)
         return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
         """Set the partitions that are now being read. Empty when the work is done."""
         self._reading = frozenset(partitions)
-        self._requests.notify()
+        self.request_rebalance()
 
     def commit(
         self,
@@ -165,17 +151,13 @@ class KafkaGroupMember:
         """Commit offsets, whatever is stored. Returns the partitions left out because the member does not own them now.
 
         `claims` also leaves out partitions that were lost and assigned again. With `of_group`, the offsets are the group's
-        starts, in partitions of all members. An expelled member leaves out all of them. GroupContended is raised if the
-        coordinator refuses them now.
-
+        starts, in partitions of all members; an expelled member leaves out all. GroupContended: try these again.
         Sends a request for every 1,000 partitions, and blocks for up to 30 seconds for each. Raises BrokersUnavailable
-        without an answer. The offsets of that request may be committed; later requests were not sent.
+        without an answer: the offsets of that request may be committed, later ones were not sent.
         """
         lost: set[TopicPartition] = set()
         for some in commit_requests(offsets):
-            deadline = self._timing.clock() + COMMIT_S
-            commit = PendingCommit(self._requests.next_number(), some, incarnation, deadline, claims, of_group)
-            lost |= self._request(commit, COMMIT_S + _MARGIN_S)
+            lost |= self._result(self._requests.add_commit(some, incarnation, claims, of_group), COMMIT_S + _MARGIN_S)
         return lost
 
     def wait(self, timeout_s: float) -> None:
@@ -188,8 +170,8 @@ class KafkaGroupMember:
 
         Returns False on time-out, or on an error that `rebalance` raises.
         """
-        patience_s = self.expiry_s + self._hold_s + _MARGIN_S
-        deadline = self._timing.clock() + (patience_s if timeout_s is None else timeout_s)
+        default_s = self.expiry_s + self._hold_s + _MARGIN_S
+        deadline = self._timing.clock() + (default_s if timeout_s is None else timeout_s)
         while not (self.settled or self._has_settled()):
             left, error = deadline - self._timing.clock(), self._error
             if left <= 0 and timeout_s is None and self._state.is_assigned and error is None:
@@ -233,11 +215,10 @@ class KafkaGroupMember:
             self._unsettled, self._must_rejoin = (-1, 0.0), True
         return self.settled
 
-    def _request(self, commit: PendingCommit | None, timeout_s: float) -> Any:
-        """Have the member's thread commit, or rebalance if `commit` is None, and wait for its answer."""
-        return self._requests.result(
-            self._requests.add(commit), lambda: self._thread is not None and self._thread.is_alive(), timeout_s
-        )
+    def _result(self, answer: Future[Any], timeout_s: float) -> Any:
+        """Wait for an answer of the member's thread."""
+        thread = self._thread
+        return self._requests.result(answer, lambda: thread is not None and thread.is_alive(), timeout_s)
 
     # --- the member's thread
 
@@ -330,10 +311,7 @@ class KafkaGroupMember:
         self._changed.set()
 
     def _replace_client(self) -> None:
-        """Replace a client that may still send a commit of an earlier incarnation.
-
-        librdkafka keeps a commit while the coordinator is unreachable, and would send it with the next generation.
-        """
+        """Replace a client with a commit of an earlier incarnation: librdkafka may send it with the next generation."""
         if not self._state.has_stray_commit:
             return
         client = self._connect(self.handle)
@@ -410,7 +388,7 @@ class KafkaGroupMember:
         self._change(self._state.assign(partitions, self.consumer))
 
     def begin_revocation(self, partitions: Collection[TopicPartition]) -> None:
-        """Start a revocation, which may wait for the hold."""
+        """Start a revocation."""
         self._state = self._state.revoke(partitions, self._timing.clock() + self._hold_s)
 
     @property

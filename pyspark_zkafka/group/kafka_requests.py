@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, NOT_A_MEMBER
 from pyspark_zkafka.errors import GroupError, ZKafkaError
-from pyspark_zkafka.group.kafka_state import CommitOutcome, PendingCommit
+from pyspark_zkafka.group.kafka_state import COMMIT_S, CommitOutcome, PendingCommit
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 
 Owned = Mapping[TopicPartition, Claim]
@@ -34,16 +34,22 @@ class MemberRequests:
 
     # --- for any thread
 
-    def add(self, commit: PendingCommit | None) -> Future[Any]:
-        """Request a commit, or a rebalance if `commit` is None."""
+    def add_rebalance(self) -> Future[Owned]:
+        """Request a rebalance."""
+        return self._add(None)
+
+    def add_commit(
+        self, offsets: Mapping[TopicPartition, int], incarnation: int, claims: Owned | None, of_group: bool
+    ) -> Future[Collection[TopicPartition]]:
+        """Request a commit: see `PendingCommit`."""
+        deadline = self._clock() + COMMIT_S
+        return self._add(PendingCommit(next(self._numbers), offsets, incarnation, deadline, claims, of_group))
+
+    def _add(self, commit: PendingCommit | None) -> Future[Any]:
         answer: Future[Any] = Future()
         self._requested.append((commit, answer))
         self.notify()
         return answer
-
-    def next_number(self) -> int:
-        """Number the next commit."""
-        return next(self._numbers)
 
     def notify(self) -> None:
         """End the wait of the member's thread."""

@@ -39,11 +39,7 @@ SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
 
 @dataclass(frozen=True, slots=True)
 class ZnodeStat:
-    """A znode's metadata.
-
-    The transaction that created it, the number of changes of its data, the server's time of the last one, the session that
-    owns it (0 for a persistent znode), the number of its children, and the transaction that wrote its data.
-    """
+    """A znode's metadata, by ZooKeeper's names. `modified_ms` is a server's time. `ephemeral_owner` is 0 for none."""
 
     czxid: int
     version: int
@@ -55,7 +51,7 @@ class ZnodeStat:
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A znode's data, None when it is null (which is not empty), and its stat."""
+    """A znode's data and stat. Null data (None) is not empty data."""
 
     data: bytes | None
     stat: ZnodeStat
@@ -63,7 +59,7 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of a round of requests, by path, without znodes that do not exist."""
+    """The results of a round of requests, by path. Missing znodes are absent."""
 
     nodes: dict[str, Znode] = field(default_factory=dict)
     children: dict[str, list[str]] = field(default_factory=dict)
@@ -71,14 +67,14 @@ class Results:
 
 
 class ZooKeeperConnection:
-    """A session with an ensemble, open inside its ``with`` block; the requests of a round are sent and awaited together.
+    """A session with an ensemble, open inside its ``with`` block.
 
-    Paths are relative to the chroot. Requests are sent in rounds of 2,000, and a round takes at most
-    `connection_timeout_ms`; a read whose connection or session is lost is sent again within that time. Reads never create
-    anything. Safe for threads; not pickle-safe, but `config` is; to be opened after a fork, not before.
+    Paths are relative to the chroot. Requests are sent in rounds of 2,000, and awaited together. A round takes at most
+    `connection_timeout_ms`. Reads are sent again within that time if the connection or the session is lost, and never
+    create anything. Thread-safe. Not pickle-safe, but `config` is. Open it after a fork, not before.
 
-    `on_state` is called with each new state of the session, on kazoo's thread: it must not block, nor use the connection.
-    After LOST, a new session begins automatically, and is CONNECTED.
+    `on_state` is called with each new state of the session, on kazoo's thread. It must neither block nor use the
+    connection. After LOST, a new session starts automatically, and is CONNECTED.
     """
 
     def __init__(
@@ -100,8 +96,8 @@ class ZooKeeperConnection:
     def __enter__(self) -> Self:
         """Connect.
 
-        Raises ZooKeeperError if no server answers within the connection timeout, ZooKeeperRefused for credentials that are
-        not accepted, OptionError for an unusable TLS file, and for SASL where pure-sasl is not installed.
+        Raises ZooKeeperError if no server answers within the connection timeout, ZooKeeperRefused if the credentials are
+        not accepted, and OptionError for an unusable TLS file, or for SASL without pure-sasl.
         """
         if self._kazoo is not None:
             raise errors.already_open()
@@ -112,7 +108,7 @@ class ZooKeeperConnection:
         self.close()
 
     def close(self) -> None:
-        """End the session, which deletes its ephemeral znodes, within 2 seconds, else when it expires; idempotent."""
+        """End the session and its ephemeral znodes, within 2 seconds or when the session expires. Idempotent."""
         kazoo, self._kazoo = self._kazoo, None
         if kazoo is None:
             return
@@ -123,44 +119,44 @@ class ZooKeeperConnection:
 
     @property
     def session_id(self) -> int | None:
-        """The session's id, which is the owner of its ephemeral znodes; None while there is no connection."""
+        """The session's id, which owns its ephemeral znodes. None without a connection."""
         identity = self._client().client_id
         return None if identity is None else identity[0]
 
     @property
     def session_timeout_ms(self) -> int:
-        """The session timeout that the server granted, within limits of its own; before a connection, the requested one."""
+        """The session timeout that the server granted; before a connection, the requested one."""
         session = self._handler.session
         return (None if session is None else session.granted_ms) or self.config.session_timeout_ms
 
     @property
     def session_ends_at(self) -> float:
-        """The time, by `clock`, at which the session may expire without further requests; in the past if there is none.
+        """The time, by `clock`, at which the session may expire without further requests. In the past without a session.
 
-        kazoo detects later that a server does not answer: each unanswered request extends its wait.
+        kazoo notices a server without an answer later, because each request extends its wait.
         """
         session = self._handler.session
         return -math.inf if session is None else session.alive_at + self.session_timeout_ms / 1000
 
     @property
     def connected(self) -> bool:
-        """True if there is a connection, as far as is known: a broken one may be detected some seconds later."""
+        """True if there is a connection. A broken one may be noticed some seconds later."""
         return bool(self._client().connected)
 
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode]:
-        """Data and stat of each path that exists, read at the same time.
+        """Read data and stat of each path that exists, in one round.
 
-        `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost; it must
-        not block. A function that is already set is not set again. Raises ZooKeeperError, ZooKeeperRefused.
+        `watch` is called once for each znode, on kazoo's thread, when the znode changes or the connection is lost. It must
+        not block. Setting the same function again has no effect. Raises ZooKeeperError, ZooKeeperRefused.
         """
         return self.ask(get=paths, watch=watch).nodes
 
     def children_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, list[str]]:
-        """The names of the children of each path that exists, sorted; see `get_many`."""
+        """Read the sorted names of the children of each path that exists; see `get_many`."""
         return self.ask(children=paths, watch=watch).children
 
     def exists_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, ZnodeStat]:
-        """The stat of each path that exists; a watch also reports the creation of a znode; see `get_many`."""
+        """Read the stat of each path that exists. A watch also reports the creation of a znode; see `get_many`."""
         return self.ask(exists=paths, watch=watch).stats
 
     def ask(
@@ -170,7 +166,7 @@ class ZooKeeperConnection:
         exists: Iterable[str] = (),
         watch: Watch | None = None,
     ) -> Results:
-        """One round of requests, answered in this order: `exists`, then `children`, then `get`, each as given."""
+        """Send one round of requests. Servers answer `exists` first, then `children`, then `get`, each in its order."""
         kinds = {"exists": exists, "children": children, "get": get}
         requests = [(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
         answers = Results()
@@ -179,7 +175,7 @@ class ZooKeeperConnection:
         return answers
 
     def acl(self, path: str) -> tuple[object, ...] | None:
-        """The entries of a znode's ACL, for `Create`; None if it does not exist. Blocks for one round trip."""
+        """Read the entries of a znode's ACL, for `Create`. None if it does not exist. Blocks for one round trip."""
         full = self._full(path)
         try:
             entries, _ = self._client().get_acls_async(full).get(timeout=self._timeout_s)
@@ -190,11 +186,10 @@ class ZooKeeperConnection:
         return tuple(entries)
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
-        """Perform all operations, or none. Blocks for one round trip.
+        """Apply all operations, or none. Blocks for one round trip.
 
-        Raises ZooKeeperRefused if an ACL denies one of the operations, and none was applied. Whether the transaction was
-        applied is unknown after ZooKeeperError (no answer), and where the servers closed the connection, probably for too
-        large a request (REQUEST_TOO_LARGE).
+        Raises ZooKeeperRefused if an ACL denies an operation; none is applied. After ZooKeeperError (no answer) and
+        REQUEST_TOO_LARGE (the servers have closed the connection), the transaction may have been applied.
         """
         if not operations:
             return Outcome()
@@ -234,7 +229,7 @@ class ZooKeeperConnection:
         return send[kind](self._full(path), watch=watch)
 
     def _receive(self, kind: str, path: str, result: Any, answers: Results, deadline: float) -> bool:
-        """Wait for an answer and store it; False when the request is to be sent again."""
+        """Wait for an answer and store it. False if the request must be sent again."""
         try:
             answer = result.get(timeout=max(0.0, deadline - self._clock()))
         except errors.NO_NODE:
@@ -290,7 +285,7 @@ class ZooKeeperConnection:
         self._handler.deadline, self._log.quiet = math.inf, False
 
     def _note_refusal(self, kazoo: Any) -> None:
-        """Record AUTH_FAILED while it lasts: kazoo closes at once, and later requests fail without that cause."""
+        """Record AUTH_FAILED: kazoo closes at once, and later requests fail without that cause."""
         self._auth_failed = self._auth_failed or kazoo.client_state == KeeperState.AUTH_FAILED
 
     def _cause(self, error: BaseException) -> BaseException:
@@ -298,9 +293,9 @@ class ZooKeeperConnection:
 
 
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:
-    """The TLS context for connections, from the files; if there is a truststore, only its authorities are trusted.
+    """The TLS context for connections. A truststore replaces the system's authorities.
 
-    Raises OptionError for a file that is missing or invalid, and for a wrong password, without OpenSSL's prompt for one.
+    Raises OptionError for a missing or invalid file, or a wrong password. OpenSSL never prompts for one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_hostname

@@ -1,4 +1,4 @@
-"""Consumer groups in ZooKeeper: the znodes of many groups in a few rounds, and the proof that a group has no members."""
+"""Consumer groups in ZooKeeper: the znodes of many groups in few rounds, and the proof that a group has no members."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 3
 
 
 def group_children(zookeeper: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, list[str]]:
-    """The names below each group, and below its ids, owners and offsets, by path; blocks for one round of requests."""
+    """The names below each group, and below its ids, owners and offsets, by path. Blocks for one round of requests."""
     parts = (group_path, ids_path, owners_path, offsets_path)
     return zookeeper.children_many(part(group) for group in groups for part in parts)
 
@@ -25,14 +25,14 @@ def group_znodes(
     children: Mapping[str, list[str]],
     choose: Callable[[Iterable[str]], Iterable[str]] = list,
 ) -> dict[str, Znode]:
-    """The znodes of consumers, claims and offsets by path, undecoded; blocks for one or two rounds of requests.
+    """The undecoded znodes of consumers, claims and offsets, by path. Blocks for one or two rounds of requests.
 
     Parameters
     ----------
     children : mapping
-        The names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path; other paths are ignored.
+        The names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path. Other paths are ignored.
     choose : callable
-        Selects from the topics below one ``owners`` or ``offsets``.
+        Selects topics below ``owners`` or ``offsets``.
     """
     consumers, topics = [], []
     for path, names in children.items():
@@ -57,23 +57,21 @@ class Activity:
 
 
 def group_activity(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, Activity]:
-    """The activity of each group; blocks for two rounds of requests, however many the groups."""
+    """The activity of each group. Blocks for two rounds of requests for any number of groups."""
     names = list(dict.fromkeys(groups))
     parents = [path(group) for group in names for path in (ids_path, owners_path)]
     children = client.children_many(parents)
     owners = [owners_path(group) for group in names]
     claims = client.children_many(f"{path}/{topic}" for path in owners for topic in children.get(path, []))
-    return {group: _activity(group, children, claims) for group in names}
-
-
-def _activity(group: str, children: Mapping[str, list[str]], claims: Mapping[str, list[str]]) -> Activity:
-    owners = owners_path(group)
-    claimed = [f"{topic}/{key}" for topic in children.get(owners, []) for key in claims.get(f"{owners}/{topic}", [])]
-    return Activity(tuple(children.get(ids_path(group), ())), tuple(claimed))
+    found: dict[str, Activity] = {}
+    for group, path in zip(names, owners, strict=True):
+        claimed = (f"{topic}/{key}" for topic in children.get(path, []) for key in claims.get(f"{path}/{topic}", []))
+        found[group] = Activity(tuple(children.get(ids_path(group), ())), tuple(claimed))
+    return found
 
 
 def require_inactive(group: str, activity: Activity, not_done: str) -> None:
-    """Raise GroupError if a group has members or claims; `not_done` is the first clause of the message."""
+    """Raise GroupError if a group has members or claims. The message starts with `not_done`."""
     if not activity:
         return
     members, claims = listing(activity.members, _SHOWN), listing(activity.claims, _SHOWN)
@@ -89,18 +87,12 @@ def require_inactive(group: str, activity: Activity, not_done: str) -> None:
 class NoMembers:
     """Proof for a transaction that no member of a group is registered.
 
-    A transaction cannot check the number of a znode's children, but ZooKeeper refuses to delete a znode that has any. The
-    transaction deletes ``/consumers/G/ids`` and creates it again unchanged; if the znode is missing, it creates and deletes
-    it. A member that registers before the transaction makes it fail; one that registers later reads what it has written.
-    Only registered members watch this znode.
+    A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. This one
+    deletes ``/consumers/G/ids`` and creates it again unchanged. If the znode is missing, it creates and deletes it. The
+    transaction fails if a member has registered before; a member that registers later reads what it has written. Only
+    registered members watch this znode.
 
-    Parameters
-    ----------
-    group : str
-    ids : Znode or None
-        The znode as it is now.
-    acl : tuple
-        Its ACL.
+    `ids` is the present znode, and `acl` its ACL.
     """
 
     group: str
@@ -109,7 +101,7 @@ class NoMembers:
 
     @classmethod
     def read(cls, client: ZooKeeperConnection, group: str) -> NoMembers:
-        """The proof for the group as it is now; blocks for two round trips."""
+        """Read the present znode. Blocks for two round trips."""
         path = ids_path(group)
         ids = client.get_many([path]).get(path)
         return cls(group, ids, None if ids is None else client.acl(path))

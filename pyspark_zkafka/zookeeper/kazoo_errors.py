@@ -38,27 +38,27 @@ _MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.Unimplement
 
 
 def is_passing(error: BaseException) -> bool:
-    """True if a read that failed so may be sent again: connection or session were lost, and kazoo opens new ones."""
+    """True if a read may be sent again: the connection or session was lost, and kazoo opens another."""
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
 
 
 def refusal(error: BaseException) -> BaseException:
-    """The error of a client that failed to authenticate: requests after its close only report the close."""
+    """The error of a client that failed to authenticate: later requests only report that it is closed."""
     return kazoo.AuthFailedError() if isinstance(error, kazoo.ConnectionClosedError) else error
 
 
 def is_rolled_back(error: BaseException) -> bool:
-    """True if an operation failed only because another of its transaction did."""
+    """True if an operation failed only because another one of the transaction failed."""
     return isinstance(error, (kazoo.RolledBackError, kazoo.RuntimeInconsistency))
 
 
 def is_too_large(error: BaseException, size: int) -> bool:
-    """True if a request of `size` bytes is over the servers' default limit, and they may have closed its connection."""
+    """True if servers may have closed the connection because a request exceeds their default limit."""
     return size > _LARGEST_REQUEST_BYTES and isinstance(error, (*_PASSING, kazoo.ConnectionDropped))
 
 
 def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
-    """The error for a request that is probably too large: servers also close connections for other reasons."""
+    """The error for a request that is probably too large. Servers also close connections for other reasons."""
     return REQUEST_TOO_LARGE(
         f"{doing} got no answer: {config.hosts} closed the connection at a request of some {size} bytes, probably because "
         f"it is larger than their jute.maxbuffer ({_LARGEST_REQUEST_BYTES} by default); whether it was applied is unknown; "
@@ -68,7 +68,7 @@ def too_large(size: int, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefuse
 
 
 def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKafkaError:
-    """Our error for one of kazoo's; `doing` describes the request, e.g. ``reading /brokers/ids``."""
+    """Our error for one of kazoo's. `doing` describes the request, e.g. ``reading /brokers/ids``."""
     if isinstance(error, _REFUSALS):
         return _refused(error, doing, config)
     if isinstance(error, kazoo.ConnectionClosedError):
@@ -92,7 +92,6 @@ def translate(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZKaf
 
 
 def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKeeperRefused:
-    """The error for a refusal: authentication failed, or an ACL forbids it."""
     if isinstance(error, (kazoo.AuthFailedError, kazoo.SessionClosedRequireSaslError)):
         found, advice = "ZooKeeper does not accept the credentials", "check zookeeper.auth"
     elif isinstance(error, kazoo.NotReadOnlyCallError):
@@ -107,7 +106,7 @@ def _refused(error: BaseException, doing: str, config: ZooKeeperConfig) -> ZooKe
 
 
 def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str]) -> ZKafkaError:
-    """The error for a session that could not be established; `troubles` are the errors meanwhile."""
+    """The error for a session that could not be established. `troubles` are the errors meanwhile."""
     if isinstance(error, _REFUSALS):
         return _refused(error, f"Connecting to {config.hosts}", config)
     found = "; ".join(troubles) or "no server answered"
@@ -121,7 +120,7 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
 
 
 def not_a_path(path: str) -> ZooKeeperMisused:
-    """The error for a path that ZooKeeper does not allow, which kazoo would change to another one, or refuse unmapped."""
+    """The error for a path that ZooKeeper does not allow. kazoo would change it, or refuse it without a usable error."""
     return ZOOKEEPER_MISUSED(
         f"{shown_name(path)} is not the path of a znode, and was not requested; if ZooKeeper itself has a znode of such a "
         "name, delete it; else report this",
@@ -139,7 +138,7 @@ def already_open() -> ZooKeeperMisused:
 
 
 def sasl_missing() -> OptionError:
-    """The error for SASL without the package that it needs."""
+    """The error for SASL without pure-sasl."""
     return SASL_MISSING(
         "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
     )

@@ -1,4 +1,4 @@
-"""kazoo's handler with bounded waits, and its log without secrets, which collects connection errors."""
+"""kazoo's handler with bounded waits, and its log without secrets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _GRANTED = slice(8, 12)  # of a connection's first answer: its length, the proto
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's threads and sockets, with a `deadline` (monotonic seconds) for connecting and closing.
 
-    kazoo bounds neither: a server that accepts a connection but does not answer would block both for the session timeout
-    and more. With `tls`, connections use it: kazoo's own context would also trust all authorities of the system.
+    Without it, a server that accepts connections but does not answer blocks both for longer than the session timeout.
+    Connections use `tls` if given: kazoo's own context also trusts the system's authorities.
     """
 
     def __init__(self, clock: Callable[[], float], deadline: float = math.inf, tls: ssl.SSLContext | None = None) -> None:
@@ -35,12 +35,12 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def session(self) -> ReadAhead | None:
-        """The last connection on which a server granted or resumed a session; None before the first."""
+        """The last connection with a session. None before the first."""
         current = self._connection
         return self._last if current is None or current.granted_ms is None else current
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """A connected socket, or an error, before the deadline."""
+        """Connect a socket, or raise, before the deadline."""
         plain = super().create_connection(*args, **{**kwargs, "timeout": self._left_s(kwargs["timeout"]), "use_ssl": False})
         if self._tls is not None:
             plain.settimeout(self._left_s(kwargs["timeout"]))
@@ -56,10 +56,10 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return max(_SHORTEST_S, min(timeout_s, self.deadline - self._clock()))
 
     def select(self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None) -> Any:
-        """The sockets that are ready to read, to write and in error, after `timeout` or at the deadline.
+        """The sockets that are ready to read and to write, after `timeout` or at the deadline.
 
-        With poll, as kazoo's own creates a selector for each call, which is most of the cost of a small read. A socket with
-        data received ahead is ready, too.
+        Uses poll: kazoo's own method creates a selector for each call, most of the cost of a small read. A socket with data
+        received ahead is also ready.
         """
         left = self.deadline - self._clock()
         if left <= 0:
@@ -71,10 +71,10 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class ReadAhead:
-    """A connected socket that receives all available data: kazoo reads each answer in two small pieces.
+    """A connected socket that receives all available data. kazoo reads each answer in two small pieces.
 
-    That saves half of the system calls of a round of many requests. All but reading and sending is the socket's own.
-    `alive_at` is the time of the last request that the server has answered, which is when its session timeout starts.
+    This saves half of the system calls of a round of many requests. `alive_at` is the time of the last answered request,
+    from which the server counts the session timeout.
     """
 
     def __init__(self, connected: socket.socket, clock: Callable[[], float]) -> None:
@@ -89,7 +89,7 @@ class ReadAhead:
         return getattr(self._socket, name)
 
     def recv(self, size: int) -> bytes:
-        """Up to `size` bytes, of those received ahead if there are any; none when the peer has closed."""
+        """Return up to `size` bytes, first those received ahead. Empty if the peer has closed."""
         if not self._received:
             received = self._socket.recv(_AHEAD_BYTES)
             if received and self._unanswered is not None:
@@ -100,7 +100,7 @@ class ReadAhead:
         return bytes(found)
 
     def send(self, data: bytes) -> int:
-        """Send some of the data; return the number of bytes sent."""
+        """Send some of the data, and return the number of bytes sent."""
         now = self._clock()
         sent = self._socket.send(data)
         if self._unanswered is None:
@@ -109,12 +109,12 @@ class ReadAhead:
 
     @property
     def granted_ms(self) -> int | None:
-        """The session timeout that the server's first answer grants; None before it, and if it grants none."""
+        """The session timeout in the server's first answer. None before it, or without a session."""
         is_whole = len(self._first) == _GRANTED.stop
         return int.from_bytes(self._first[_GRANTED], "big") or None if is_whole else None
 
     def pending(self) -> int:
-        """The number of bytes received ahead, here or within TLS, which poll may not report."""
+        """The number of bytes received ahead, here or within TLS. poll does not report them."""
         return len(self._received) + (self._socket.pending() if isinstance(self._socket, ssl.SSLSocket) else 0)
 
 
@@ -129,7 +129,7 @@ def _poll(rlist: Any, wlist: Any, timeout_ms: int | None) -> set[int]:
 class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """kazoo's log without its debug lines, which contain credentials.
 
-    While `quiet` (connecting, closing) warnings are logged as INFO, and collected in `troubles` for an error to report.
+    While `quiet` (connecting, closing), warnings are logged as INFO and collected in `troubles`, for an error to report.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -143,7 +143,7 @@ class ConnectionLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         return list(self._troubles)
 
     def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
-        """Log from INFO on."""
+        """Log INFO and above."""
         if level < logging.INFO:
             return
         if self.quiet and level >= logging.WARNING:

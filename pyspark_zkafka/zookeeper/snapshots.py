@@ -1,4 +1,4 @@
-"""State of a Kafka cluster and its consumer groups in ZooKeeper, each read in a few rounds of requests."""
+"""State of a Kafka cluster and its consumer groups in ZooKeeper, read in few rounds of requests."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ class Decoded(Generic[T]):
 
 
 class ZooKeeperClient(ZooKeeperConnection):
-    """A `ZooKeeperConnection` to a Kafka cluster; see there for threads, pickling and how long it blocks.
+    """A `ZooKeeperConnection` to a Kafka cluster.
 
-    Results are not atomic: if the cluster changes between requests, they may be partly old and partly new. A znode that is
-    deleted between two rounds is left out. Bytes that Kafka does not write raise `CodecError`, except where results have
-    a part `unreadable`.
+    Results are not atomic: while the cluster changes, they may be partly old and partly new. A znode that is deleted
+    between two rounds is left out. Malformed bytes raise `CodecError`, unless the result has a part `unreadable`.
     """
 
     def __enter__(self) -> Self:
         """Connect, and check that a Kafka cluster is there.
 
-        Raises ChrootMissing if the chroot of the configuration does not exist, ClusterStateError if it contains no Kafka
-        cluster, and the errors of `ZooKeeperConnection`.
+        Raises ChrootMissing if the chroot does not exist, ClusterStateError if it contains no Kafka cluster, and the errors
+        of `ZooKeeperConnection`.
         """
         super().__enter__()
         try:
@@ -59,27 +58,27 @@ class ZooKeeperClient(ZooKeeperConnection):
         return self
 
     def topic_names(self) -> list[str]:
-        """The names of all topics, sorted; blocks for one round of requests."""
+        """The names of all topics, sorted. Blocks for one round of requests."""
         names = self.children_many([znodes.TOPICS]).get(znodes.TOPICS, [])
         return [name for name in names if is_topic_name(name)]
 
     def all_brokers_migrated(self) -> bool:
-        """True if all brokers have left ZooKeeper for KRaft; blocks for one round of requests."""
+        """True if all brokers have left ZooKeeper for KRaft. Blocks for one round of requests."""
         found = self.ask(get=[znodes.CONTROLLER], children=[broker_znodes.BROKER_IDS])
         node = found.nodes.get(znodes.CONTROLLER)
         is_kraft = node is not None and znodes.decode_controller(znodes.CONTROLLER, node.data).kraft_epoch >= 0
         return is_kraft and not found.children.get(broker_znodes.BROKER_IDS)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """Brokers, controller, cluster id, and the requested topics that exist; all topics by default.
+        """Brokers, controller, cluster id, and the requested topics that exist. All topics by default.
 
-        Blocks for three rounds of requests, two when the topics are named. Topics in the layout of 0.7 are left out.
+        Blocks for three rounds of requests, or two if topics are named. Topics in the layout of 0.7 are left out.
 
         Raises
         ------
         CodecError
-            A znode of a named topic, or of a broker that leads one, is malformed, or those of all brokers are. Without
-            names, topics with a malformed znode are left out with a warning.
+            A znode of a named topic, of the leader of a partition, or of every broker is malformed. Without names, topics
+            with a malformed znode are left out with a warning.
         """
         found = self.survey(topics)
         leaders = {f"{broker_znodes.BROKER_IDS}/{state.leader}" for state in found.states.values()}
@@ -92,7 +91,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         return found
 
     def survey(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """`snapshot`, with the errors of malformed znodes of brokers and topics in its `unreadable` instead of raised."""
+        """Like `snapshot`, but malformed znodes of brokers and topics are in its `unreadable` instead of raised."""
         named = None if topics is None else [znodes.topic_path(topic) for topic in topics if is_topic_name(topic)]
         first = self.ask(
             get=[znodes.CONTROLLER, znodes.CLUSTER_ID, *(named or [])],
@@ -107,35 +106,35 @@ class ZooKeeperClient(ZooKeeperConnection):
         return _snapshot(nodes, found)
 
     def registrations(self) -> Decoded[BrokerRegistration]:
-        """The znodes of the live brokers, by name; blocks for two rounds of requests."""
+        """The znodes of the live brokers, by name. Blocks for two rounds of requests."""
         ids = self.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
         nodes = self.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
         return _by_name(nodes, lambda path, node: broker_znodes.decode_broker(path, node.data))
 
     def topics(self, names: Collection[str]) -> dict[str, Topic]:
-        """The named topics that exist; blocks for one round of requests."""
+        """The named topics that exist. Blocks for one round of requests."""
         found = _topics(self.get_many(znodes.topic_path(name) for name in names if is_topic_name(name)))
         for error in found.unreadable.values():
             raise error
         return found.readable
 
     def czxid(self, topic: str) -> int | None:
-        """The transaction that created a topic's znode, None for an unknown topic; it identifies the topic."""
+        """The transaction that created a topic's znode, which identifies the topic. None for an unknown topic."""
         paths = [znodes.topic_path(topic)] if is_topic_name(topic) else []
         stat = next(iter(self.exists_many(paths).values()), None)
         return None if stat is None else stat.czxid
 
     def topic_configs(self, topics: Collection[str] | None = None) -> Decoded[dict[str, str]]:
-        """The topics' own configurations, by topic, all by default; unknown topics are left out."""
+        """Configurations of topics, all by default. Unknown topics are left out."""
         if topics is None:
             topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
         nodes = self.get_many(admin_znodes.topic_config_path(topic) for topic in topics if is_topic_name(topic))
         return _by_name(nodes, lambda path, node: admin_znodes.decode_topic_config(path, node.data))
 
     def admin_state(self) -> AdminState:
-        """Reassignments, preferred replica elections and deletions that are under way; blocks for two rounds.
+        """Running reassignments, preferred replica elections and deletions. Blocks for two rounds of requests.
 
-        Reassignments that were requested of brokers, from 2.4 on, are only in the topics' znodes.
+        Reassignments requested from brokers, since 2.4, are only in the topics' znodes.
         """
         paths = [admin_znodes.REASSIGN_PARTITIONS, admin_znodes.PREFERRED_REPLICA_ELECTION]
         found = self.ask(get=paths, children=[admin_znodes.DELETE_TOPICS, znodes.TOPICS])
@@ -143,32 +142,32 @@ class ZooKeeperClient(ZooKeeperConnection):
         requested = {} if moves is None else admin_znodes.decode_reassignment(paths[0], moves.data)
         names = filter(is_topic_name, found.children.get(znodes.TOPICS, ()))
         nodes = {path: node for path, node in self.get_many(map(znodes.topic_path, names)).items() if node.data}
-        wanted = _by_name(nodes, lambda path, node: znodes.decode_target_replicas(path, node.data))
-        noted = {TopicPartition(name, p): to for name, moved in wanted.readable.items() for p, to in moved.items()}
+        targets = _by_name(nodes, lambda path, node: znodes.decode_target_replicas(path, node.data))
+        noted = {TopicPartition(name, p): to for name, moved in targets.readable.items() for p, to in moved.items()}
         return AdminState(
             {**noted, **requested},
             () if elections is None else admin_znodes.decode_preferred_election(paths[1], elections.data),
             tuple(found.children.get(admin_znodes.DELETE_TOPICS, [])),
-            {znodes.topic_path(name): error for name, error in wanted.unreadable.items()},
+            {znodes.topic_path(name): error for name, error in targets.unreadable.items()},
         )
 
     def groups(self) -> list[str]:
-        """The names of all current and former groups, sorted; blocks for one round of requests."""
+        """The names of all present and former groups, sorted. Blocks for one round of requests."""
         return self.children_many([group_znodes.CONSUMERS]).get(group_znodes.CONSUMERS, [])
 
     def group_members(self, group: str, watch: Watch | None = None) -> Decoded[ConsumerRegistration]:
-        """The group's consumers by id; blocks for two rounds. An unknown group has none. `watch` is for the set of ids."""
+        """The group's consumers by id. Blocks for two rounds of requests. `watch` is for the set of ids."""
         ids = group_znodes.ids_path(group)
         names = self.children_many([ids], watch).get(ids, [])
         nodes = self.get_many(f"{ids}/{name}" for name in names)
         return _by_name(nodes, lambda path, node: group_znodes.decode_registration(path, node.data))
 
     def group_owners(self, group: str) -> dict[TopicPartition, str]:
-        """The ids of the threads that own partitions, without claims of Kafka 0.7; blocks for three rounds."""
+        """The threads that own partitions, without claims of Kafka 0.7. Blocks for three rounds of requests."""
         return self._by_partition(group_znodes.owners_path(group), group_znodes.decode_owner)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The group's committed offsets, negative for none, without those of Kafka 0.7; blocks for three rounds."""
+        """Committed offsets, without those of Kafka 0.7. Negative for none. Blocks for three rounds of requests."""
         return self._by_partition(group_znodes.offsets_path(group), group_znodes.decode_offset)
 
     def _by_partition(self, parent: str, decode: Callable[[str, bytes | None], T]) -> dict[TopicPartition, T]:
@@ -209,7 +208,7 @@ def _name(path: str) -> str:
 
 
 def _by_name(nodes: Mapping[str, Znode], decode: Callable[[str, Znode], T]) -> Decoded[T]:
-    """Decode znodes; the keys are the last parts of their paths."""
+    """Decode znodes. The keys are the last parts of their paths."""
     found: Decoded[T] = Decoded()
     for path, node in nodes.items():
         try:

@@ -1,4 +1,4 @@
-"""ZooKeeper transactions: operations of which all are applied, or none."""
+"""ZooKeeper transactions: all operations are applied, or none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 MAX_TRANSACTION_BYTES = 512 * 1024  # half of the servers' default limit: the transaction's record must fit, too
 _ANY_VERSION = -1
 _EPHEMERAL, _SEQUENTIAL = 1, 2
-_OPERATION_BYTES = 9 + 31 + 16  # the header, an ACL with one entry, and the other fields
+_OPERATION_BYTES = 9 + 31 + 16  # a header, an ACL with one entry, and the other fields
 _ENTRY_BYTES = 20  # of an ACL
 _GROUP_ACLS: dict[GroupAcl, list[object]] = {
     "open": OPEN_ACL_UNSAFE,
@@ -31,11 +31,11 @@ _REQUEST_BYTES = 12 + 9  # its length, number and type, and the header that ends
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode; `data` None is null data, which is not empty data.
+    """Create a znode. Null data (None) is not empty data.
 
-    `acl` has the entries of a znode, as `ZooKeeperConnection.acl` returns them; by default it is that of the connection for
-    znodes below ``/consumers``, and open to everybody elsewhere, as brokers must read and delete those. If it is
-    `sequential`, ZooKeeper appends ten digits to the path, which ascend below the parent.
+    `acl` has the entries that `ZooKeeperConnection.acl` returns. The default is the connection's ACL below ``/consumers``,
+    and an open ACL elsewhere, as brokers must read and delete those znodes. ZooKeeper appends ten ascending digits to a
+    `sequential` path.
     """
 
     path: str
@@ -47,7 +47,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replace a znode's data, None for null; at one version of it, or at any (-1)."""
+    """Replace a znode's data (None for null), at one version or at any (-1)."""
 
     path: str
     data: bytes | None
@@ -56,7 +56,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete a znode without children; at one version of it, or at any (-1)."""
+    """Delete a znode without children, at one version or at any (-1)."""
 
     path: str
     version: int = _ANY_VERSION
@@ -64,7 +64,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Fail the transaction unless the znode exists and, if one is given, has the version."""
+    """Fail the transaction unless the znode exists, at one version or at any (-1)."""
 
     path: str
     version: int = _ANY_VERSION
@@ -74,7 +74,7 @@ Operation = Create | SetData | Delete | Check
 
 
 class Reason(Enum):
-    """The reason for which an operation failed its transaction."""
+    """Why an operation failed its transaction."""
 
     NODE_EXISTS = "the znode exists"
     NO_NODE = "the znode, or its parent, does not exist"
@@ -85,7 +85,7 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The operation that failed a transaction, and the reason; nothing of the transaction was applied."""
+    """The operation that failed a transaction, and the reason."""
 
     operation: Operation
     reason: Reason
@@ -93,9 +93,10 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a transaction, of which nothing was applied if there is a conflict.
+    """The outcome of a transaction. With a conflict, nothing was applied.
 
-    `zxid` is its id, the `mzxid` of each znode that it wrote; None if it wrote over none, and ZooKeeper returns no id.
+    `zxid` is the transaction's id, the `mzxid` of each znode that it wrote. ZooKeeper returns it only if the transaction
+    has replaced the data of a znode.
     """
 
     conflict: Conflict | None = None
@@ -112,7 +113,7 @@ REASONS: dict[type[object], Reason] = {
 
 
 def request_bytes(operations: Collection[Operation], chroot: str = "") -> int:
-    """The approximate size of a request with some operations, in bytes; never too low."""
+    """The approximate size of a request in bytes. Never too low."""
     return _REQUEST_BYTES + _operations_bytes(operations, chroot)
 
 
@@ -122,10 +123,10 @@ def pieces(
     chroot: str,
     max_bytes: int = MAX_TRANSACTION_BYTES,
 ) -> Iterator[list[T]]:
-    """The parts, in order, in pieces that each fit into one transaction; a part that is too large is alone.
+    """Divide parts, in order, into pieces that fit into one transaction. A part that is too large is alone.
 
-    `operations_of` has the operations that a part may need; those that several parts of a piece need, such as a parent's,
-    count once.
+    `operations_of` returns the operations that a part may need. Operations that several parts of a piece need, such as a
+    parent's, count once.
 
     >>> def create(path):
     ...     return [Create("/parent", None), Create(path, bytes(1000))]
@@ -150,11 +151,12 @@ def pieces(
 
 
 def to_wire(operation: Operation, chroot: str, group_acl: GroupAcl = "open") -> tuple[object, ...]:
-    """The operation as kazoo sends it, under a chroot; `group_acl` is for znodes of groups that have no other."""
+    """The operation as kazoo sends it, under a chroot. `group_acl` is the default ACL of groups' znodes."""
     path = chroot + operation.path
     match operation:
         case Create(data=data, ephemeral=ephemeral, acl=acl, sequential=sequential):
-            entries = _default_acl(operation.path, group_acl) if acl is None else list(acl)
+            default = _GROUP_ACLS[group_acl if operation.path.startswith(f"{CONSUMERS}/") else "open"]
+            entries = default if acl is None else list(acl)
             flags = _EPHEMERAL * ephemeral + _SEQUENTIAL * sequential
             return wire.Create(path, data, entries, flags)  # type: ignore[no-any-return]
         case SetData(data=data, version=version):
@@ -163,10 +165,6 @@ def to_wire(operation: Operation, chroot: str, group_acl: GroupAcl = "open") -> 
             return wire.Delete(path, version)  # type: ignore[no-any-return]
         case Check(version=version):
             return wire.CheckVersion(path, version)  # type: ignore[no-any-return]
-
-
-def _default_acl(path: str, group_acl: GroupAcl) -> list[object]:
-    return _GROUP_ACLS[group_acl if path.startswith(f"{CONSUMERS}/") else "open"]
 
 
 def _operations_bytes(operations: Collection[Operation], chroot: str) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_requests import not_running
-from pyspark_zkafka.group.kafka_state import PendingCommit, is_final
+from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.options.values import StreamOptions
@@ -99,8 +100,7 @@ class KafkaMember(KafkaGroupMember):
     def wait(self, timeout_s: float) -> None:
         self._pass(timeout_s)
 
-    def _request(self, commit: PendingCommit | None, timeout_s: float) -> Any:
-        answer = self._requests.add(commit)
+    def _result(self, answer: Future[Any], timeout_s: float) -> Any:
         until = self._timing.clock() + timeout_s
         self.act()
         while not answer.done():

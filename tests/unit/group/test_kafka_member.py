@@ -459,7 +459,7 @@ def test_assignment_to_a_client_that_is_replaced(
     coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partitions assigned with the revocation after which a client is replaced are not the member's."""
-    monkeypatch.setattr("pyspark_zkafka.group.kafka_member.COMMIT_S", 0.1)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_requests.COMMIT_S", 0.1)
     member = new_member()
     assign(coordinator, member, T0)
     coordinator.commit = lambda offsets: None  # type: ignore[method-assign]
