@@ -35,10 +35,10 @@ class KafkaGroupMember:
 
     One thread owns the client. In each iteration it takes requests of other threads, polls, commits and answers. A
     revocation waits for the running micro-batch, but no longer than `hold_ms`. Meanwhile the thread keeps serving requests:
-    the micro-batch is committed with the member's generation or epoch, for partitions that the member still owns.
+    the micro-batch is committed with the member's generation or epoch, for partitions that the member still owns. An
+    expelled member reads nothing until it has joined again, and never commits what it read before.
 
-    An expelled member reads nothing until it has joined again, and never commits what it read before. Thread-safe. Not
-    pickle-safe, and unusable after a fork.
+    Thread-safe. Not pickle-safe, and unusable after a fork.
 
     Parameters
     ----------
@@ -128,10 +128,7 @@ class KafkaGroupMember:
         return self._state.owned(self._timing.clock())
 
     def rebalance(self) -> Owned:
-        """Release revoked partitions between two pieces of work. All partitions then owned count as being read.
-
-        Blocks for some milliseconds. Raises the error that keeps the member out of its group, if it is not retriable.
-        """
+        """Release revoked partitions between two pieces of work: see `Membership`. Blocks for some milliseconds."""
         owned: Owned = self._result(self._requests.add_rebalance(), self._hold_s + _MARGIN_S)
         return owned
 
