@@ -1,0 +1,316 @@
+"""What an idempotent producer sends next: sequences, retries and their order. Pure: events in, requests out.
+
+`Producing` holds the batches of a task from their closing to their acknowledgement. Its driver owns sockets and time: it
+sends the requests that `requests` returns, in order, on one connection per broker, and reports what became of them.
+
+Rules, which `tests/simulation/test_producing.py` checks against a broker of values:
+
+- A batch that was sent keeps its bytes, sequence and place until the brokers' answer is definite.
+- Batches of a partition never overtake each other: after a failure the next one is sent only when no other is in flight.
+- A batch may have been written unless it was never sent, or each attempt was refused before the append.
+
+References
+----------
+``Sender``, ``RecordAccumulator`` and ``TransactionManager`` in ``org.apache.kafka.clients.producer.internals`` of kafka-clients
+3.9.1; franz-go's DESIGN.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pyspark_zkafka.model.nouns import TopicPartition
+
+SEQUENCES = 2**31
+MOST_IN_FLIGHT = 5
+"""Batches of a partition, and requests to a broker, in flight: a broker remembers the last five batches of a producer."""
+
+NONE, CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS = 0, 2, 19
+OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID = 45, 46, 59
+LEADER_ERRORS = frozenset({3, 5, 6, 9, 13, 56, 74, 75, 76, 100, 103})
+"""Errors after which the leader is looked up again."""
+RETRIABLE = LEADER_ERRORS | {CORRUPT_MESSAGE, 7, NOT_ENOUGH_REPLICAS, 20, 51}
+_REFUSED_BEFORE_APPEND = frozenset({CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, 51})
+OVERDUE = -1
+"""The code of a batch for which `delivery_timeout_s` has passed."""
+
+
+class ProducerId(NamedTuple):
+    """A producer's id and its epoch."""
+
+    number: int
+    epoch: int
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """Records of one partition, closed. `data` is the driver's.
+
+    `sequence` and `place`, its number among the batches of its partition, are None until it is sent.
+    """
+
+    partition: TopicPartition
+    records: int
+    size_bytes: int
+    created_at: float
+    data: Any = None
+    sequence: int | None = None
+    place: int | None = None
+    may_be_written: bool = False
+
+
+class Produce(NamedTuple):
+    """A request to a broker, with at most one batch of each partition."""
+
+    number: int
+    broker: int
+    producer: ProducerId
+    batches: tuple[Batch, ...]
+
+
+class Failed(NamedTuple):
+    """The first batch that could not be delivered. `code` is Kafka's, or `OVERDUE`."""
+
+    batch: Batch
+    code: int
+
+
+@dataclass(eq=False, slots=True)
+class _Partition:
+    """`waiting` are the batches not in flight, `flying` those in flight, both in the order of their sequences."""
+
+    waiting: deque[Batch] = field(default_factory=deque)
+    flying: list[Batch] = field(default_factory=list)
+    leader: int | None = None
+    next_sequence: int = 0
+    next_place: int = 0
+    blocked_until: float = -math.inf
+    is_known: bool = False
+    has_acknowledged: bool = False
+    must_renew: bool = False
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """True if a batch that is not in flight may have been written."""
+        return any(batch.may_be_written for batch in self.waiting)
+
+    @property
+    def is_retrying(self) -> bool:
+        """True if a batch that was sent before is to be sent again."""
+        return bool(self.waiting) and self.waiting[0].sequence is not None
+
+    @property
+    def oldest(self) -> int:
+        """The place of the first batch that was sent and is not acknowledged; that of the next one if there is none."""
+        sent = [b.place for b in (*self.flying, *self.waiting) if b.place is not None]
+        return min(sent, default=self.next_place)
+
+    def put_back(self, batch: Batch) -> None:
+        """Queue a batch that was in flight, in the order of places."""
+        self.flying.remove(batch)
+        self.waiting.insert(sum(1 for other in self.waiting if _is_before(other, batch)), batch)
+
+
+def _is_before(first: Batch, second: Batch) -> bool:
+    return first.place is not None and second.place is not None and first.place < second.place
+
+
+class Producing:
+    """The batches of a task that are not acknowledged yet, and what is known of their partitions.
+
+    Times are of the driver's monotonic clock, in seconds.
+
+    Attributes
+    ----------
+    producer : ProducerId or None
+        None until `start` has set it, and while a new one is needed; see `needs_producer`.
+    failed : Failed or None
+        Once set, nothing is sent any more.
+    delivered : Counter
+        The task's acknowledged records by partition.
+    """
+
+    def __init__(self, *, delivery_timeout_s: float, retry_backoff_s: float, most_request_bytes: int) -> None:
+        self._delivery_timeout_s = delivery_timeout_s
+        self._retry_backoff_s = retry_backoff_s
+        self._most_request_bytes = most_request_bytes
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._flying: dict[int, dict[int, Produce]] = {}
+        self._last_number = 0
+        self.producer: ProducerId | None = None
+        self.failed: Failed | None = None
+        self.delivered: Counter[TopicPartition] = Counter()
+        self.queued_bytes = 0
+
+    # --- events --------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start a task, with the same producer id as the one before; all of that one's batches are acknowledged."""
+        self.delivered.clear()
+        for partition in self._partitions.values():
+            partition.has_acknowledged = False
+
+    def add(self, batch: Batch) -> None:
+        """Queue a closed batch."""
+        self._of(batch.partition).waiting.append(batch)
+        self.queued_bytes += batch.size_bytes
+
+    def start(self, producer: ProducerId) -> None:
+        """Use a producer id that no batch was sent with; all sequences start at 0."""
+        self.producer = producer
+        for partition in self._partitions.values():
+            partition.next_sequence = 0
+            partition.is_known = partition.must_renew = False
+            for batch in partition.waiting:
+                batch.sequence = batch.place = None
+
+    def lead(self, leaders: Mapping[TopicPartition, int | None]) -> None:
+        """Note the leaders of partitions; None for a partition without one."""
+        for partition, leader in leaders.items():
+            self._of(partition).leader = leader
+
+    def answer(self, number: int, broker: int, codes: Mapping[TopicPartition, int], now: float) -> None:
+        """Note a broker's answer to a request; a partition that it leaves out was not answered."""
+        request = self._flying[broker].pop(number)
+        for batch in request.batches:
+            self._end(batch, codes.get(batch.partition), now)
+
+    def lose(self, broker: int, now: float) -> None:
+        """Note that the connection to a broker is lost: its requests may have been processed, or may still be."""
+        for request in self._flying.pop(broker, {}).values():
+            for batch in request.batches:
+                self._end(batch, None, now)
+
+    def expire(self, now: float) -> None:
+        """Fail the first batch for which the delivery timeout has passed, unless it is in flight."""
+        for partition in self._partitions.values():
+            if partition.waiting and now - partition.waiting[0].created_at >= self._delivery_timeout_s:
+                self._fail(partition.waiting[0], OVERDUE)
+
+    # --- what to do next -----------------------------------------------------------------------------------------------
+
+    @property
+    def needs_producer(self) -> bool:
+        """True if a producer id is to be requested, and passed to `start`."""
+        return self.producer is None and bool(self._partitions)
+
+    def without_leader(self) -> set[str]:
+        """Topics of which a partition has batches to send, and no known leader."""
+        return {tp.topic for tp, of in self._partitions.items() if of.waiting and of.leader is None}
+
+    def requests(self, now: float, is_ready: Callable[[int], bool]) -> list[Produce]:
+        """The requests to send now, in this order, to the brokers that are ready."""
+        known = self._partitions.values()
+        renews = any(partition.must_renew for partition in known)
+        if renews and not any(partition.flying or partition.is_ambiguous for partition in known):
+            self.producer = None
+        if self.failed is not None or self.producer is None:
+            return []
+        found = []
+        by_broker: dict[int, list[_Partition]] = {}
+        for partition in known:
+            # Before the producer id changes, those batches are sent again that may have been written under it.
+            is_held = renews and (partition.must_renew or not partition.is_ambiguous)
+            if partition.leader is not None and not is_held and self._may_send(partition, now):
+                by_broker.setdefault(partition.leader, []).append(partition)
+        for broker, partitions in by_broker.items():
+            while len(self._flying.get(broker, ())) < MOST_IN_FLIGHT and is_ready(broker):
+                batches = self._take([p for p in partitions if self._may_send(p, now)])
+                if not batches:
+                    break
+                self._last_number += 1
+                request = Produce(self._last_number, broker, self.producer, batches)
+                self._flying.setdefault(broker, {})[request.number] = request
+                found.append(request)
+        return found
+
+    def wakes_at(self, now: float) -> float:
+        """The next time at which `requests` or `expire` may have something to do without an event."""
+        times = [math.inf]
+        for partition in self._partitions.values():
+            if partition.waiting:
+                times.append(partition.waiting[0].created_at + self._delivery_timeout_s)
+                if partition.blocked_until > now:
+                    times.append(partition.blocked_until)
+        return min(times)
+
+    @property
+    def is_done(self) -> bool:
+        """True if every batch is acknowledged."""
+        return not any(partition.waiting or partition.flying for partition in self._partitions.values())
+
+    def open_batches(self) -> list[Batch]:
+        """The batches that are not acknowledged."""
+        return [batch for partition in self._partitions.values() for batch in (*partition.flying, *partition.waiting)]
+
+    # --- details -------------------------------------------------------------------------------------------------------
+
+    def _of(self, partition: TopicPartition) -> _Partition:
+        found = self._partitions.get(partition)
+        if found is None:
+            found = self._partitions[partition] = _Partition()
+        return found
+
+    def _may_send(self, partition: _Partition, now: float) -> bool:
+        if not partition.waiting or now < partition.blocked_until:
+            return False
+        # A broker that does not know the producer accepts any sequence, and so would accept a later batch first.
+        if partition.is_retrying or not partition.is_known:
+            return not partition.flying
+        # Of those sent after a batch without an answer, brokers may have written all, and remember the last five.
+        return partition.next_place - partition.oldest < MOST_IN_FLIGHT
+
+    def _take(self, partitions: Collection[_Partition]) -> tuple[Batch, ...]:
+        """The next batch of each partition, as far as they fit into a request."""
+        taken: list[Batch] = []
+        size = 0
+        for partition in partitions:
+            batch = partition.waiting[0]
+            if taken and size + batch.size_bytes > self._most_request_bytes:
+                continue
+            partition.waiting.popleft()
+            if batch.sequence is None:
+                batch.sequence, batch.place = partition.next_sequence, partition.next_place
+                partition.next_place += 1
+                partition.next_sequence = (partition.next_sequence + batch.records) % SEQUENCES
+            partition.flying.append(batch)
+            size += batch.size_bytes
+            taken.append(batch)
+        return tuple(taken)
+
+    def _end(self, batch: Batch, code: int | None, now: float) -> None:
+        """End an attempt, with the broker's code, or None without an answer."""
+        partition = self._partitions[batch.partition]
+        if code in (NONE, DUPLICATE):
+            partition.flying.remove(batch)
+            partition.is_known = partition.has_acknowledged = True
+            self.delivered[batch.partition] += batch.records
+            self.queued_bytes -= batch.size_bytes
+            return
+        if code not in _REFUSED_BEFORE_APPEND and (code is None or code in RETRIABLE):
+            batch.may_be_written = True
+        is_first = not any(_is_before(other, batch) for other in (*partition.flying, *partition.waiting))
+        partition.put_back(batch)
+        if partition.must_renew and batch.may_be_written:
+            self._fail(batch, OUT_OF_ORDER)
+        elif code == OUT_OF_ORDER and not is_first:
+            pass  # the batch before it is to be sent again first
+        elif code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
+            # The broker does not know what it has acknowledged. If that was this task's, it is lost.
+            if partition.has_acknowledged or partition.is_ambiguous:
+                self._fail(batch, code)
+            partition.must_renew = True
+        elif code is None or code in RETRIABLE:
+            partition.blocked_until = now + self._retry_backoff_s
+            if code is None or code in LEADER_ERRORS:
+                partition.leader = None
+        else:
+            self._fail(batch, code)
+
+    def _fail(self, batch: Batch, code: int) -> None:
+        if self.failed is None:
+            self.failed = Failed(batch, code)

@@ -1,0 +1,246 @@
+"""An idempotent producer's requests against a cluster of values, in random schedules.
+
+The brokers check sequences as Kafka's ``ProducerStateManager`` does, remember five batches of a producer, move leaders, and
+answer with errors before and after an append. Connections lose requests and answers; a lost request may still be processed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import count
+from typing import NamedTuple
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import (
+    DUPLICATE,
+    NONE,
+    NOT_ENOUGH_REPLICAS,
+    OUT_OF_ORDER,
+    OVERDUE,
+    SEQUENCES,
+    UNKNOWN_PRODUCER_ID,
+    Batch,
+    Producing,
+    ProducerId,
+)
+
+NOT_LEADER, TIMED_OUT, AFTER_APPEND, TOO_LARGE = 6, 7, 20, 10
+BROKERS = (1, 2, 3)
+
+
+@dataclass
+class Known:
+    """What the brokers know of a producer in a partition: its last five batches, as first and last sequence."""
+
+    batches: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=5))
+
+
+@dataclass
+class Log:
+    """A partition: its leader, the batches in it, and its producers by id."""
+
+    leader: int
+    batches: list[int] = field(default_factory=list)
+    producers: dict[ProducerId, Known] = field(default_factory=dict)
+
+
+class Sent(NamedTuple):
+    """A request as it was sent: batches with the sequences that they had then."""
+
+    number: int
+    producer: ProducerId
+    batches: tuple[tuple[Batch, int], ...]
+
+
+@dataclass
+class Connection:
+    """Requests not processed yet, and answers not received yet, both in order."""
+
+    requests: deque[Sent] = field(default_factory=deque)
+    answers: deque[tuple[int, dict[TopicPartition, int]]] = field(default_factory=deque)
+
+
+class Schedule:
+    """One random schedule of a task that writes; `run` raises AssertionError where a rule is broken."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        r = self._random
+        self._partitions = [TopicPartition("t", n) for n in range(r.randint(1, 3))]
+        self._logs = {tp: Log(r.choice(BROKERS)) for tp in self._partitions}
+        self._connections = {broker: Connection() for broker in BROKERS}
+        self._ghosts: list[tuple[int, deque[Sent]]] = []
+        self._ids = (ProducerId(n, 0) for n in count(1))
+        self._numbers = count()
+        self._now = 0.0
+        self._faults = r.random() * 0.4
+        self._forgets = r.random() < 0.2
+        self._loses_logs = r.random() < 0.1
+        self._refuses = r.random() < 0.1
+        self._refuses_unknown = r.random() < 0.5
+        self._first_sequence = r.choice([0, 0, SEQUENCES - r.randint(1, 40)])
+        self._lost: set[int] = set()
+        self._begun = dict.fromkeys(self._partitions, 0)
+        self._has_forgotten = False
+        self._is_impatient = r.random() < 0.3
+        self.producing = Producing(
+            delivery_timeout_s=5.0 if self._is_impatient else 1e9,
+            retry_backoff_s=0.1,
+            most_request_bytes=r.choice([100, 1000]),
+        )
+        self._made: dict[TopicPartition, list[Batch]] = {tp: [] for tp in self._partitions}
+
+    def run(self) -> Producing:
+        """Add batches and let things happen until all is acknowledged, or a batch has failed."""
+        to_add = self._random.randint(1, 40)
+        for step in range(4_000):
+            self._now += self._random.random() * 0.2
+            if to_add and self._random.random() < 0.3:
+                self._add()
+                to_add -= 1
+            if step > 1_000:
+                self._faults, self._forgets, self._loses_logs, self._refuses = 0.0, False, False, False
+            self._happen()
+            self._drive()
+            if self.producing.is_done and self._random.random() < 0.3:
+                self._begin()
+            if self.producing.failed is not None or (not to_add and self.producing.is_done):
+                break
+        else:
+            raise AssertionError("the producer makes no progress")
+        self._settle()
+        self._check()
+        return self.producing
+
+    def _begin(self) -> None:
+        """The next task."""
+        self.producing.begin()
+        self._begun = {tp: len(made) for tp, made in self._made.items()}
+
+    def _add(self) -> None:
+        partition = self._random.choice(self._partitions)
+        records = self._random.randint(1, 9)
+        batch = Batch(partition, records, self._random.randint(10, 90), self._now, data=next(self._numbers))
+        self._made[partition].append(batch)
+        self.producing.add(batch)
+
+    def _drive(self) -> None:
+        producing = self.producing
+        producing.expire(self._now)
+        if producing.needs_producer:
+            producing.start(next(self._ids))
+            if self._first_sequence:  # as of a producer that has written much
+                for partition in producing._partitions.values():
+                    partition.next_sequence = self._first_sequence
+        if producing.without_leader() and self._random.random() < 0.5:
+            producing.lead({tp: log.leader for tp, log in self._logs.items()})
+        for request in producing.requests(self._now, lambda broker: self._random.random() < 0.9):
+            batches = tuple((batch, batch.sequence or 0) for batch in request.batches)
+            self._connections[request.broker].requests.append(Sent(request.number, request.producer, batches))
+
+    def _happen(self) -> None:
+        r = self._random
+        broker = r.choice(BROKERS)
+        connection = self._connections[broker]
+        if connection.requests and r.random() < 0.7:
+            request = connection.requests.popleft()
+            connection.answers.append((request.number, self._process(broker, request)))
+        if connection.answers and r.random() < 0.7:
+            number, codes = connection.answers.popleft()
+            self.producing.answer(number, broker, codes, self._now)
+        if self._ghosts and r.random() < 0.3:
+            self._haunt(r.choice(self._ghosts))
+        if r.random() < self._faults * 0.2:
+            self._ghosts.append((broker, connection.requests))
+            self._connections[broker] = Connection()
+            self.producing.lose(broker, self._now)
+        if r.random() < self._faults * 0.2:
+            log = self._logs[r.choice(self._partitions)]
+            log.leader = r.choice(BROKERS)
+            if self._loses_logs and r.random() < 0.3 and log.batches:
+                self._lost.add(log.batches.pop())
+                for known in log.producers.values():
+                    if known.batches:
+                        known.batches.pop()
+        if self._forgets and r.random() < 0.05:
+            self._forget(r.choice(self._partitions))
+
+    def _forget(self, partition: TopicPartition) -> None:
+        """Forget the producers of a partition, as brokers do a day after their last batch, or when retention removed it."""
+        sent = [*(c.requests for c in self._connections.values()), *(requests for _, requests in self._ghosts)]
+        on_their_way = any(batch.partition == partition for requests in sent for s in requests for batch, _ in s.batches)
+        is_open = any(b.partition == partition and b.sequence is not None for b in self.producing.open_batches())
+        if not on_their_way and not is_open:
+            self._logs[partition].producers.clear()
+            self._has_forgotten = True
+
+    def _haunt(self, ghost: tuple[int, deque[Sent]]) -> None:
+        """Process a request of a connection that is lost."""
+        broker, requests = ghost
+        if requests and self._random.random() < 0.8:
+            self._process(broker, requests.popleft())
+        else:
+            self._ghosts.remove(ghost)
+
+    def _process(self, broker: int, request: Sent) -> dict[TopicPartition, int]:
+        return {batch.partition: self._append(broker, request.producer, batch, first) for batch, first in request.batches}
+
+    def _append(self, broker: int, producer: ProducerId, batch: Batch, first: int) -> int:
+        r, log = self._random, self._logs[batch.partition]
+        if log.leader != broker:
+            return NOT_LEADER
+        if r.random() < self._faults * 0.1:
+            return NOT_ENOUGH_REPLICAS
+        if self._refuses and r.random() < 0.05:
+            return TOO_LARGE
+        last = (first + batch.records - 1) % SEQUENCES
+        known = log.producers.get(producer)
+        if known is None:
+            if first != 0 and self._refuses_unknown and self._first_sequence == 0:
+                return UNKNOWN_PRODUCER_ID
+            known = log.producers[producer] = Known()
+        if (first, last) in known.batches:
+            return r.choice([NONE, DUPLICATE])
+        if known.batches and first != (known.batches[-1][1] + 1) % SEQUENCES:
+            return OUT_OF_ORDER
+        known.batches.append((first, last))
+        log.batches.append(batch.data)
+        return r.choice([TIMED_OUT, AFTER_APPEND]) if r.random() < self._faults * 0.1 else NONE
+
+    def _settle(self) -> None:
+        """Let brokers process what is still on its way."""
+        for broker, connection in self._connections.items():
+            self._ghosts.append((broker, connection.requests))
+        for broker, requests in self._ghosts:
+            while requests and self._random.random() < 0.9:
+                self._process(broker, requests.popleft())
+
+    def _check(self) -> None:
+        producing = self.producing
+        open_batches = {batch.data: batch for batch in producing.open_batches()}
+        flying = {batch.data for p in producing._partitions.values() for batch in p.flying}
+        for partition, made in self._made.items():
+            written = self._logs[partition].batches
+            numbers = [batch.data for batch in made]
+            acknowledged = [n for n in numbers if n not in open_batches]
+            assert len(set(written)) == len(written), f"{partition}: written twice: {written}"
+            assert written == sorted(written), f"{partition}: out of order: {written}"
+            kept = [n for n in acknowledged if n not in self._lost]
+            assert set(kept) <= set(written), f"{partition}: acknowledged, not written: {set(kept) - set(written)}"
+            surely_not = {n for n, b in open_batches.items() if b.partition == partition and not b.may_be_written} - flying
+            assert not surely_not & set(written), f"{partition}: said not to be written: {surely_not & set(written)}"
+            assert producing.delivered[partition] == sum(
+                b.records for b in made[self._begun[partition] :] if b.data in acknowledged
+            )
+        if producing.failed is None:
+            assert not open_batches
+        else:
+            assert self._may_fail(producing.failed.code), f"failed without need: {producing.failed.code}"
+
+    def _may_fail(self, code: int) -> bool:
+        """True if something happened after which a batch may end with a code."""
+        if code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
+            return self._has_forgotten or bool(self._lost)
+        return code == TOO_LARGE or (code == OVERDUE and self._is_impatient)

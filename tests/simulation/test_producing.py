@@ -1,0 +1,113 @@
+"""Random schedules of an idempotent producer: each acknowledged batch is written once and in order, and mistakes are found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from pyspark_zkafka.model import producing
+from pyspark_zkafka.model.producing import Batch, Producing
+from tests.simulation.producing import Schedule
+
+SCHEDULES = 1_500
+MOST_SCHEDULES = 5_000
+
+
+def test_schedules() -> None:
+    """What is acknowledged is in the log once and in order; what is said not to be written is not there."""
+    ends = Counter(schedule.run().failed is None for schedule in map(Schedule, range(SCHEDULES)))
+    assert ends[True] > SCHEDULES / 2
+    assert ends[False] > SCHEDULES / 50
+
+
+def retry_with_a_new_sequence(patch: pytest.MonkeyPatch) -> None:
+    put_back = producing._Partition.put_back
+
+    def wrong(self: producing._Partition, batch: Batch) -> None:
+        put_back(self, batch)
+        batch.sequence = None
+
+    patch.setattr(producing._Partition, "put_back", wrong)
+
+
+def retry_while_others_are_in_flight(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing._Partition, "is_retrying", False)
+
+
+def retry_after_the_others(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: producing._Partition, batch: Batch) -> None:
+        self.flying.remove(batch)
+        self.waiting.append(batch)
+
+    patch.setattr(producing._Partition, "put_back", wrong)
+
+
+def take_duplicates_for_errors(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing, "DUPLICATE", -99)
+
+
+def fail_a_batch_behind_a_refused_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing, "_is_before", lambda first, second: False)
+
+
+def call_lost_batches_unwritten(patch: pytest.MonkeyPatch) -> None:
+    end = Producing._end
+
+    def wrong(self: Producing, batch: Batch, code: int | None, now: float) -> None:
+        end(self, batch, code, now)
+        batch.may_be_written = False
+
+    patch.setattr(Producing, "_end", wrong)
+
+
+def send_more_than_brokers_remember(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing, "MOST_IN_FLIGHT", 12)
+
+
+def renew_the_producer_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing._Partition, "is_ambiguous", False)
+
+
+def never_wrap_sequences(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing, "SEQUENCES", 2**62)
+
+
+def drop_lost_requests(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Producing, broker: int, now: float) -> None:
+        for request in self._flying.pop(broker, {}).values():
+            for batch in request.batches:
+                self._end(batch, producing.NONE, now)
+
+    patch.setattr(Producing, "lose", wrong)
+
+
+def retry_what_the_broker_refuses(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing, "RETRIABLE", frozenset({*range(200)}))
+
+
+MISTAKES = (
+    retry_with_a_new_sequence,
+    retry_while_others_are_in_flight,
+    retry_after_the_others,
+    take_duplicates_for_errors,
+    fail_a_batch_behind_a_refused_one,
+    call_lost_batches_unwritten,
+    send_more_than_brokers_remember,
+    renew_the_producer_at_once,
+    never_wrap_sequences,
+    drop_lost_requests,
+)
+
+
+@pytest.mark.parametrize("plant", MISTAKES)
+def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]) -> None:
+    """A schedule fails for each mistake that is planted."""
+    plant(monkeypatch)
+    for seed in range(MOST_SCHEDULES):
+        try:
+            Schedule(seed).run()
+        except (AssertionError, ValueError):
+            return
+    pytest.fail(f"{plant.__name__} is not found in {MOST_SCHEDULES} schedules")
