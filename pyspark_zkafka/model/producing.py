@@ -11,15 +11,15 @@ Rules, which `tests/simulation/test_producing.py` checks against a broker of val
 
 References
 ----------
-``Sender``, ``RecordAccumulator`` and ``TransactionManager`` in ``org.apache.kafka.clients.producer.internals`` of kafka-clients
-3.9.1; franz-go's DESIGN.md.
+``org.apache.kafka.clients.producer.internals``: ``Sender``, ``RecordAccumulator``, ``TransactionManager`` (kafka-clients
+3.9.1); DESIGN.md of franz-go.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 

@@ -22,8 +22,8 @@ from pyspark_zkafka.model.producing import (
     SEQUENCES,
     UNKNOWN_PRODUCER_ID,
     Batch,
-    Producing,
     ProducerId,
+    Producing,
 )
 
 NOT_LEADER, TIMED_OUT, AFTER_APPEND, TOO_LARGE = 6, 7, 20, 10

@@ -1,4 +1,4 @@
-"""Random schedules of an idempotent producer: each acknowledged batch is written once and in order, and mistakes are found."""
+"""Random schedules of an idempotent producer: what is acknowledged is written once and in order; mistakes are found."""
 
 from __future__ import annotations
 

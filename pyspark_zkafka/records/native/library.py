@@ -80,6 +80,15 @@ class Decoded(Structure):
     )
 
 
+class OpenBatch(Structure):
+    """`zkafka_open_batch`: a record batch that rows are appended to."""
+
+    _fields_ = (
+        ("data", c_void_p),
+        *((name, c_int64) for name in ("capacity", "used", "records", "base_timestamp_ms", "max_timestamp_ms", "needed")),
+    )
+
+
 class CCounts(Structure):
     """`zkafka_counts`: records sent, by outcome."""
 
@@ -122,6 +131,11 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_int64, c_int64, POINTER(Decoded)),
     ),
     "decoder_take": (c_bool, (c_void_p, c_void_p, POINTER(Flaws))),
+    "encode": (
+        c_int64,
+        (POINTER(OpenBatch), c_void_p, c_int64, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_int64),
+    ),
+    "close_batch": (None, (c_void_p, c_int64, c_int32, c_int64, c_int64, c_int64, c_int64, c_int32, c_int32)),
     "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, c_int64, *_WHY)),
     "producer_close": (None, (c_void_p,)),
     "producer_begin": (None, (c_void_p,)),

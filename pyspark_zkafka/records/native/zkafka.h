@@ -112,6 +112,26 @@ ZKAFKA_EXPORT int32_t zkafka_decoder_decode(zkafka_decoder *, const uint8_t *dat
 /* Returns the gathered batch as a struct array, and starts another. False: out of memory. */
 ZKAFKA_EXPORT bool zkafka_decoder_take(zkafka_decoder *, struct ArrowArray *out, struct zkafka_flaws *);
 
+/* --- Encoding ------------------------------------------------------------------------------------------------------ */
+
+/* A record batch that rows are appended to: the header's 61 bytes, then its records. */
+struct zkafka_open_batch {
+    uint8_t *data;
+    int64_t capacity, used; /* with the header; 61 for a batch without records */
+    int64_t records;
+    int64_t base_timestamp_ms, max_timestamp_ms;
+    int64_t needed; /* bytes of the first row that did not fit; else 0 */
+};
+
+/* Appends rows, by their numbers, until the batch is full; returns how many. Arrays as of zkafka_producer_add, which are only
+ * read here; a row without a timestamp has `now_ms`. */
+ZKAFKA_EXPORT int64_t zkafka_encode(struct zkafka_open_batch *, const int32_t *rows, int64_t count, const struct ArrowArray *value,
+                                    int32_t value_is_large, const struct ArrowArray *key, int32_t key_is_large,
+                                    const struct ArrowArray *timestamps, const struct ArrowArray *headers, int64_t now_ms);
+/* Fills in the header of a batch of `size` bytes, whose records may be compressed. */
+ZKAFKA_EXPORT void zkafka_close_batch(uint8_t *data, int64_t size, int32_t attributes, int64_t records, int64_t base_timestamp_ms,
+                                      int64_t max_timestamp_ms, int64_t producer_id, int32_t producer_epoch, int32_t first_sequence);
+
 /* --- Writing ------------------------------------------------------------------------------------------------------- */
 
 typedef struct zkafka_producer zkafka_producer;

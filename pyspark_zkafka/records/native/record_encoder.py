@@ -1,0 +1,177 @@
+"""Encoder of rows into record batches (format 2), in compiled code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from ctypes import addressof, byref, c_uint8
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import Batch, ProducerId
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.native.arrays import CArray, c_headers
+from pyspark_zkafka.records.native.library import OpenBatch, require
+
+HEADER_BYTES = 61
+_FIRST_BYTES = 16 * 1024
+_CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+_TRANSACTIONAL = 0x10
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """A codec by Kafka's name, and its level; None for the codec's default."""
+
+    codec: str = "none"
+    level: int | None = None
+
+    def compressor(self) -> Callable[[memoryview], pa.Buffer] | None:
+        """Return the function that compresses the records of a batch; None to leave them as they are."""
+        if self.codec == "none":
+            return None
+        found = pa.Codec(self.codec, compression_level=self.level)
+        return lambda records: found.compress(pa.py_buffer(records))
+
+
+@dataclass(eq=False, slots=True)
+class EncodedBatch:
+    """A closed batch: header and records. The header is filled in by `sealed`."""
+
+    data: memoryview
+    attributes: int
+    records: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+
+    def sealed(self, producer: ProducerId, sequence: int) -> memoryview:
+        """Return the batch with its header for a producer and a first sequence; the same bytes are changed each time."""
+        require().close_batch(
+            addressof(c_uint8.from_buffer(self.data)),
+            len(self.data),
+            self.attributes,
+            self.records,
+            self.base_timestamp_ms,
+            self.max_timestamp_ms,
+            producer.number,
+            producer.epoch,
+            sequence,
+        )
+        return self.data
+
+
+class _Open:
+    """A batch that rows are appended to. Its memory grows up to the size of a full batch."""
+
+    def __init__(self, room: int) -> None:
+        self.memory = bytearray(room)
+        self.state = OpenBatch(used=HEADER_BYTES)
+        self.created_at = 0.0
+        self._point()
+
+    def grow(self, room: int) -> None:
+        """Give it more memory; what is in it stays."""
+        larger = bytearray(room)
+        larger[: self.state.used] = memoryview(self.memory)[: self.state.used]
+        self.memory = larger
+        self._point()
+
+    def _point(self) -> None:
+        # The object that from_buffer makes would keep the memory from being changed: it is kept no longer than this call.
+        self.state.data = addressof(c_uint8.from_buffer(self.memory))
+        self.state.capacity = len(self.memory)
+
+
+class RecordEncoder:
+    """Encodes rows into the open batches of their partitions, and closes full ones. Not thread-safe.
+
+    Parameters
+    ----------
+    batch_bytes : int
+        The size at which a batch is full, before compression. A larger row gets a batch of its own.
+    batch_records : int
+        The most records of a batch.
+    """
+
+    def __init__(
+        self,
+        batch_bytes: int,
+        batch_records: int,
+        compression: Compression,
+        *,
+        transactional: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._batch_bytes = max(batch_bytes, HEADER_BYTES + 1)
+        self._batch_records = batch_records
+        self._compress = compression.compressor()
+        self._attributes = _CODECS[compression.codec] | (_TRANSACTIONAL if transactional else 0)
+        self._clock = clock
+        self._now_ms = now_ms
+        self._open: dict[TopicPartition, _Open] = {}
+
+    @property
+    def open_bytes(self) -> int:
+        """The memory of the open batches."""
+        return sum(len(batch.memory) for batch in self._open.values())
+
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[Batch]:
+        """Append rows, each to its partition, in order; yields the batches that are full, which no longer change."""
+        order = np.argsort(partitions, kind="stable").astype(np.int32)
+        numbers, starts = np.unique(partitions[order], return_index=True)
+        value, key, timestamps, headers = map(CArray.of, (rows.value, rows.key, rows.timestamp_ms, c_headers(rows)))
+        columns = (
+            value.address,
+            value.is_large,
+            key.address,
+            key.is_large,
+            timestamps.address,
+            headers.address,
+            self._now_ms(),
+        )
+        address = order.ctypes.data
+        for number, start, stop in zip(numbers.tolist(), starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+            partition = TopicPartition(rows.topic, number)
+            while start < stop:
+                batch = self._open.get(partition)
+                if batch is None:
+                    batch = self._open[partition] = self._new()
+                count = min(stop - start, self._batch_records - batch.state.records)
+                start += require().encode(byref(batch.state), address + 4 * start, count, *columns)
+                if start < stop and not self._has_made_room(batch):
+                    yield self._close(partition)
+
+    def close_all(self) -> Iterator[Batch]:
+        """Close the open batches, oldest first."""
+        for partition in sorted(self._open, key=lambda tp: self._open[tp].created_at):
+            yield self._close(partition)
+
+    def _new(self) -> _Open:
+        found = _Open(min(_FIRST_BYTES, self._batch_bytes))
+        found.created_at = self._clock()
+        return found
+
+    def _has_made_room(self, batch: _Open) -> bool:
+        """Grow a batch for the next row; False if the batch is full."""
+        needed = batch.state.used + batch.state.needed
+        if batch.state.records >= self._batch_records or (needed > self._batch_bytes and batch.state.records):
+            return False
+        batch.grow(max(needed, min(4 * len(batch.memory), self._batch_bytes)))
+        return True
+
+    def _close(self, partition: TopicPartition) -> Batch:
+        batch = self._open.pop(partition)
+        state = batch.state
+        data = memoryview(batch.memory)[: state.used]
+        if self._compress is not None:
+            records = self._compress(data[HEADER_BYTES:])
+            smaller = bytearray(HEADER_BYTES + len(records))
+            smaller[HEADER_BYTES:] = memoryview(records)
+            data = memoryview(smaller)
+        encoded = EncodedBatch(data, self._attributes, state.records, state.base_timestamp_ms, state.max_timestamp_ms)
+        return Batch(partition, state.records, len(data), batch.created_at, encoded)

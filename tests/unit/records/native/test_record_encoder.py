@@ -1,0 +1,146 @@
+"""The encoder of record batches, checked by the decoder of what brokers send."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import Batch, ProducerId
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+from pyspark_zkafka.records.native.record_encoder import Compression, RecordEncoder
+
+NOW_MS = 1_700_000_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+Row = tuple[bytes | None, bytes | None, int | None, list[tuple[str, bytes | None]]]
+
+
+BINARY = pa.binary()
+
+
+def outgoing(rows: list[Row], kind: pa.DataType = BINARY) -> OutgoingBatch:
+    values, keys, times, headers = (list(column) for column in zip(*rows, strict=True))
+    entries = [[{"key": k, "value": v} for k, v in row] for row in headers]
+    return OutgoingBatch(
+        "t",
+        pa.array(values, kind),
+        pa.array(keys, kind),
+        None,
+        pa.array(times, pa.int64()),
+        pa.array(entries, HEADERS),
+    )
+
+
+def encoder(batch_bytes: int = 1_000_000, batch_records: int = 2**31 - 1, codec: str = "none") -> RecordEncoder:
+    return RecordEncoder(batch_bytes, batch_records, Compression(codec), now_ms=lambda: NOW_MS)
+
+
+SCHEMA = pa.schema(
+    [("key", BINARY), ("value", BINARY), ("timestamp", pa.timestamp("us", "UTC")), ("headers", HEADERS)],
+)
+
+
+def decoded(batch: Batch) -> list[Row]:
+    with RecordDecoder(batch.partition, SCHEMA) as decoder:
+        data = batch.data.sealed(ProducerId(7, 3), 11)
+        decoder.seek(0)
+        assert decoder.feed(data).size == len(data)
+        assert decoder.poll(2**30, 2**40, 2**60).records == batch.records
+        found = decoder.take().to_pylist()
+    return [
+        (
+            row["value"],
+            row["key"],
+            (row["timestamp"] - EPOCH) // timedelta(milliseconds=1),
+            [(entry["key"], entry["value"]) for entry in row["headers"] or ()],
+        )
+        for row in found
+    ]
+
+
+def expected(rows: list[Row]) -> list[Row]:
+    return [(value, key, NOW_MS if time is None else time, headers) for value, key, time, headers in rows]
+
+
+BYTES = st.one_of(st.none(), st.binary(max_size=40))
+ROWS = st.lists(
+    st.tuples(
+        BYTES,
+        BYTES,
+        st.one_of(st.none(), st.integers(1, 2**42)),
+        st.lists(st.tuples(st.text("aé€", max_size=3), BYTES), max_size=3),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@settings(deadline=None)
+@given(
+    rows=ROWS,
+    batch_bytes=st.integers(62, 600),
+    batch_records=st.integers(1, 20),
+    codec=st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]),
+    data=st.data(),
+)
+def test_any_rows(rows: list[Row], batch_bytes: int, batch_records: int, codec: str, data: st.DataObject) -> None:
+    """Rows of any kind, in any partitions and batches, are decoded as they were, in order."""
+    partitions = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))), dtype=np.int32)
+    encode = encoder(batch_bytes, batch_records, codec)
+    half = len(rows) // 2
+    batches = [
+        *(encode.add(outgoing(rows[:half]), partitions[:half]) if half else ()),
+        *encode.add(outgoing(rows[half:]), partitions[half:]),
+        *encode.close_all(),
+    ]
+    assert encode.open_bytes == 0
+    found: dict[int, list[Row]] = {}
+    for batch in batches:
+        assert batch.records <= batch_records
+        assert codec != "none" or batch.size_bytes <= batch_bytes or batch.records == 1
+        found.setdefault(batch.partition.partition, []).extend(decoded(batch))
+    for number in range(4):
+        mine = [row for row, partition in zip(rows, partitions, strict=True) if partition == number]
+        assert found.get(number, []) == expected(mine)
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_slices(kind: pa.DataType) -> None:
+    """Slices of arrays, with offsets of 32 and of 64 bits."""
+    rows: list[Row] = [(b"%d" % n, None if n % 3 else b"k", n + 1, [("h", None)] * (n % 2)) for n in range(50)]
+    whole = outgoing(rows, kind)
+    value, key, times, headers = (a[13:37] for a in (whole.value, whole.key, whole.timestamp_ms, whole.headers))
+    part = OutgoingBatch("t", value, key, None, times, headers)
+    encode = encoder()
+    assert list(encode.add(part, np.zeros(24, dtype=np.int32))) == []
+    (batch,) = encode.close_all()
+    assert decoded(batch) == expected(rows[13:37])
+
+
+def test_header_of_a_batch() -> None:
+    """The fields that idempotence rests on, in the header."""
+    encode = encoder()
+    list(encode.add(outgoing([(b"v", None, 5, []), (b"w", None, 3, [])]), np.zeros(2, dtype=np.int32)))
+    (batch,) = encode.close_all()
+    data = batch.data.sealed(ProducerId(2**40, 9), 2**31 - 1)
+    number = lambda start, stop: int.from_bytes(data[start:stop], "big", signed=True)  # noqa: E731
+    assert (batch.partition, batch.records, batch.size_bytes) == (TopicPartition("t", 0), 2, len(data))
+    assert (number(0, 8), number(8, 12), number(12, 16), data[16]) == (0, len(data) - 12, -1, 2)
+    assert (number(23, 27), number(27, 35), number(35, 43)) == (1, 5, 5)
+    assert (number(43, 51), number(51, 53), number(53, 57), number(57, 61)) == (2**40, 9, 2**31 - 1, 2)
+
+
+def test_large_rows() -> None:
+    """A row that is larger than a batch has a batch of its own."""
+    encode = encoder(batch_bytes=100)
+    rows: list[Row] = [(b"a", None, 1, []), (bytes(5_000), None, 1, []), (b"b", None, 1, [])]
+    batches = [*encode.add(outgoing(rows), np.zeros(3, dtype=np.int32)), *encode.close_all()]
+    assert [batch.records for batch in batches] == [1, 1, 1]
+    assert [row for batch in batches for row in decoded(batch)] == expected(rows)
