@@ -185,6 +185,20 @@ class Producing:
             for batch in request.batches:
                 self._end(batch, None, now)
 
+    def drop(self, *, in_flight: bool) -> int:
+        """Forget the batches that are not in flight, or all; returns their records. The producer must not be used again."""
+        dropped = 0
+        for partition in self._partitions.values():
+            lost = [*partition.waiting, *(partition.flying if in_flight else ())]
+            dropped += sum(batch.records for batch in lost)
+            self.queued_bytes -= sum(batch.size_bytes for batch in lost)
+            partition.waiting.clear()
+            if in_flight:
+                partition.flying.clear()
+        if in_flight:
+            self._flying.clear()
+        return dropped
+
     def expire(self, now: float) -> None:
         """Fail the first batch for which the delivery timeout has passed, unless it is in flight."""
         for partition in self._partitions.values():

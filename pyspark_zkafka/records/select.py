@@ -125,9 +125,7 @@ def _lease_direct(
     from pyspark_zkafka.records.consumer import Unsupported
     from pyspark_zkafka.records.direct.client import DirectClient
 
-    refused_at = _refused_logins.get(_login_of(properties))
-    if refused_at is not None and time.monotonic() - refused_at < _REFUSED_FOR_S:
-        _log.log(log_level, "the direct transport is not used: a broker has refused its login before")
+    if not _may_log_in(properties, log_level):
         return None
     most = 0 if _FETCH_SIZE in connection.kafka else _MOST_FETCH_BYTES
     key = DirectClient, configuration(properties), most
@@ -139,6 +137,14 @@ def _lease_direct(
     except Unsupported as why:
         _log.log(log_level, "the direct transport is not used: it does not support %s", why)
         return None
+
+
+def _may_log_in(properties: Mapping[str, Any], log_level: int) -> bool:
+    refused_at = _refused_logins.get(_login_of(properties))
+    if refused_at is None or time.monotonic() - refused_at >= _REFUSED_FOR_S:
+        return True
+    _log.log(log_level, "the direct transport is not used: a broker has refused its login before")
+    return False
 
 
 def _login_of(properties: Mapping[str, Any]) -> Hashable:
@@ -199,13 +205,39 @@ def open_producer(
     """
     from pyspark_zkafka.records.producer import CountingProducer
 
-    make_sender = _sender_class(connection)
-    key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
-    with (
-        _clients.lease(key, lambda: CountingProducer(properties, make_sender), _PRODUCER) as producer,
-        producer.counting(),
-    ):
-        yield producer
+    with ExitStack() as opened:
+
+        def lease(make_sender: Callable[..., Sender]) -> CountingProducer:
+            key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
+            make = lambda: CountingProducer(properties, make_sender)  # noqa: E731
+            return opened.enter_context(_clients.lease(key, make, _PRODUCER))
+
+        producer = _lease_direct_producer(connection, properties, lease) or lease(_sender_class(connection))
+        with producer.counting():
+            yield producer
+
+
+def _lease_direct_producer(
+    connection: Connection,
+    properties: Mapping[str, Any],
+    lease: Callable[[Callable[..., Sender]], CountingProducer],
+) -> CountingProducer | None:
+    """A producer of the direct transport; None, with a log line, if the direct transport cannot be used."""
+    if not _is_native(connection) or not _may_log_in(properties, _level(connection)):
+        return None
+    from pyspark_zkafka.records.consumer import Unsupported
+    from pyspark_zkafka.records.direct.sender import DirectSender
+    from pyspark_zkafka.records.direct.wire import LoginRefused
+
+    try:
+        producer = lease(DirectSender)
+    except Unsupported as why:
+        _log.log(_level(connection), "the direct transport is not used: %s", why)
+        if isinstance(why, LoginRefused):
+            _refused_logins[_login_of(properties)] = time.monotonic()
+        return None
+    _log.info("the direct transport is used")
+    return producer
 
 
 @contextmanager

@@ -21,11 +21,12 @@ from pyspark_zkafka.records.direct.messages import (
     NONE,
     Metadata,
     PartitionMetadata,
+    Request,
     metadata_request,
     read_metadata,
 )
-from pyspark_zkafka.records.direct.settings import parse_servers, settings_of, tls_context
-from pyspark_zkafka.records.direct.wire import ConnectionLost
+from pyspark_zkafka.records.direct.settings import Settings, parse_servers, settings_of, tls_context
+from pyspark_zkafka.records.direct.wire import ConnectionLost, Reader
 from pyspark_zkafka.retries import Deadline
 
 _log = logging.getLogger(__name__)
@@ -114,8 +115,9 @@ class DirectClient:
         clock: Callable[[], float] = time.monotonic,
         newest_fetch: int = FETCH.newest,
         most_fetch_bytes: int = 0,
+        settings: Settings | None = None,
     ) -> None:
-        self.settings = settings_of(properties)
+        self.settings = settings or settings_of(properties)
         self.clock = clock
         self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
@@ -141,6 +143,10 @@ class DirectClient:
     def deadline(self, seconds: float) -> Deadline:
         """The deadline this many seconds from now, by the client's clock."""
         return Deadline.after(seconds, self.clock)
+
+    def new_connection(self, address: Address) -> Connection:
+        """A further connection to a broker, not open yet, for the caller alone."""
+        return Connection(address, self.settings, self._context, self.clock)
 
     def connected(self, address: Address) -> Connection | None:
         """The connection to a broker if it is open and no response to an earlier request is due."""
@@ -168,7 +174,7 @@ class DirectClient:
         if connection is None or not connection.is_opening:
             if connection is not None:
                 connection.close()
-            connection = self._connections[address] = Connection(address, self.settings, self._context, self.clock)
+            connection = self._connections[address] = self.new_connection(address)
             limit_s = _FIRST_SETUP_S * 2 ** min(self._failures.get(address, 0), 10)
             connection.begin_opening(self.deadline(min(limit_s, self.settings.socket.setup_timeout_s)))
         try:
@@ -180,29 +186,38 @@ class DirectClient:
         self._failures.pop(address, None)
         return connection
 
-    def metadata(self, topic: str, deadline: Deadline | None = None) -> Metadata | None:
+    def metadata(self, topic: str, deadline: Deadline | None = None, *, create: bool = False) -> Metadata | None:
         """Request the metadata of a topic from one broker. After a failure, the next call asks another broker.
 
         None if there is no connection at the deadline; the next call continues to connect. Otherwise it blocks for a round
         trip. Raises ConnectionLost and Unsupported.
         """
+        answer = self.ask_any(lambda c: metadata_request(c.version(METADATA), topic, create=create), deadline)
+        if answer is None:
+            return None
+        request, response = answer
+        found = read_metadata(response, request.version, topic)
+        self.brokers = found.brokers
+        return found
+
+    def ask_any(
+        self, make: Callable[[Connection], Request], deadline: Deadline | None = None
+    ) -> tuple[Request, Reader] | None:
+        """Ask any broker; see `metadata`. Returns the request that was made for the connection, and the response to it."""
         server = self._asked or self._next_to_ask()
         self._asked = None
         connection = self.try_connect(server, deadline or Deadline(math.inf, self.clock))
         if connection is None:
             self._asked = server
             return None
-        # If metadata is requested again, another broker may know more.
+        # The next time, another broker may know more.
         self._next_server += 1
-        version = connection.version(METADATA)
+        request = make(connection)
         try:
-            response = connection.ask(metadata_request(version, topic), self.deadline(_FIRST_SETUP_S))
+            return request, connection.ask(request, self.deadline(_FIRST_SETUP_S))
         except ConnectionLost:
             self._failures[server] = self._failures.get(server, 0) + 1
             raise
-        found = read_metadata(response, version, topic)
-        self.brokers = found.brokers
-        return found
 
     def _next_to_ask(self) -> Address:
         """The next broker in turn among those with the fewest failures."""

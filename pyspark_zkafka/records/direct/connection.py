@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -47,6 +47,7 @@ Waiting: TypeAlias = Generator[None, None, A]
 
 _SEND_TIMEOUT_S = 10.0
 _LENGTH_BYTES = 4
+_MOST_PARTS = 512  # of IOV_MAX, 1024
 _NEWEST_API_VERSIONS = 3
 # A new connection renews a login before its session ends and the broker closes the old connection (KIP-368).
 _SHARE_OF_SESSION = 0.85
@@ -87,10 +88,19 @@ class Link:
                 self._socket.close()
         self._socket = None
 
-    def send(self, data: bytes) -> None:
+    def fileno(self) -> int:
+        """The descriptor of the open socket, to wait for."""
+        return self._socket_with(0).fileno()
+
+    def send(self, data: Sequence[bytes | memoryview]) -> None:
         """Send all of the data. Blocks for at most ten seconds."""
         try:
-            self._socket_with(_SEND_TIMEOUT_S).sendall(data)
+            opened = self._socket_with(_SEND_TIMEOUT_S)
+            if isinstance(opened, ssl.SSLSocket) or len(data) == 1:
+                for part in data:
+                    opened.sendall(part)
+            else:
+                _send_parts(opened, data)
         except OSError as error:
             raise self.lost("sending failed", error) from error
 
@@ -189,6 +199,16 @@ class Link:
         return self._socket
 
 
+def _send_parts(opened: socket.socket, data: Sequence[bytes | memoryview]) -> None:
+    left = [memoryview(part) for part in data]
+    while left:
+        sent = opened.sendmsg(left[:_MOST_PARTS])
+        while left and sent >= len(left[0]):
+            sent -= len(left.pop(0))
+        if sent:
+            left[0] = left[0][sent:]
+
+
 def _configure(opened: socket.socket, settings: SocketSettings) -> None:
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, settings.keepalive)
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, settings.no_delay)
@@ -271,6 +291,10 @@ class Connection:
         self.close()
         self._opening = self._open(deadline)
 
+    def fileno(self) -> int:
+        """The descriptor of the open socket, to wait for."""
+        return self._link.fileno()
+
     def continue_opening(self, pause: Deadline) -> bool:
         """Continue to open; return True once open. Blocks until `pause`, or while the host is resolved."""
         self._link.pause = pause
@@ -294,7 +318,7 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) % 2**31
         data = request.encoded(self._correlation_id, self._settings.client_id)
         with closed_by_errors(self.close):
-            self._link.send(data)
+            self._link.send((data, *request.parts))
         self._pending.append((request, self._correlation_id))
 
     def receive(self, buffer: Buffer, deadline: Deadline) -> Reader | None:

@@ -11,7 +11,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -61,6 +61,8 @@ class Api(NamedTuple):
 
 
 _NEVER = 1000
+PRODUCE = Api("Produce", 0, 3, 8, 9)
+INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 0, 2)
 FETCH = Api("Fetch", 1, 2, 17, 12)
 LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
 METADATA = Api("Metadata", 3, 1, 7, 9)
@@ -71,17 +73,18 @@ SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, 2)
 
 
 class Request(NamedTuple):
-    """A request without its header."""
+    """A request without its header. `parts` follow the body; they are sent without a copy."""
 
     api: Api
     version: int
     body: bytes
+    parts: tuple[bytes | memoryview, ...] = ()
 
     def encoded(self, correlation_id: int, client_id: str) -> bytes:
-        """The request with its length and its header (versions 1 and 2)."""
+        """The request up to its parts, with its length and its header (versions 1 and 2)."""
         tags = NO_TAGS if self.version >= self.api.flexible else b""
         header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id) + tags
-        return int32(len(header) + len(self.body)) + header + self.body
+        return int32(len(header) + len(self.body) + sum(map(len, self.parts))) + header + self.body
 
     def read_header(self, response: Reader, correlation_id: int) -> None:
         """Read the header of the response. Raises MalformedResponse if it answers another request."""
@@ -173,9 +176,9 @@ class Metadata:
     partitions: Mapping[int, PartitionMetadata]
 
 
-def metadata_request(version: int, topic: str) -> Request:
-    """Versions 1 to 7. Before version 4, the request may create the topic."""
-    return Request(METADATA, version, int32(1) + string(topic) + (int8(0) if version >= 4 else b""))
+def metadata_request(version: int, topic: str, *, create: bool = False) -> Request:
+    """Versions 1 to 7. The request may `create` the topic; before version 4 it may in any case."""
+    return Request(METADATA, version, int32(1) + string(topic) + (int8(int(create)) if version >= 4 else b""))
 
 
 def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
@@ -208,6 +211,59 @@ def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
     if topic not in topics:
         raise MalformedResponse("the response to Metadata lacks the topic")
     return Metadata(brokers, *topics[topic])
+
+
+def init_producer_id_request() -> Request:
+    """Version 0, for a producer without transactions."""
+    return Request(INIT_PRODUCER_ID, 0, string(None) + int32(0))
+
+
+def read_init_producer_id(response: Reader) -> tuple[int, int, int]:
+    """Version 0: the error, the id and its epoch."""
+    response.int32()  # throttle time
+    return response.int16(), response.int64(), response.int16()
+
+
+def produce_request(version: int, timeout_ms: int, batches: Sequence[tuple[TopicPartition, memoryview]]) -> Request:
+    """Versions 3 to 8, with acks=all and a record batch of each partition."""
+    by_topic: dict[str, list[tuple[int, memoryview]]] = {}
+    for partition, records in batches:
+        by_topic.setdefault(partition.topic, []).append((partition.partition, records))
+    parts: list[bytes | memoryview] = []
+    for topic, partitions in by_topic.items():
+        parts.append(string(topic) + int32(len(partitions)))
+        for number, records in partitions:
+            parts += (int32(number) + int32(len(records)), records)
+    return Request(PRODUCE, version, string(None) + int16(-1) + int32(timeout_ms) + int32(len(by_topic)), tuple(parts))
+
+
+class Produced(NamedTuple):
+    """A broker's answer for one partition. `start` is the first offset of the log, -1 where unknown."""
+
+    error: int
+    start: int
+    text: str | None
+
+
+def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, Produced], int]:
+    """Versions 3 to 8: the answers by partition, and the throttle time in ms."""
+
+    def row() -> tuple[int, Produced]:
+        number, error = response.int32(), response.int16()
+        response.int64(), response.int64()  # base offset, time of the append
+        start = response.int64() if version >= 5 else -1
+        text = None
+        if version >= 8:
+            response.array(lambda: (response.int32(), response.string()))  # records that are not valid
+            text = response.string()
+        return number, Produced(error, start, text)
+
+    def topic() -> dict[TopicPartition, Produced]:
+        name = response.required_string()
+        return {TopicPartition(name, number): found for number, found in response.array(row)}
+
+    found = {tp: one for part in response.array(topic) for tp, one in part.items()}
+    return found, response.int32()
 
 
 class ListedOffset(NamedTuple):

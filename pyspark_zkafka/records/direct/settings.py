@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -43,6 +44,25 @@ _WITHOUT_EFFECT = frozenset(
         "queued.min.messages",
         "session.timeout.ms",
         "socket.blocking.max.ms",
+        "topic.metadata.refresh.fast.interval.ms",
+        "topic.metadata.refresh.sparse",
+    }
+)
+_WITHOUT_EFFECT_ON_WRITES = frozenset(
+    {
+        "api.version.request",
+        "connections.max.idle.ms",
+        "delivery.report.only.error",
+        "linger.ms",
+        "log.connection.close",
+        "log_level",
+        "metadata.max.age.ms",
+        "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "socket.blocking.max.ms",
+        "sticky.partitioning.linger.ms",
         "topic.metadata.refresh.fast.interval.ms",
         "topic.metadata.refresh.sparse",
     }
@@ -122,6 +142,20 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True)
+class ProduceSettings:
+    """How records are batched, compressed and sent. `level` is None for the codec's default."""
+
+    batch_bytes: int
+    batch_records: int
+    most_request_bytes: int
+    codec: str
+    level: int | None
+    delivery_timeout_s: float
+    request_timeout_s: float
+    creates_topics: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of the direct transport; `tls` and `login` are None if they are not used."""
 
@@ -139,14 +173,28 @@ class Settings:
 
 def settings_of(properties: Mapping[str, Any]) -> Settings:
     """The settings for a consumer's properties. Raises Unsupported, with the name of an unsupported property."""
-    given = _Properties(properties)
+    given = _Properties(properties, _WITHOUT_EFFECT)
+    settings = _settings(given)
+    given.finish()
+    return settings
+
+
+def producer_settings_of(properties: Mapping[str, Any]) -> tuple[Settings, ProduceSettings]:
+    """The settings for a producer's properties. Raises Unsupported, with the name of an unsupported property."""
+    given = _Properties(properties, _WITHOUT_EFFECT_ON_WRITES)
+    settings, produce = _settings(given), _produce(given)
+    given.finish()
+    return settings, produce
+
+
+def _settings(given: _Properties) -> Settings:
     protocol = given.text("security.protocol", "plaintext").lower()
     if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
         raise Unsupported(f"security.protocol={protocol}")
     tls, login = _tls(given), _login(given)  # read even if they are not used, for `finish`
     if protocol.startswith("sasl") and isinstance(login, str):
         raise Unsupported(login)
-    settings = Settings(
+    return Settings(
         servers=parse_servers(given.text("bootstrap.servers", "")),
         client_id=given.text("client.id", "rdkafka"),
         tls=tls if protocol.endswith("ssl") else None,
@@ -158,8 +206,6 @@ def settings_of(properties: Mapping[str, Any]) -> Settings:
         metadata_age_s=given.seconds("topic.metadata.refresh.interval.ms", 300_000),
         propagation_s=given.seconds("topic.metadata.propagation.max.ms", 30_000),
     )
-    given.finish()
-    return settings
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
@@ -185,8 +231,8 @@ def _server(text: str) -> tuple[str, int]:
 class _Properties:
     """Properties, read one by one. `finish` refuses properties that were not read."""
 
-    def __init__(self, properties: Mapping[str, Any]) -> None:
-        self._left = {name: value for name, value in properties.items() if name not in _WITHOUT_EFFECT}
+    def __init__(self, properties: Mapping[str, Any], ignored: Collection[str]) -> None:
+        self._left = {name: value for name, value in properties.items() if name not in ignored}
 
     def optional(self, name: str) -> str | None:
         value = self._left.pop(name, None)
@@ -298,6 +344,32 @@ def _fetch(given: _Properties) -> FetchSettings:
         partition_max_bytes=given.number("max.partition.fetch.bytes", 1_048_576, least=1),
         read_committed=level == "read_committed",
         rack=given.text("client.rack", ""),
+    )
+
+
+def _produce(given: _Properties) -> ProduceSettings:
+    acks = given.text("acks", given.text("request.required.acks", "all"))
+    if acks not in ("all", "-1"):
+        raise Unsupported(f"acks={acks}")
+    if not given.flag("enable.idempotence", True):
+        raise Unsupported("enable.idempotence=false")
+    codec = given.text("compression.type", given.text("compression.codec", "none"))
+    level = given.optional("compression.level")
+    if codec not in ("none", "gzip", "snappy", "lz4", "zstd"):
+        raise Unsupported(f"compression.type={codec}")
+    if level is not None and level.strip() != "-1" and not level.strip().isdecimal():
+        raise Unsupported("the value of compression.level")
+    most_bytes = given.number("message.max.bytes", 1_000_000, least=1000)
+    timeout_s = given.seconds("delivery.timeout.ms", given.number("message.timeout.ms", 300_000))
+    return ProduceSettings(
+        batch_bytes=min(given.number("batch.size", 1_000_000, least=1), most_bytes),
+        batch_records=given.number("batch.num.messages", 10_000, least=1),
+        most_request_bytes=most_bytes,
+        codec=codec,
+        level=None if level is None or level.strip() == "-1" else int(level),
+        delivery_timeout_s=timeout_s or math.inf,
+        request_timeout_s=given.seconds("request.timeout.ms", 30_000),
+        creates_topics=given.flag("allow.auto.create.topics", False),
     )
 
 

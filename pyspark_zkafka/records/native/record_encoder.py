@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import Batch, ProducerId
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.records.native.arrays import CArray, c_headers
-from pyspark_zkafka.records.native.library import OpenBatch, require
+from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_argument, require
 
 HEADER_BYTES = 61
 _FIRST_BYTES = 16 * 1024
@@ -124,7 +123,9 @@ class RecordEncoder:
         """Append rows, each to its partition, in order; yields the batches that are full, which no longer change."""
         order = np.argsort(partitions, kind="stable").astype(np.int32)
         numbers, starts = np.unique(partitions[order], return_index=True)
-        value, key, timestamps, headers = map(CArray.of, (rows.value, rows.key, rows.timestamp_ms, c_headers(rows)))
+        value, key, timestamps, headers = map(
+            CArray.of, (rows.value, rows.key, rows.timestamp_ms, headers_argument(rows.headers))
+        )
         columns = (
             value.address,
             value.is_large,

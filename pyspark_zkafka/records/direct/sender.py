@@ -1,0 +1,350 @@
+"""Sender of rows without librdkafka: encodes them into record batches, and sends these to the leaders."""
+
+from __future__ import annotations
+
+import logging
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import NONE, OVERDUE, Batch, Produce, ProducerId, Producing
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.client import DirectClient
+from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.messages import (
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    init_producer_id_request,
+    produce_request,
+    read_init_producer_id,
+    read_produce,
+)
+from pyspark_zkafka.records.direct.settings import producer_settings_of
+from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse
+from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
+from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender, Transactions
+from pyspark_zkafka.retries import Deadline
+
+_log = logging.getLogger(__name__)
+
+_TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
+_SETUP_S = 3.0
+_METADATA_PAUSE_S = 0.1
+_RETRIABLE_INIT = frozenset({7, 14, 15, 16, 51})
+"""Errors of InitProducerId after which it is requested again: time-out, coordinator, concurrent transactions."""
+
+
+class _Broker:
+    """A connection to a leader, with the requests in flight on it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.buffer = Buffer()
+        self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and when they were sent
+        self.muted_until = 0.0
+
+
+class DirectSender(Sender):
+    """The `Sender` over the connections of the direct transport: idempotent, with acks=all.
+
+    Each row is encoded once. `Producing` decides what is sent, and what a failure means. The constructor raises Unsupported
+    for properties that need librdkafka, and ``with`` for brokers and logins: it connects to a broker.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        limits: QueueLimits,
+        note: Callable[[KafkaError], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        settings, self._settings = producer_settings_of(properties)
+        self._client = DirectClient({}, clock, settings=settings)
+        self._limits = limits
+        self._note = note
+        self._clock = clock
+        self._encoder = RecordEncoder(
+            self._settings.batch_bytes,
+            min(self._settings.batch_records, limits.records),
+            Compression(self._settings.codec, self._settings.level),
+            clock=clock,
+        )
+        self._producing = Producing(
+            delivery_timeout_s=self._settings.delivery_timeout_s,
+            retry_backoff_s=settings.retry_backoff.first_s,
+            most_request_bytes=self._settings.most_request_bytes,
+        )
+        self._brokers: dict[int, _Broker] = {}
+        self._failures: dict[int, int] = {}
+        self._connect_at: dict[int, float] = {}
+        self._ask_at = 0.0
+        self._closed: Iterator[Batch] = iter(())  # batches that fill up while rows are added
+        self._handed_over = self._dropped = 0
+        self._too_large: Batch | None = None
+
+    def __enter__(self) -> DirectSender:
+        self._client.__enter__()
+        try:
+            self._request_producer()
+        except (ConnectionLost, MalformedResponse) as error:
+            self._report(error)  # tried again when there are rows
+        except BaseException:
+            self._client.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for broker in self._brokers.values():
+            broker.connection.close()
+        self._brokers.clear()
+        self._client.__exit__(*exc)
+
+    def begin(self) -> None:
+        self._handed_over = self._dropped = 0
+        self._producing.begin()
+
+    def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
+        outside = partitions[(partitions < 0) | (partitions >= partition_count)]
+        if len(outside):
+            raise ValueError(f"partition {outside[0]} is not in [0, {partition_count})")
+        for _ in self._fill(everything=True):
+            pass
+        self._handed_over += len(partitions)
+        self._closed = self._encoder.add(rows, partitions)
+
+    def advance(self, timeout_s: float) -> bool:
+        for _ in self._fill():
+            if self.failure is not None:
+                return False
+        if self._is_full():
+            self._step(timeout_s)
+            return False
+        self._step(0)
+        return True
+
+    def poll(self, timeout_s: float) -> None:
+        self._step(timeout_s)
+
+    def flush(self, timeout_s: float) -> None:
+        for _ in self._fill(everything=True):
+            pass
+        for batch in self._encoder.close_all():
+            self._enqueue(batch)
+        self._step(timeout_s)
+
+    def purge(self, *, in_flight: bool) -> None:
+        self._closed = iter(())
+        for batch in self._encoder.close_all():
+            self._dropped += batch.records
+        self._dropped += self._producing.drop(in_flight=in_flight)
+
+    @property
+    def queued(self) -> int:
+        return self._handed_over - self._dropped - self.counts.acknowledged
+
+    @property
+    def is_moving(self) -> bool:
+        return any(broker.flying for broker in self._brokers.values())
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self._handed_over, self._producing.delivered.total())
+
+    @property
+    def failure(self) -> Failure | None:
+        if self._too_large is not None:
+            return Failure.of(*self._too_large.partition, _TOO_LARGE)
+        failed = self._producing.failed
+        if failed is None:
+            return None
+        code = KafkaError._MSG_TIMED_OUT if failed.code == OVERDUE else failed.code
+        found = Failure.of(*failed.batch.partition, code)
+        if not failed.batch.may_be_written:
+            return found
+        return Failure(found.partition, f"{found.cause}; the broker may have written the records", found.overdue_topic)
+
+    def delivered(self, topic: str) -> dict[int, int]:
+        return {tp.partition: n for tp, n in self._producing.delivered.items() if tp.topic == topic and n}
+
+    def leaders(self, topic: str, timeout_s: float) -> tuple[KafkaError | None, dict[int, int]]:
+        deadline = self._client.deadline(timeout_s)
+        while True:
+            try:
+                found = self._client.metadata(topic, deadline, create=self._settings.creates_topics)
+            except (ConnectionLost, MalformedResponse, Unsupported) as error:
+                self._report(error)
+                time.sleep(min(_METADATA_PAUSE_S, deadline.left_s))
+                found = None
+            if found is not None:
+                leaders = {
+                    number: state.leader if state.leader in found.brokers else -1
+                    for number, state in found.partitions.items()
+                }
+                self._producing.lead({TopicPartition(topic, n): None if at < 0 else at for n, at in leaders.items()})
+                return (KafkaError(found.error) if found.error else None), leaders
+            if deadline.has_passed:
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker answered"))
+
+    @property
+    def transactions(self) -> Transactions:
+        raise NotImplementedError("transactions need librdkafka")
+
+    # --- rows to batches -----------------------------------------------------------------------------------------------
+
+    def _fill(self, *, everything: bool = False) -> Iterator[None]:
+        """Queue the batches that the added rows fill, while there is room."""
+        while everything or not self._is_full():
+            batch = next(self._closed, None)
+            if batch is None:
+                return
+            self._enqueue(batch)
+            if not everything:
+                self._step(0)
+            yield
+
+    def _is_full(self) -> bool:
+        return self._producing.queued_bytes >= self._limits.size_bytes
+
+    def _enqueue(self, batch: Batch) -> None:
+        if batch.records == 1 and batch.size_bytes > self._settings.most_request_bytes + HEADER_BYTES:
+            self._too_large = self._too_large or batch
+        self._producing.add(batch)
+
+    # --- one step: send what may be sent, and take in what has arrived ---------------------------------------------------
+
+    def _step(self, timeout_s: float) -> None:
+        now = self._clock()
+        producing = self._producing
+        producing.expire(now)
+        if self._too_large is None and producing.failed is None:
+            self._look_up(now)
+            for request in producing.requests(now, self._is_ready):
+                self._send(request)
+        waiting = select.poll()
+        flying = [(number, broker) for number, broker in self._brokers.items() if broker.flying]
+        for _, broker in flying:
+            waiting.register(broker.connection.fileno(), select.POLLIN)
+        wait_s = min(timeout_s, max(producing.wakes_at(now) - now, 0.0)) if not self._must_ask() else min(timeout_s, 0.01)
+        if flying:
+            waiting.poll(wait_s * 1000)
+        elif wait_s > 0:
+            time.sleep(min(wait_s, _METADATA_PAUSE_S))
+        for number, broker in flying:
+            self._take_in(number, broker)
+
+    def _must_ask(self) -> bool:
+        return self._producing.needs_producer or bool(self._producing.without_leader())
+
+    def _look_up(self, now: float) -> None:
+        """Request the producer id, and the leaders of partitions that have none."""
+        if now < self._ask_at or not self._must_ask():
+            return
+        self._ask_at = now + _METADATA_PAUSE_S
+        try:
+            if self._producing.needs_producer:
+                self._request_producer()
+            for topic in self._producing.without_leader():
+                found = self._client.metadata(topic, self._client.deadline(_METADATA_PAUSE_S))
+                if found is not None:
+                    self._producing.lead(
+                        {
+                            TopicPartition(topic, n): state.leader if state.leader in found.brokers else None
+                            for n, state in found.partitions.items()
+                        }
+                    )
+        except (ConnectionLost, MalformedResponse, Unsupported) as error:
+            self._report(error)
+
+    def _request_producer(self) -> None:
+        answer = self._client.ask_any(self._init_request)
+        if answer is None:
+            return
+        error, number, epoch = read_init_producer_id(answer[1])
+        if error == NONE:
+            self._producing.start(ProducerId(number, epoch))
+        elif error not in _RETRIABLE_INIT:
+            raise Unsupported(f"a producer id was refused: {KafkaError(error).name()}")
+
+    def _init_request(self, connection: Connection) -> Any:
+        connection.version(PRODUCE)  # raises Unsupported where the broker has old formats only
+        connection.version(INIT_PRODUCER_ID)
+        return init_producer_id_request()
+
+    def _is_ready(self, number: int) -> bool:
+        """True if there is an open connection to a broker; connects to it, in steps."""
+        now = self._clock()
+        found = self._brokers.get(number)
+        if found is not None and not found.connection.is_opening:
+            if found.connection.is_open:
+                return now >= found.muted_until
+            if found.flying:
+                return False
+            found.connection.close()
+            del self._brokers[number]
+            found = None
+        address = self._client.brokers.get(number)
+        if address is None or now < self._connect_at.get(number, 0.0):
+            return False
+        if found is None:
+            found = self._brokers[number] = _Broker(self._client.new_connection(address))
+            found.connection.begin_opening(self._client.deadline(_SETUP_S))
+        try:
+            done = found.connection.continue_opening(self._client.deadline(_METADATA_PAUSE_S))
+            if done:
+                found.connection.version(PRODUCE)
+                self._failures.pop(number, None)
+            return done
+        except (ConnectionLost, MalformedResponse, Unsupported) as error:
+            self._lose(number, error)
+            return False
+
+    def _send(self, request: Produce) -> None:
+        broker = self._brokers[request.broker]
+        batches = [(batch.partition, batch.data.sealed(request.producer, batch.sequence)) for batch in request.batches]
+        timeout_ms = int(self._settings.request_timeout_s * 1000)
+        try:
+            version = broker.connection.version(PRODUCE)
+            broker.flying.append((request, version, self._clock()))
+            broker.connection.send(produce_request(version, timeout_ms, batches))
+        except (ConnectionLost, Unsupported) as error:
+            self._lose(request.broker, error)
+
+    def _take_in(self, number: int, broker: _Broker) -> None:
+        """Take in the answers that have arrived."""
+        try:
+            while broker.flying:
+                request, version, sent_at = broker.flying[0]
+                now = self._clock()
+                response = broker.connection.receive(broker.buffer, Deadline(now, self._clock))
+                if response is None:
+                    if now - sent_at > self._settings.request_timeout_s + _SETUP_S:
+                        raise ConnectionLost(f"{broker.connection}: no response to a Produce request")
+                    return
+                broker.flying.popleft()
+                found, throttle_ms = read_produce(response, version)
+                codes = {tp: one.error for tp, one in found.items()}
+                self._producing.answer(request.number, number, codes, now)
+                broker.muted_until = now + throttle_ms / 1000
+        except (ConnectionLost, MalformedResponse, Unsupported) as error:
+            self._lose(number, error)
+
+    def _lose(self, number: int, error: Exception) -> None:
+        """Close the connection to a broker; what is in flight on it may have been written."""
+        now = self._clock()
+        self._brokers.pop(number).connection.close()
+        self._producing.lose(number, now)
+        self._failures[number] = self._failures.get(number, 0) + 1
+        self._connect_at[number] = now + self._client.settings.reconnect_backoff.wait_s(self._failures[number])
+        self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        _log.debug("%s", error)
+        self._note(KafkaError(KafkaError._TRANSPORT, str(error)))
