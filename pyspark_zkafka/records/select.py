@@ -210,7 +210,8 @@ def open_producer(
         def lease(make_sender: Callable[..., Sender]) -> CountingProducer:
             key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
             make = lambda: CountingProducer(properties, make_sender)  # noqa: E731
-            return opened.enter_context(_clients.lease(key, make, _PRODUCER))
+            producer: CountingProducer = opened.enter_context(_clients.lease(key, make, _PRODUCER))
+            return producer
 
         producer = _lease_direct_producer(connection, properties, lease) or lease(_sender_class(connection))
         with producer.counting():
