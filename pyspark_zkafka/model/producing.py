@@ -184,6 +184,14 @@ class Producing:
         for request in self._flying.pop(broker, {}).values():
             for batch in request.batches:
                 self._end(batch, None, now)
+        for partition in self._partitions.values():
+            if partition.leader == broker:
+                partition.leader = None
+
+    def fail(self, partition: TopicPartition, code: int) -> None:
+        """Fail the next batch of a partition that cannot be written to."""
+        if waiting := self._of(partition).waiting:
+            self._fail(waiting[0], code)
 
     def drop(self, *, in_flight: bool) -> int:
         """Forget the batches that are not in flight, or all; returns their records. The producer must not be used again."""
@@ -212,9 +220,9 @@ class Producing:
         """True if a producer id is to be requested, and passed to `start`."""
         return self.producer is None and bool(self._partitions)
 
-    def without_leader(self) -> set[str]:
-        """Topics of which a partition has batches to send, and no known leader."""
-        return {tp.topic for tp, of in self._partitions.items() if of.waiting and of.leader is None}
+    def without_leader(self) -> list[TopicPartition]:
+        """The partitions that have batches to send, and no known leader."""
+        return [tp for tp, of in self._partitions.items() if of.waiting and of.leader is None]
 
     def requests(self, now: float, is_ready: Callable[[int], bool]) -> list[Produce]:
         """The requests to send now, in this order, to the brokers that are ready."""

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException
 
+from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import NONE, OVERDUE, Batch, Produce, ProducerId, Producing
+from pyspark_zkafka.model.producing import NONE, OVERDUE, RETRIABLE, Batch, Produce, ProducerId, Producing
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
@@ -22,6 +23,7 @@ from pyspark_zkafka.records.direct.connection import Buffer, Connection
 from pyspark_zkafka.records.direct.messages import (
     INIT_PRODUCER_ID,
     PRODUCE,
+    Metadata,
     init_producer_id_request,
     produce_request,
     read_init_producer_id,
@@ -38,6 +40,7 @@ _log = logging.getLogger(__name__)
 _TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 _SETUP_S = 3.0
 _METADATA_PAUSE_S = 0.1
+_ANSWERS_S = 0.3
 _RETRIABLE_INIT = frozenset({7, 14, 15, 16, 51})
 """Errors of InitProducerId after which it is requested again: time-out, coordinator, concurrent transactions."""
 
@@ -86,6 +89,7 @@ class DirectSender(Sender):
         self._failures: dict[int, int] = {}
         self._connect_at: dict[int, float] = {}
         self._ask_at = 0.0
+        self._unknown_since: dict[TopicPartition, float] = {}
         self._closed: Iterator[Batch] = iter(())  # batches that fill up while rows are added
         self._handed_over = self._dropped = 0
         self._too_large: Batch | None = None
@@ -184,11 +188,8 @@ class DirectSender(Sender):
                 time.sleep(min(_METADATA_PAUSE_S, deadline.left_s))
                 found = None
             if found is not None:
-                leaders = {
-                    number: state.leader if state.leader in found.brokers else -1
-                    for number, state in found.partitions.items()
-                }
-                self._producing.lead({TopicPartition(topic, n): None if at < 0 else at for n, at in leaders.items()})
+                self._take_over(topic, found)
+                leaders = {n: state.leader for n, state in found.partitions.items()}
                 return (KafkaError(found.error) if found.error else None), leaders
             if deadline.has_passed:
                 raise KafkaException(KafkaError(KafkaError._TRANSPORT, "no broker answered"))
@@ -251,17 +252,38 @@ class DirectSender(Sender):
         try:
             if self._producing.needs_producer:
                 self._request_producer()
-            for topic in self._producing.without_leader():
+            for topic in sorted({partition.topic for partition in self._producing.without_leader()}):
                 found = self._client.metadata(topic, self._client.deadline(_METADATA_PAUSE_S))
                 if found is not None:
-                    self._producing.lead(
-                        {
-                            TopicPartition(topic, n): state.leader if state.leader in found.brokers else None
-                            for n, state in found.partitions.items()
-                        }
-                    )
+                    self._take_over(topic, found)
+                    self._refuse(topic, found, now)
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._report(error)
+
+    def _take_over(self, topic: str, found: Metadata) -> None:
+        """Pass on the leaders that a broker reports."""
+        self._producing.lead(
+            {
+                TopicPartition(topic, number): state.leader if state.leader in found.brokers else None
+                for number, state in found.partitions.items()
+            }
+        )
+
+    def _refuse(self, topic: str, found: Metadata, now: float) -> None:
+        """Fail batches for a topic or partition that the brokers do not have. One that has just started knows none."""
+        for partition in self._producing.without_leader():
+            if partition.topic != topic:
+                continue
+            if found.error == NONE:
+                code = NONE if partition.partition in found.partitions else int(KafkaError._UNKNOWN_PARTITION)
+                patience_s = _ANSWERS_S
+            else:
+                code = found.error
+                patience_s = self._client.settings.propagation_s if code in UNKNOWN_TOPIC_CODES else 0.0
+            if code == NONE or code in RETRIABLE - UNKNOWN_TOPIC_CODES:
+                self._unknown_since.pop(partition, None)
+            elif now - self._unknown_since.setdefault(partition, now) >= patience_s:
+                self._producing.fail(partition, code)
 
     def _request_producer(self) -> None:
         answer = self._client.ask_any(self._init_request)
