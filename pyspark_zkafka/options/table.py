@@ -94,9 +94,9 @@ CONNECTION: tuple[Option, ...] = (
         "transport",
         choice("auto", "direct", "librdkafka"),
         _ALL,
-        "The code that reads and writes records. auto: the fastest available; direct: reads fetch and decode record "
+        "The code that reads and writes records. auto: the fastest available; direct: fetch, decode, encode and send record "
         "batches without librdkafka, and fail if the compiled code was not built; librdkafka: confluent-kafka without "
-        "compiled code. A direct read that cannot continue falls back to librdkafka, with a warning. Writes always use "
+        "compiled code. Where direct does not apply, librdkafka is used, with a warning. Exactly-once writes always use "
         "librdkafka.",
         "auto",
     ),
