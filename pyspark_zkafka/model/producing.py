@@ -194,18 +194,16 @@ class Producing:
             self._fail(waiting[0], code)
 
     def drop(self, *, in_flight: bool) -> int:
-        """Forget the batches that are not in flight, or all; returns their records. The producer must not be used again."""
-        dropped = 0
+        """Forget the batches that are not in flight, or all; returns the records left. The producer must not be used again."""
         for partition in self._partitions.values():
-            lost = [*partition.waiting, *(partition.flying if in_flight else ())]
-            dropped += sum(batch.records for batch in lost)
-            self.queued_bytes -= sum(batch.size_bytes for batch in lost)
             partition.waiting.clear()
             if in_flight:
                 partition.flying.clear()
         if in_flight:
             self._flying.clear()
-        return dropped
+        left = self.open_batches()
+        self.queued_bytes = sum(batch.size_bytes for batch in left)
+        return sum(batch.records for batch in left)
 
     def expire(self, now: float) -> None:
         """Fail the first batch for which the delivery timeout has passed, unless it is in flight."""

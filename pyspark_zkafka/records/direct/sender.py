@@ -146,9 +146,10 @@ class DirectSender(Sender):
 
     def purge(self, *, in_flight: bool) -> None:
         self._closed = iter(())
-        for batch in self._encoder.close_all():
-            self._dropped += batch.records
-        self._dropped += self._producing.drop(in_flight=in_flight)
+        for _ in self._encoder.close_all():
+            pass
+        left = self._producing.drop(in_flight=in_flight)
+        self._dropped = self._handed_over - self.counts.acknowledged - left
 
     @property
     def queued(self) -> int:

@@ -1,0 +1,277 @@
+"""The direct sender against a scripted broker: what is sent again, what fails, and what is said of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.sender import DirectSender
+from pyspark_zkafka.records.direct.settings import ProduceSettings, producer_settings_of
+from pyspark_zkafka.records.producer import producer_properties
+from pyspark_zkafka.records.sender import QueueLimits
+from tests.support.cases import each
+from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
+
+PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
+SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
+NONE, NOT_LEADER, TOO_LARGE, DUPLICATE = 0, 6, 10, 46
+
+
+class Sent(NamedTuple):
+    """A record batch in a Produce request."""
+
+    partition: int
+    producer: int
+    sequence: int
+    records: int
+    bytes: bytes
+
+
+class Log:
+    """The script of a broker that leads all partitions of topic ``t``.
+
+    `answers` are the answers to Produce, one each and then NONE. Each is an error, None to close the connection, or ``b""``
+    for no answer.
+    """
+
+    def __init__(self, *answers: int | bytes | None, partitions: int = 2) -> None:
+        self.answers = list(answers)
+        self.partitions = partitions
+        self.topic_error = NONE
+        self.port = 0
+        self.batches: list[Sent] = []
+        self.producers = 0
+        self.throttle_ms = 0
+
+    def __call__(self, request: Received) -> bytes | None:
+        if request.api == METADATA:
+            return answered(request, self._metadata())
+        if request.api == INIT_PRODUCER_ID:
+            self.producers += 1
+            return answered(request, wire.int32(0) + wire.int16(NONE) + wire.int64(self.producers) + wire.int16(0))
+        partitions = self._take_in(request)
+        answer = self.answers.pop(0) if self.answers else NONE
+        if not isinstance(answer, int):
+            return answer
+        rows = b"".join(
+            wire.int32(n)
+            + wire.int16(answer)
+            + wire.int64(0)
+            + wire.int64(-1)
+            + wire.int64(0)
+            + wire.int32(0)
+            + wire.string(None)
+            for n in partitions
+        )
+        body = wire.int32(1) + wire.string("t") + wire.int32(len(partitions)) + rows + wire.int32(self.throttle_ms)
+        return answered(request, body)
+
+    def _take_in(self, request: Received) -> list[int]:
+        reader = wire.Reader(request.rest)
+        reader.string()  # client id
+        assert reader.string() is None  # transactional id
+        assert reader.int16() == -1
+        reader.int32()  # time-out
+        found = []
+
+        def partition() -> None:
+            number, data = reader.int32(), bytes(reader.nullable_bytes())
+            field = lambda start, stop: int.from_bytes(data[start:stop], "big", signed=True)  # noqa: E731
+            self.batches.append(Sent(number, field(43, 51), field(53, 57), field(57, 61), data))
+            found.append(number)
+
+        def topic() -> None:
+            assert reader.string() == "t"
+            reader.array(partition)
+
+        reader.array(topic)
+        reader.finish()
+        return found
+
+    def _metadata(self) -> bytes:
+        broker = wire.int32(1) + wire.int32(0) + wire.string("127.0.0.1") + wire.int32(self.port) + wire.string(None)
+        nobody = 3 * wire.int32(0)
+        rows = b"".join(
+            wire.int16(NONE) + wire.int32(n) + wire.int32(0) + wire.int32(1) + nobody for n in range(self.partitions)
+        )
+        topic = wire.int16(self.topic_error) + wire.string("t") + wire.int8(0) + wire.int32(self.partitions) + rows
+        return wire.int32(0) + broker + wire.string(None) + wire.int32(0) + wire.int32(1) + topic
+
+
+@contextmanager
+def opened(log: Log, limits: QueueLimits = QueueLimits(), **kafka: Any) -> Iterator[DirectSender]:  # noqa: B008
+    with ScriptedBroker(log, SERVED) as broker:
+        log.port = broker.address[1]
+        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "retry.backoff.ms": 1, "reconnect.backoff.ms": 1}
+        given = {name.replace("_", "."): value for name, value in kafka.items()}
+        with DirectSender({**properties, **given}, limits, lambda error: None) as sender:
+            yield sender
+
+
+def rows(*values: bytes) -> OutgoingBatch:
+    return OutgoingBatch("t", pa.array(values, pa.binary()), None, None, None, None)
+
+
+def add(sender: DirectSender, partition: int, *values: bytes) -> None:
+    sender.add(rows(*values), np.full(len(values), partition, np.int32), 2)
+    assert sender.advance(0)
+
+
+def finish(sender: DirectSender, timeout_s: float = 10.0) -> None:
+    """Flush until all is acknowledged, or something has failed."""
+    until = time.monotonic() + timeout_s
+    while sender.queued and sender.failure is None:
+        assert time.monotonic() < until
+        sender.flush(0.01)
+
+
+def test_acknowledged() -> None:
+    """Rows are counted by partition; sequences continue from batch to batch, and from task to task."""
+    log = Log()
+    with opened(log) as sender:
+        for _ in range(2):
+            sender.begin()
+            add(sender, 0, b"a", b"b")
+            add(sender, 1, b"c")
+            finish(sender)
+            assert sender.delivered("t") == {0: 2, 1: 1}
+            assert sender.counts == (3, 3) or (sender.counts.handed_over, sender.counts.acknowledged) == (3, 3)
+    assert [(s.partition, s.sequence, s.records) for s in sorted(log.batches)] == [
+        (0, 0, 2),
+        (0, 2, 2),
+        (1, 0, 1),
+        (1, 1, 1),
+    ]
+    assert {s.producer for s in log.batches} == {1}
+
+
+@pytest.mark.parametrize("answer", [NOT_LEADER, None, 7, 20])
+def test_sent_again(answer: int | None) -> None:
+    """After an error that may pass, or a lost connection, the same bytes are sent again."""
+    log = Log(answer)
+    with opened(log) as sender:
+        add(sender, 0, b"a")
+        finish(sender)
+        assert (sender.failure, sender.counts.acknowledged) == (None, 1)
+    first, second = log.batches
+    assert first == second
+
+
+def test_duplicates() -> None:
+    """A batch that the broker has already is acknowledged."""
+    log = Log(None, DUPLICATE)
+    with opened(log) as sender:
+        add(sender, 0, b"a")
+        finish(sender)
+        assert sender.counts.acknowledged == 1
+
+
+def test_refused() -> None:
+    """An error that does not pass fails the write, with its partition and name; nothing else is sent."""
+    log = Log(TOO_LARGE)
+    with opened(log) as sender:
+        add(sender, 1, b"a")
+        finish(sender)
+        assert sender.failure is not None
+        assert sender.failure.partition == "t-1"
+        assert sender.failure.cause.startswith("MSG_SIZE_TOO_LARGE: ")
+        add(sender, 0, b"b")
+        sender.flush(0.01)
+        sender.purge(in_flight=True)
+        assert (sender.queued, sender.counts.acknowledged) == (0, 0)
+    assert len(log.batches) == 1
+
+
+def test_uncertain() -> None:
+    """A batch without an answer until its time is over may have been written, and the error says so."""
+    log = Log(*[b""] * 50)
+    with opened(log, delivery_timeout_ms=300, request_timeout_ms=1) as sender:
+        add(sender, 0, b"a")
+        finish(sender)
+        assert sender.failure is not None
+        assert sender.failure.overdue_topic == "t"
+        assert "the broker may have written the records" in sender.failure.cause
+
+
+def test_room() -> None:
+    """While the brokers do not answer, rows wait once the queue is full."""
+    log = Log(*[b""] * 50)
+    with opened(log, QueueLimits(size_bytes=10_000), batch_size=1_000) as sender:
+        sender.add(rows(*[bytes(500)] * 100), np.zeros(100, np.int32), 1)
+        assert not any(sender.advance(0) for _ in range(20))
+        assert sender.queued == 100
+        sender.purge(in_flight=True)
+        assert sender.queued == 0
+
+
+def test_unknown_partition() -> None:
+    """A partition that the brokers do not have fails the write."""
+    with opened(Log(partitions=1)) as sender:
+        add(sender, 1, b"a")
+        finish(sender)
+        assert sender.failure is not None
+        assert "UNKNOWN_PARTITION" in sender.failure.cause
+
+
+def test_a_large_row() -> None:
+    """A row above message.max.bytes fails before it is sent."""
+    log = Log()
+    with opened(log, message_max_bytes=1_000) as sender:
+        add(sender, 0, bytes(2_000))
+        finish(sender)
+        assert sender.failure is not None
+        assert sender.failure.cause.startswith("MSG_SIZE_TOO_LARGE: ")
+    assert log.batches == []
+
+
+def test_brokers_that_need_librdkafka() -> None:
+    """A broker without record batches, or one that gives no producer id, is left to librdkafka."""
+    for served in ({**RANGES, PRODUCE: (0, 2), INIT_PRODUCER_ID: (0, 1)}, RANGES):
+        with ScriptedBroker(Log(), served) as broker, pytest.raises(Unsupported):
+            DirectSender({"bootstrap.servers": f"127.0.0.1:{broker.address[1]}"}, QueueLimits(), print).__enter__()
+
+
+def test_no_broker() -> None:
+    """Without a broker, rows wait; a request for leaders fails."""
+    with DirectSender(
+        {"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 100}, QueueLimits(), lambda e: None
+    ) as sender:
+        with pytest.raises(KafkaException) as caught:
+            sender.leaders("t", 0.2)
+        assert caught.value.args[0].code() == KafkaError._TRANSPORT
+        add(sender, 0, b"a")
+        finish(sender)
+        assert sender.failure is not None
+        assert sender.failure.overdue_topic == "t"
+
+
+def settings(**kafka: Any) -> ProduceSettings:
+    from pyspark_zkafka.model.planning import Listener
+    from pyspark_zkafka.options.values import Connection
+
+    given = {name.replace("_", "."): value for name, value in kafka.items()}
+    return producer_settings_of(producer_properties(Connection(None, "b", Listener(), given), "b:1"))[1]
+
+
+def test_settings() -> None:
+    """The properties of a write are honoured under librdkafka's names."""
+    assert settings().batch_bytes == 1_000_000
+    found = settings(compression_type="zstd", compression_level="3", batch_size="5000", delivery_timeout_ms="0")
+    assert (found.codec, found.level, found.batch_bytes, found.delivery_timeout_s) == ("zstd", 3, 5000, float("inf"))
+
+
+@each("kafka", [{"acks": "1"}, {"enable_idempotence": False}, {"no_such": "1"}, {"message_send_max_retries": "3"}])
+def test_settings_for_librdkafka(kafka: dict[str, Any]) -> None:
+    """Other properties are left to librdkafka."""
+    with pytest.raises(Unsupported):
+        settings(**kafka)
