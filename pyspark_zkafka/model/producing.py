@@ -175,8 +175,8 @@ class Producing:
 
     def answer(self, number: int, broker: int, codes: Mapping[TopicPartition, int], now: float) -> None:
         """Note a broker's answer to a request; a partition that it leaves out was not answered."""
-        request = self._flying[broker].pop(number)
-        for batch in request.batches:
+        request = self._flying.get(broker, {}).pop(number, None)
+        for batch in () if request is None else request.batches:
             self._end(batch, codes.get(batch.partition), now)
 
     def lose(self, broker: int, now: float) -> None:
@@ -194,7 +194,7 @@ class Producing:
             self._fail(waiting[0], code)
 
     def drop(self, *, in_flight: bool) -> int:
-        """Forget the batches that are not in flight, or all; returns the records left. The producer must not be used again."""
+        """Forget the batches that are not in flight, or all; returns the records left. Do not send after it."""
         for partition in self._partitions.values():
             partition.waiting.clear()
             if in_flight:

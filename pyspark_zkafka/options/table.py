@@ -95,8 +95,8 @@ CONNECTION: tuple[Option, ...] = (
         choice("auto", "direct", "librdkafka"),
         _ALL,
         "The code that reads and writes records. auto: the fastest available; direct: fetch, decode, encode and send "
-        "record batches without librdkafka, and fail if the compiled code was not built; librdkafka: confluent-kafka without "
-        "compiled code. Where direct does not apply, librdkafka is used, with a warning. Exactly-once writes always use "
+        "record batches without librdkafka, and fail if the compiled code was not built; librdkafka: confluent-kafka "
+        "without compiled code. Where direct does not apply, librdkafka is used, with a warning. Exactly-once writes always use "
         "librdkafka.",
         "auto",
     ),
