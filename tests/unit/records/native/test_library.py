@@ -227,11 +227,11 @@ class TestChoice:
         from pyspark_zkafka.model.key_hashes import hash_keys as python
         from pyspark_zkafka.records.librdkafka_sender import MessageSender
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
-        from pyspark_zkafka.records.native.producer import ArrowSender
+        from pyspark_zkafka.records.direct.sender import DirectSender
 
         monkeypatch.setattr(producer, "CountingProducer", FakeProducer)
         paths: tuple[tuple[Transport, Any, Any], ...]
-        paths = ("direct", ArrowSender, compiled), ("librdkafka", MessageSender, python)
+        paths = ("direct", DirectSender, compiled), ("librdkafka", MessageSender, python)
         for transport, sender, hashes in paths:
             how = connection(transport)
             with choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}) as opened:
