@@ -225,9 +225,9 @@ class TestChoice:
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The path determines senders and hashes."""
         from pyspark_zkafka.model.key_hashes import hash_keys as python
+        from pyspark_zkafka.records.direct.sender import DirectSender
         from pyspark_zkafka.records.librdkafka_sender import MessageSender
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
-        from pyspark_zkafka.records.direct.sender import DirectSender
 
         monkeypatch.setattr(producer, "CountingProducer", FakeProducer)
         paths: tuple[tuple[Transport, Any, Any], ...]
