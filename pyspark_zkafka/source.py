@@ -84,8 +84,8 @@ class ZKafkaDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make a batch writer; reads the partitions of the topics once for all tasks."""
         with prepared_worker():
-            from pyspark_zkafka.write.batch_writer import ZKafkaWriter
             from pyspark_zkafka.write.plan import plan_write
+            from pyspark_zkafka.write.writers import ZKafkaWriter
 
             options = self._write_options(schema, overwrite=overwrite, is_stream=False)
         return ZKafkaWriter(options, plan_write(options))
@@ -98,7 +98,7 @@ class ZKafkaDataSource(DataSource):
         """
         with prepared_worker():
             from pyspark_zkafka.write.plan import plan_write
-            from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
+            from pyspark_zkafka.write.writers import ZKafkaStreamWriter
 
             options = self._write_options(schema, overwrite=overwrite, is_stream=True)
         return ZKafkaStreamWriter(options, None if is_called_by(_COMMIT_WORKER) else plan_write(options, is_stream=True))

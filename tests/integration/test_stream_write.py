@@ -21,7 +21,7 @@ from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.source import ZKafkaDataSource
 from pyspark_zkafka.write import plan as planning
 from pyspark_zkafka.write.plan import WritePlan, plan_write
-from pyspark_zkafka.write.stream_writer import ZKafkaStreamWriter
+from pyspark_zkafka.write.writers import ZKafkaStreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

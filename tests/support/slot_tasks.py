@@ -110,7 +110,7 @@ class SlotJob:
 
     def commit(self) -> None:
         """Commit the offsets of the job, as the driver does when all tasks have succeeded."""
-        from pyspark_zkafka.write.batch_writer import ZKafkaWriter
+        from pyspark_zkafka.write.writers import ZKafkaWriter
 
         ZKafkaWriter(self.options, self.plan).commit([])
 

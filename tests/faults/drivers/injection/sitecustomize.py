@@ -36,7 +36,7 @@ _TRANSACTION = ("begin", "commit_offset", "commit", "abort")
 _WRAPPED = {
     "pyspark_zkafka.records.librdkafka_sender": {"MessageTransactions": _TRANSACTION},
     "pyspark_zkafka.records.native.producer": {"ArrowTransactions": _TRANSACTION},
-    "pyspark_zkafka.write.stream_writer": {"ZKafkaStreamWriter": ("commit",)},
+    "pyspark_zkafka.write.writers": {"ZKafkaStreamWriter": ("commit",)},
 }
 _DRIVERS = {"ZKafkaStreamWriter": "driver_commit"}
 _PATIENCE_S = 120.0
