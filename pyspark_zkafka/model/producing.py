@@ -35,7 +35,8 @@ LEADER_ERRORS = frozenset({3, 5, 6, 9, 13, 56, 74, 75, 76, 100, 103})
 """Errors after which the leader is looked up again."""
 RETRIABLE = LEADER_ERRORS | {CORRUPT_MESSAGE, 7, NOT_ENOUGH_REPLICAS, 20, 51}
 _REFUSED_BEFORE_APPEND = frozenset({CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, 51})
-OVERDUE = -1
+UNKNOWN_SERVER_ERROR = -1
+OVERDUE = -1000
 """The code of a batch for which `delivery_timeout_s` has passed."""
 
 
@@ -85,7 +86,6 @@ class _Partition:
 
     waiting: deque[Batch] = field(default_factory=deque)
     flying: list[Batch] = field(default_factory=list)
-    leader: int | None = None
     next_sequence: int = 0
     next_place: int = 0
     blocked_until: float = -math.inf
@@ -139,6 +139,8 @@ class Producing:
         self._retry_backoff_s = retry_backoff_s
         self._most_request_bytes = most_request_bytes
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._active: dict[TopicPartition, _Partition] = {}  # those with batches
+        self._leaders: dict[TopicPartition, int] = {}
         self._flying: dict[int, dict[int, Produce]] = {}
         self._last_number = 0
         self.producer: ProducerId | None = None
@@ -156,7 +158,9 @@ class Producing:
 
     def add(self, batch: Batch) -> None:
         """Queue a closed batch."""
-        self._of(batch.partition).waiting.append(batch)
+        partition = self._partitions.setdefault(batch.partition, _Partition())
+        partition.waiting.append(batch)
+        self._active[batch.partition] = partition
         self.queued_bytes += batch.size_bytes
 
     def start(self, producer: ProducerId) -> None:
@@ -171,10 +175,26 @@ class Producing:
     def lead(self, leaders: Mapping[TopicPartition, int | None]) -> None:
         """Note the leaders of partitions; None for a partition without one."""
         for partition, leader in leaders.items():
-            self._of(partition).leader = leader
+            if leader is None:
+                self._leaders.pop(partition, None)
+            else:
+                self._leaders[partition] = leader
 
-    def answer(self, number: int, broker: int, codes: Mapping[TopicPartition, int], now: float) -> None:
-        """Note a broker's answer to a request; a partition that it leaves out was not answered."""
+    def answer(
+        self,
+        number: int,
+        broker: int,
+        codes: Mapping[TopicPartition, int],
+        now: float,
+        removed: Collection[TopicPartition] = (),
+    ) -> None:
+        """Note a broker's answer to a request; a partition that it leaves out was not answered.
+
+        `removed` are the partitions from which the brokers have removed the acknowledged records, and forgotten the
+        producer with them.
+        """
+        for partition in removed:
+            self._partitions[partition].has_acknowledged = False
         request = self._flying.get(broker, {}).pop(number, None)
         for batch in () if request is None else request.batches:
             self._end(batch, codes.get(batch.partition), now)
@@ -184,30 +204,30 @@ class Producing:
         for request in self._flying.pop(broker, {}).values():
             for batch in request.batches:
                 self._end(batch, None, now)
-        for partition in self._partitions.values():
-            if partition.leader == broker:
-                partition.leader = None
+        for led in [tp for tp, leader in self._leaders.items() if leader == broker]:
+            del self._leaders[led]
 
     def fail(self, partition: TopicPartition, code: int) -> None:
         """Fail the next batch of a partition that cannot be written to."""
-        if waiting := self._of(partition).waiting:
-            self._fail(waiting[0], code)
+        if partition in self._active and self._active[partition].waiting:
+            self._fail(self._active[partition].waiting[0], code)
 
     def drop(self, *, in_flight: bool) -> int:
         """Forget the batches that are not in flight, or all; returns the records left. Do not send after it."""
-        for partition in self._partitions.values():
+        for partition in self._active.values():
             partition.waiting.clear()
             if in_flight:
                 partition.flying.clear()
         if in_flight:
             self._flying.clear()
         left = self.open_batches()
+        self._active = {tp: partition for tp, partition in self._active.items() if partition.flying}
         self.queued_bytes = sum(batch.size_bytes for batch in left)
         return sum(batch.records for batch in left)
 
     def expire(self, now: float) -> None:
         """Fail the first batch for which the delivery timeout has passed, unless it is in flight."""
-        for partition in self._partitions.values():
+        for partition in self._active.values():
             if partition.waiting and now - partition.waiting[0].created_at >= self._delivery_timeout_s:
                 self._fail(partition.waiting[0], OVERDUE)
 
@@ -216,27 +236,27 @@ class Producing:
     @property
     def needs_producer(self) -> bool:
         """True if a producer id is to be requested, and passed to `start`."""
-        return self.producer is None and bool(self._partitions)
+        return self.producer is None and bool(self._active)
 
     def without_leader(self) -> list[TopicPartition]:
         """The partitions that have batches to send, and no known leader."""
-        return [tp for tp, of in self._partitions.items() if of.waiting and of.leader is None]
+        return [tp for tp, partition in self._active.items() if partition.waiting and tp not in self._leaders]
 
     def requests(self, now: float, is_ready: Callable[[int], bool]) -> list[Produce]:
         """The requests to send now, in this order, to the brokers that are ready."""
-        known = self._partitions.values()
-        renews = any(partition.must_renew for partition in known)
-        if renews and not any(partition.flying or partition.is_ambiguous for partition in known):
+        active = self._active.values()
+        renews = any(partition.must_renew for partition in active)
+        if renews and not any(partition.flying or partition.is_ambiguous for partition in active):
             self.producer = None
         if self.failed is not None or self.producer is None:
             return []
         found = []
         by_broker: dict[int, list[_Partition]] = {}
-        for partition in known:
+        for tp, partition in self._active.items():
             # Before the producer id changes, those batches are sent again that may have been written under it.
             is_held = renews and (partition.must_renew or not partition.is_ambiguous)
-            if partition.leader is not None and not is_held and self._may_send(partition, now):
-                by_broker.setdefault(partition.leader, []).append(partition)
+            if tp in self._leaders and not is_held and self._may_send(partition, now):
+                by_broker.setdefault(self._leaders[tp], []).append(partition)
         for broker, partitions in by_broker.items():
             while len(self._flying.get(broker, ())) < MOST_IN_FLIGHT and is_ready(broker):
                 batches = self._take([p for p in partitions if self._may_send(p, now)])
@@ -251,7 +271,7 @@ class Producing:
     def wakes_at(self, now: float) -> float:
         """The next time at which `requests` or `expire` may have something to do without an event."""
         times = [math.inf]
-        for partition in self._partitions.values():
+        for partition in self._active.values():
             if partition.waiting:
                 times.append(partition.waiting[0].created_at + self._delivery_timeout_s)
                 if partition.blocked_until > now:
@@ -261,19 +281,13 @@ class Producing:
     @property
     def is_done(self) -> bool:
         """True if every batch is acknowledged."""
-        return not any(partition.waiting or partition.flying for partition in self._partitions.values())
+        return not self._active
 
     def open_batches(self) -> list[Batch]:
         """The batches that are not acknowledged."""
-        return [batch for partition in self._partitions.values() for batch in (*partition.flying, *partition.waiting)]
+        return [batch for partition in self._active.values() for batch in (*partition.flying, *partition.waiting)]
 
     # --- details -------------------------------------------------------------------------------------------------------
-
-    def _of(self, partition: TopicPartition) -> _Partition:
-        found = self._partitions.get(partition)
-        if found is None:
-            found = self._partitions[partition] = _Partition()
-        return found
 
     def _may_send(self, partition: _Partition, now: float) -> bool:
         if not partition.waiting or now < partition.blocked_until:
@@ -310,8 +324,10 @@ class Producing:
             partition.is_known = partition.has_acknowledged = True
             self.delivered[batch.partition] += batch.records
             self.queued_bytes -= batch.size_bytes
+            if not partition.flying and not partition.waiting:
+                del self._active[batch.partition]
             return
-        if code not in _REFUSED_BEFORE_APPEND and (code is None or code in RETRIABLE):
+        if code is None or (code in RETRIABLE | {UNKNOWN_SERVER_ERROR} and code not in _REFUSED_BEFORE_APPEND):
             batch.may_be_written = True
         is_first = not any(_is_before(other, batch) for other in (*partition.flying, *partition.waiting))
         partition.put_back(batch)
@@ -327,7 +343,7 @@ class Producing:
         elif code is None or code in RETRIABLE:
             partition.blocked_until = now + self._retry_backoff_s
             if code is None or code in LEADER_ERRORS:
-                partition.leader = None
+                self._leaders.pop(batch.partition, None)
         else:
             self._fail(batch, code)
 

@@ -21,6 +21,7 @@ from pyspark_zkafka.model.producing import (
     OVERDUE,
     SEQUENCES,
     UNKNOWN_PRODUCER_ID,
+    UNKNOWN_SERVER_ERROR,
     Batch,
     ProducerId,
     Producing,
@@ -207,6 +208,8 @@ class Schedule:
             return OUT_OF_ORDER
         known.batches.append((first, last))
         log.batches.append(batch.data)
+        if self._refuses and r.random() < 0.02:
+            return UNKNOWN_SERVER_ERROR
         return r.choice([TIMED_OUT, AFTER_APPEND]) if r.random() < self._faults * 0.1 else NONE
 
     def _settle(self) -> None:
@@ -243,4 +246,4 @@ class Schedule:
         """True if something happened after which a batch may end with a code."""
         if code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
             return self._has_forgotten or bool(self._lost)
-        return code == TOO_LARGE or (code == OVERDUE and self._is_impatient)
+        return code in (TOO_LARGE, UNKNOWN_SERVER_ERROR) or (code == OVERDUE and self._is_impatient)

@@ -97,8 +97,7 @@ class Link:
         try:
             opened = self._socket_with(_SEND_TIMEOUT_S)
             if isinstance(opened, ssl.SSLSocket) or len(data) == 1:
-                for part in data:
-                    opened.sendall(part)
+                opened.sendall(b"".join(data))
             else:
                 _send_parts(opened, data)
         except OSError as error:

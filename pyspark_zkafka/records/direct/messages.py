@@ -61,7 +61,7 @@ class Api(NamedTuple):
 
 
 _NEVER = 1000
-PRODUCE = Api("Produce", 0, 3, 8, 9)
+PRODUCE = Api("Produce", 0, 5, 8, 9)
 INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 0, 2)
 FETCH = Api("Fetch", 1, 2, 17, 12)
 LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
@@ -225,7 +225,7 @@ def read_init_producer_id(response: Reader) -> tuple[int, int, int]:
 
 
 def produce_request(version: int, timeout_ms: int, batches: Sequence[tuple[TopicPartition, memoryview]]) -> Request:
-    """Versions 3 to 8, with acks=all and a record batch of each partition."""
+    """Versions 5 to 8, with acks=all and a record batch of each partition."""
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for partition, records in batches:
         by_topic.setdefault(partition.topic, []).append((partition.partition, records))
@@ -238,25 +238,24 @@ def produce_request(version: int, timeout_ms: int, batches: Sequence[tuple[Topic
 
 
 class Produced(NamedTuple):
-    """A broker's answer for one partition. `start` is the first offset of the log, -1 where unknown."""
+    """A broker's answer for one partition: the offset of the batch, and the first offset of the log."""
 
     error: int
-    start: int
-    text: str | None
+    offset: int
+    log_start: int
 
 
 def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, Produced], int]:
-    """Versions 3 to 8: the answers by partition, and the throttle time in ms."""
+    """Versions 5 to 8: the answers by partition, and the throttle time in ms."""
 
     def row() -> tuple[int, Produced]:
-        number, error = response.int32(), response.int16()
-        response.int64(), response.int64()  # base offset, time of the append
-        start = response.int64() if version >= 5 else -1
-        text = None
+        number, error, offset = response.int32(), response.int16(), response.int64()
+        response.int64()  # time of the append
+        log_start = response.int64()
         if version >= 8:
             response.array(lambda: (response.int32(), response.string()))  # records that are not valid
-            text = response.string()
-        return number, Produced(error, start, text)
+            response.string()  # error in words
+        return number, Produced(error, offset, log_start)
 
     def topic() -> dict[TopicPartition, Produced]:
         name = response.required_string()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import select
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,16 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.librdkafka_errors import UNKNOWN_TOPIC_CODES
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import NONE, OVERDUE, RETRIABLE, Batch, Produce, ProducerId, Producing
+from pyspark_zkafka.model.producing import (
+    NONE,
+    OVERDUE,
+    RETRIABLE,
+    UNKNOWN_PRODUCER_ID,
+    Batch,
+    Produce,
+    ProducerId,
+    Producing,
+)
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
@@ -24,13 +36,14 @@ from pyspark_zkafka.records.direct.messages import (
     INIT_PRODUCER_ID,
     PRODUCE,
     Metadata,
+    Produced,
     init_producer_id_request,
     produce_request,
     read_init_producer_id,
     read_produce,
 )
 from pyspark_zkafka.records.direct.settings import producer_settings_of
-from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
 from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender, Transactions
 from pyspark_zkafka.retries import Deadline
@@ -41,6 +54,9 @@ _TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 _SETUP_S = 3.0
 _METADATA_PAUSE_S = 0.1
 _ANSWERS_S = 0.3
+_REFUSED_PAUSE_S = 3.0
+_STEP_BYTES = 1024 * 1024
+_ZSTD_VERSION = 7
 _RETRIABLE_INIT = frozenset({7, 14, 15, 16, 51})
 """Errors of InitProducerId after which it is requested again: time-out, coordinator, concurrent transactions."""
 
@@ -73,12 +89,14 @@ class DirectSender(Sender):
         self._client = DirectClient({}, clock, settings=settings)
         self._limits = limits
         self._note = note
-        self._clock = clock
+        self._real_clock = clock
+        self._away_s = 0.0
+        self._left_at: float | None = clock()
         self._encoder = RecordEncoder(
             self._settings.batch_bytes,
             min(self._settings.batch_records, limits.records),
             Compression(self._settings.codec, self._settings.level),
-            clock=clock,
+            clock=self._clock,
         )
         self._producing = Producing(
             delivery_timeout_s=self._settings.delivery_timeout_s,
@@ -91,6 +109,9 @@ class DirectSender(Sender):
         self._ask_at = 0.0
         self._unknown_since: dict[TopicPartition, float] = {}
         self._closed: Iterator[Batch] = iter(())  # batches that fill up while rows are added
+        self._unsent_bytes = 0  # queued since the last step
+        self._ends: dict[TopicPartition, int] = {}  # offsets after the last acknowledged batch
+        self._unsupported: Unsupported | None = None
         self._handed_over = self._dropped = 0
         self._too_large: Batch | None = None
 
@@ -114,35 +135,49 @@ class DirectSender(Sender):
     def begin(self) -> None:
         self._handed_over = self._dropped = 0
         self._producing.begin()
+        self._unknown_since.clear()
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
         outside = partitions[(partitions < 0) | (partitions >= partition_count)]
         if len(outside):
             raise ValueError(f"partition {outside[0]} is not in [0, {partition_count})")
-        for _ in self._fill(everything=True):
-            pass
+        with self._running():
+            for batch in self._closed:
+                self._enqueue(batch)
         self._handed_over += len(partitions)
         self._closed = self._encoder.add(rows, partitions)
 
     def advance(self, timeout_s: float) -> bool:
-        for _ in self._fill():
-            if self.failure is not None:
+        with self._running():
+            while not self._is_full() and (batch := next(self._closed, None)) is not None:
+                self._enqueue(batch)
+                if self._encoder.open_bytes > self._limits.size_bytes // 2:
+                    self._close_open()
+                if self._unsent_bytes >= _STEP_BYTES:
+                    self._step(0)
+                if self.failure is not None:
+                    return False
+            if self._is_full():
+                self._close_open()
+                self._step(timeout_s)
                 return False
-        if self._is_full():
-            self._step(timeout_s)
-            return False
-        self._step(0)
-        return True
+            self._close_open(self._clock() - self._settings.linger_s)
+            self._step(0)
+            return True
 
     def poll(self, timeout_s: float) -> None:
-        self._step(timeout_s)
+        with self._running():
+            self._step(timeout_s)
 
     def flush(self, timeout_s: float) -> None:
-        for _ in self._fill(everything=True):
-            pass
-        for batch in self._encoder.close_all():
-            self._enqueue(batch)
-        self._step(timeout_s)
+        with self._running():
+            for batch in self._closed:
+                self._enqueue(batch)
+            self._close_open()
+            deadline = Deadline.after(timeout_s, self._real_clock)
+            self._step(timeout_s)
+            while self.is_moving and not deadline.has_passed:
+                self._step(deadline.left_s)
 
     def purge(self, *, in_flight: bool) -> None:
         self._closed = iter(())
@@ -167,6 +202,8 @@ class DirectSender(Sender):
     def failure(self) -> Failure | None:
         if self._too_large is not None:
             return Failure.of(*self._too_large.partition, _TOO_LARGE)
+        if self._unsupported is not None:
+            return Failure("the direct transport", f"{self._unsupported}. Set transport to librdkafka")
         failed = self._producing.failed
         if failed is None:
             return None
@@ -201,32 +238,44 @@ class DirectSender(Sender):
 
     # --- rows to batches -----------------------------------------------------------------------------------------------
 
-    def _fill(self, *, everything: bool = False) -> Iterator[None]:
-        """Queue the batches that the added rows fill, while there is room."""
-        while everything or not self._is_full():
-            batch = next(self._closed, None)
-            if batch is None:
-                return
-            self._enqueue(batch)
-            if not everything:
-                self._step(0)
+    def _clock(self) -> float:
+        """The time spent in calls: a batch must not fail for the time that the caller takes between two calls."""
+        return (self._real_clock() if self._left_at is None else self._left_at) - self._away_s
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        if self._left_at is not None:
+            self._away_s += self._real_clock() - self._left_at
+        self._left_at = None
+        try:
             yield
+        finally:
+            self._left_at = self._real_clock()
 
     def _is_full(self) -> bool:
-        return self._producing.queued_bytes >= self._limits.size_bytes
+        return self._producing.queued_bytes + self._encoder.open_bytes >= self._limits.size_bytes
+
+    def _close_open(self, opened_before: float = math.inf) -> None:
+        for batch in self._encoder.close_all(opened_before):
+            self._enqueue(batch)
 
     def _enqueue(self, batch: Batch) -> None:
         if batch.records == 1 and batch.size_bytes > self._settings.most_request_bytes + HEADER_BYTES:
             self._too_large = self._too_large or batch
         self._producing.add(batch)
+        self._unsent_bytes += batch.size_bytes
 
     # --- one step: send what may be sent, and take in what has arrived ---------------------------------------------------
 
     def _step(self, timeout_s: float) -> None:
-        now = self._clock()
+        self._unsent_bytes = 0
         producing = self._producing
+        for number, broker in list(self._brokers.items()):
+            if broker.flying:
+                self._take_in(number, broker)
+        now = self._clock()
         producing.expire(now)
-        if self._too_large is None and producing.failed is None:
+        if self._too_large is None and self._unsupported is None and producing.failed is None:
             self._look_up(now)
             for request in producing.requests(now, self._is_ready):
                 self._send(request)
@@ -258,17 +307,24 @@ class DirectSender(Sender):
                 if found is not None:
                     self._take_over(topic, found)
                     self._refuse(topic, found, now)
-        except (ConnectionLost, MalformedResponse, Unsupported) as error:
+        except LoginRefused as error:
+            self._ask_at = now + _REFUSED_PAUSE_S
             self._report(error)
+        except (ConnectionLost, MalformedResponse) as error:
+            self._report(error)
+        except Unsupported as why:
+            self._unsupported = why
 
     def _take_over(self, topic: str, found: Metadata) -> None:
         """Pass on the leaders that a broker reports."""
-        self._producing.lead(
-            {
-                TopicPartition(topic, number): state.leader if state.leader in found.brokers else None
-                for number, state in found.partitions.items()
-            }
-        )
+        leaders = {
+            TopicPartition(topic, number): state.leader if state.leader in found.brokers else None
+            for number, state in found.partitions.items()
+        }
+        self._producing.lead(leaders)
+        for partition, leader in leaders.items():
+            if leader is not None:
+                self._unknown_since.pop(partition, None)
 
     def _refuse(self, topic: str, found: Metadata, now: float) -> None:
         """Fail batches for a topic or partition that the brokers do not have. One that has just started knows none."""
@@ -297,9 +353,15 @@ class DirectSender(Sender):
             raise Unsupported(f"a producer id was refused: {KafkaError(error).name()}")
 
     def _init_request(self, connection: Connection) -> Any:
-        connection.version(PRODUCE)  # raises Unsupported where the broker has old formats only
+        self._require_supported(connection)
         connection.version(INIT_PRODUCER_ID)
         return init_producer_id_request()
+
+    def _require_supported(self, connection: Connection) -> None:
+        """Raise Unsupported for a broker that cannot take the batches: brokers from 2.1 on know zstd (KIP-110)."""
+        version = connection.version(PRODUCE)
+        if self._settings.codec == "zstd" and version < _ZSTD_VERSION:
+            raise Unsupported("a broker without zstd in produce requests")
 
     def _is_ready(self, number: int) -> bool:
         """True if there is an open connection to a broker; connects to it, in steps."""
@@ -314,7 +376,10 @@ class DirectSender(Sender):
             del self._brokers[number]
             found = None
         address = self._client.brokers.get(number)
-        if address is None or now < self._connect_at.get(number, 0.0):
+        if address is None:
+            self._producing.lose(number, now)  # looks the leader up again
+            return False
+        if now < self._connect_at.get(number, 0.0):
             return False
         if found is None:
             found = self._brokers[number] = _Broker(self._client.new_connection(address))
@@ -322,15 +387,19 @@ class DirectSender(Sender):
         try:
             done = found.connection.continue_opening(self._client.deadline(_METADATA_PAUSE_S))
             if done:
-                found.connection.version(PRODUCE)
+                self._require_supported(found.connection)
                 self._failures.pop(number, None)
             return done
-        except (ConnectionLost, MalformedResponse, Unsupported) as error:
+        except (ConnectionLost, MalformedResponse, LoginRefused) as error:
             self._lose(number, error)
-            return False
+        except Unsupported as why:
+            self._unsupported = why
+        return False
 
     def _send(self, request: Produce) -> None:
-        broker = self._brokers[request.broker]
+        broker = self._brokers.get(request.broker)
+        if broker is None:
+            return  # an earlier request has found the connection lost, and its batches are queued again
         batches = [(batch.partition, batch.data.sealed(request.producer, batch.sequence)) for batch in request.batches]
         timeout_ms = int(self._settings.request_timeout_s * 1000)
         try:
@@ -348,16 +417,32 @@ class DirectSender(Sender):
                 now = self._clock()
                 response = broker.connection.receive(broker.buffer, Deadline(now, self._clock))
                 if response is None:
-                    if now - sent_at > self._settings.request_timeout_s + _SETUP_S:
+                    oldest = min((batch.created_at for batch in request.batches), default=now)
+                    if (
+                        now - sent_at > self._settings.request_timeout_s + _SETUP_S
+                        or now - oldest > self._settings.delivery_timeout_s
+                    ):
                         raise ConnectionLost(f"{broker.connection}: no response to a Produce request")
                     return
                 broker.flying.popleft()
                 found, throttle_ms = read_produce(response, version)
-                codes = {tp: one.error for tp, one in found.items()}
-                self._producing.answer(request.number, number, codes, now)
+                self._answer(request, found, now)
                 broker.muted_until = now + throttle_ms / 1000
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(number, error)
+
+    def _answer(self, request: Produce, found: Mapping[TopicPartition, Produced], now: float) -> None:
+        removed = [
+            tp
+            for tp, answer in found.items()
+            if answer.error == UNKNOWN_PRODUCER_ID and answer.log_start >= self._ends.get(tp, sys.maxsize)
+        ]
+        codes = {tp: answer.error for tp, answer in found.items()}
+        self._producing.answer(request.number, request.broker, codes, now, removed)
+        for batch in request.batches:
+            answer = found.get(batch.partition)
+            if answer is not None and answer.error == NONE:
+                self._ends[batch.partition] = answer.offset + batch.records
 
     def _lose(self, number: int, error: Exception) -> None:
         """Close the connection to a broker; what is in flight on it may have been written."""
@@ -370,4 +455,5 @@ class DirectSender(Sender):
 
     def _report(self, error: Exception) -> None:
         _log.debug("%s", error)
-        self._note(KafkaError(KafkaError._TRANSPORT, str(error)))
+        code = KafkaError._AUTHENTICATION if isinstance(error, LoginRefused) else KafkaError._TRANSPORT
+        self._note(KafkaError(code, str(error)))

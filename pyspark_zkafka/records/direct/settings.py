@@ -53,20 +53,25 @@ _WITHOUT_EFFECT_ON_WRITES = frozenset(
         "api.version.request",
         "connections.max.idle.ms",
         "delivery.report.only.error",
-        "linger.ms",
         "log.connection.close",
         "log_level",
         "metadata.max.age.ms",
         "queue.buffering.backpressure.threshold",
         "queue.buffering.max.kbytes",
         "queue.buffering.max.messages",
-        "queue.buffering.max.ms",
         "socket.blocking.max.ms",
         "sticky.partitioning.linger.ms",
         "topic.metadata.refresh.fast.interval.ms",
         "topic.metadata.refresh.sparse",
     }
 )
+_LEVELS: Mapping[str, Collection[int]] = {
+    "none": range(-1, 100),  # librdkafka ignores it without a codec, and with snappy
+    "snappy": (),
+    "lz4": (),
+    "gzip": range(1, 10),
+    "zstd": range(1, 23),
+}
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -150,6 +155,7 @@ class ProduceSettings:
     most_request_bytes: int
     codec: str
     level: int | None
+    linger_s: float
     delivery_timeout_s: float
     request_timeout_s: float
     creates_topics: bool
@@ -347,6 +353,13 @@ def _fetch(given: _Properties) -> FetchSettings:
     )
 
 
+def _whole_number(given: _Properties, name: str, default: int) -> int:
+    try:
+        return int(given.text(name, str(default)))
+    except ValueError:
+        raise Unsupported(f"the value of {name}") from None
+
+
 def _produce(given: _Properties) -> ProduceSettings:
     acks = given.text("acks", given.text("request.required.acks", "all"))
     if acks not in ("all", "-1"):
@@ -354,11 +367,11 @@ def _produce(given: _Properties) -> ProduceSettings:
     if not given.flag("enable.idempotence", True):
         raise Unsupported("enable.idempotence=false")
     codec = given.text("compression.type", given.text("compression.codec", "none"))
-    level = given.optional("compression.level")
+    level = _whole_number(given, "compression.level", -1)
     if codec not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise Unsupported(f"compression.type={codec}")
-    if level is not None and level.strip() != "-1" and not level.strip().isdecimal():
-        raise Unsupported("the value of compression.level")
+    if level != -1 and level not in _LEVELS[codec]:
+        raise Unsupported(f"compression.level={level} with {codec}")
     most_bytes = given.number("message.max.bytes", 1_000_000, least=1000)
     timeout_s = given.seconds("delivery.timeout.ms", given.number("message.timeout.ms", 300_000))
     return ProduceSettings(
@@ -366,7 +379,8 @@ def _produce(given: _Properties) -> ProduceSettings:
         batch_records=given.number("batch.num.messages", 10_000, least=1),
         most_request_bytes=most_bytes,
         codec=codec,
-        level=None if level is None or level.strip() == "-1" else int(level),
+        level=None if level == -1 else level,
+        linger_s=given.seconds("linger.ms", given.number("queue.buffering.max.ms", 5)),
         delivery_timeout_s=timeout_s or math.inf,
         request_timeout_s=given.seconds("request.timeout.ms", 30_000),
         creates_topics=given.flag("allow.auto.create.topics", False),

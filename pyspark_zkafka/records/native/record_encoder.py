@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from ctypes import addressof, byref, c_uint8
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,10 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_argument, require
 
 HEADER_BYTES = 61
-_FIRST_BYTES = 16 * 1024
+_FIRST_BYTES = 2 * 1024
+_LZ4_HEAD = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, without a checksum of the content
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_PLAIN = 1 << 31
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _TRANSACTIONAL = 0x10
 
@@ -29,12 +34,28 @@ class Compression:
     codec: str = "none"
     level: int | None = None
 
-    def compressor(self) -> Callable[[memoryview], pa.Buffer] | None:
+    def compressor(self) -> Callable[[memoryview], Any] | None:
         """Return the function that compresses the records of a batch; None to leave them as they are."""
         if self.codec == "none":
             return None
+        if self.codec == "lz4":
+            return _lz4_frame
         found = pa.Codec(self.codec, compression_level=self.level)
         return lambda records: found.compress(pa.py_buffer(records))
+
+
+def _lz4_frame(records: memoryview) -> bytes:
+    """Compress records into a frame of independent blocks: Java's consumers refuse the linked blocks of Arrow's codec."""
+    codec = pa.Codec("lz4_raw")
+    parts: list[Any] = [_LZ4_HEAD]
+    for start in range(0, len(records), _LZ4_BLOCK_BYTES):
+        block = records[start : start + _LZ4_BLOCK_BYTES]
+        packed = codec.compress(pa.py_buffer(block))
+        if len(packed) < len(block):
+            parts += (len(packed).to_bytes(4, "little"), packed)
+        else:
+            parts += ((len(block) | _LZ4_PLAIN).to_bytes(4, "little"), block)
+    return b"".join([*parts, bytes(4)])
 
 
 @dataclass(eq=False, slots=True)
@@ -66,10 +87,10 @@ class EncodedBatch:
 class _Open:
     """A batch that rows are appended to. Its memory grows up to the size of a full batch."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, opened_at: float) -> None:
         self.memory = bytearray(room)
         self.state = OpenBatch(used=HEADER_BYTES)
-        self.created_at = 0.0
+        self.opened_at = opened_at
         self._point()
 
     def grow(self, room: int) -> None:
@@ -113,14 +134,12 @@ class RecordEncoder:
         self._clock = clock
         self._now_ms = now_ms
         self._open: dict[TopicPartition, _Open] = {}
-
-    @property
-    def open_bytes(self) -> int:
-        """The memory of the open batches."""
-        return sum(len(batch.memory) for batch in self._open.values())
+        self.open_bytes = 0
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[Batch]:
         """Append rows, each to its partition, in order; yields the batches that are full, which no longer change."""
+        if not len(partitions):
+            return
         order = np.argsort(partitions, kind="stable").astype(np.int32)
         numbers, starts = np.unique(partitions[order], return_index=True)
         value, key, timestamps, headers = map(
@@ -147,14 +166,15 @@ class RecordEncoder:
                 if start < stop and not self._has_made_room(batch):
                     yield self._close(partition)
 
-    def close_all(self) -> Iterator[Batch]:
-        """Close the open batches, oldest first."""
-        for partition in sorted(self._open, key=lambda tp: self._open[tp].created_at):
+    def close_all(self, opened_before: float = math.inf) -> Iterator[Batch]:
+        """Close the open batches, or those opened before a time, oldest first."""
+        due = [tp for tp, batch in self._open.items() if batch.opened_at < opened_before]
+        for partition in sorted(due, key=lambda tp: self._open[tp].opened_at):
             yield self._close(partition)
 
     def _new(self) -> _Open:
-        found = _Open(min(_FIRST_BYTES, self._batch_bytes))
-        found.created_at = self._clock()
+        found = _Open(min(_FIRST_BYTES, self._batch_bytes), self._clock())
+        self.open_bytes += len(found.memory)
         return found
 
     def _has_made_room(self, batch: _Open) -> bool:
@@ -162,17 +182,22 @@ class RecordEncoder:
         needed = batch.state.used + batch.state.needed
         if batch.state.records >= self._batch_records or (needed > self._batch_bytes and batch.state.records):
             return False
-        batch.grow(max(needed, min(4 * len(batch.memory), self._batch_bytes)))
+        self.open_bytes -= len(batch.memory)
+        batch.grow(max(needed, min(2 * len(batch.memory), self._batch_bytes)))
+        self.open_bytes += len(batch.memory)
         return True
 
     def _close(self, partition: TopicPartition) -> Batch:
         batch = self._open.pop(partition)
+        self.open_bytes -= len(batch.memory)
         state = batch.state
         data = memoryview(batch.memory)[: state.used]
+        if 4 * state.used < 3 * len(batch.memory):
+            data = memoryview(bytearray(data))  # the rest of the memory is free then
         if self._compress is not None:
             records = self._compress(data[HEADER_BYTES:])
             smaller = bytearray(HEADER_BYTES + len(records))
             smaller[HEADER_BYTES:] = memoryview(records)
             data = memoryview(smaller)
         encoded = EncodedBatch(data, self._attributes, state.records, state.base_timestamp_ms, state.max_timestamp_ms)
-        return Batch(partition, state.records, len(data), batch.created_at, encoded)
+        return Batch(partition, state.records, len(data), self._clock(), encoded)
