@@ -9,7 +9,7 @@ from setuptools.command.build_ext import build_ext
 
 SOURCES = (
     *("client", "columns", "producer", "transactions", "hashes", "row_hashes"),
-    *("record_batches", "messages", "aborted_transactions", "crc32c"),
+    *("record_batches", "messages", "aborted_transactions", "crc32c", "encoder"),
 )
 HEADERS = ("aborted_transactions", "arrow_abi", "client", "columns", "crc32c", "messages", "rdkafka_abi", "zkafka")
 FOLDER = "pyspark_zkafka/records/native"
