@@ -30,7 +30,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
-INTERFACE = 5
+INTERFACE = 6
 """The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
 _OLDEST = (1, 6)

@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 5
+#define ZKAFKA_INTERFACE 6
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 /* A report of librdkafka: an error of the client, or a line of its log. */
