@@ -214,6 +214,67 @@ def test_room() -> None:
         assert sender.queued == 0
 
 
+def test_a_slow_source() -> None:
+    """The time that the caller takes between two calls does not count for a batch."""
+    now = 0.0
+    log = Log()
+    with ScriptedBroker(log, SERVED) as broker:
+        log.port = broker.address[1]
+        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "delivery.timeout.ms": 2_000, "linger.ms": 60_000}
+        with DirectSender(properties, QueueLimits(), lambda error: None, clock=lambda: now + time.monotonic()) as sender:
+            for _ in range(3):
+                add(sender, 0, b"a")
+                now += 100.0
+            finish(sender)
+            assert (sender.failure, sender.counts.acknowledged) == (None, 3)
+
+
+def test_a_connection_lost_with_requests_to_send() -> None:
+    """A connection that breaks while several requests are sent loses none of their batches."""
+    log = Log(None, partitions=20)
+    with opened(log, message_max_bytes=2_000, batch_size=1_500) as sender:
+        for number in range(20):
+            sender.add(rows(bytes(1_000)), np.full(1, number, np.int32), 20)
+            sender.advance(0)
+        finish(sender)
+        assert (sender.failure, sender.counts.acknowledged) == (None, 20)
+
+
+def test_answers_after_a_purge() -> None:
+    """An answer to a request that was given up is ignored."""
+    log = Log()
+    with opened(log) as sender:
+        add(sender, 0, b"a")
+        sender.flush(0)
+        sender.purge(in_flight=True)
+        sender.poll(0.2)
+        assert sender.queued == 0
+
+
+def test_a_partition_that_was_missed_once() -> None:
+    """A partition that one broker does not report, and then does, is not taken for missing later."""
+    log = Log(NOT_LEADER, NOT_LEADER, partitions=1)
+    with opened(log) as sender:
+        sender.add(rows(b"a"), np.ones(1, np.int32), 2)
+        sender.flush(0.05)
+        log.partitions = 2
+        finish(sender)
+        assert (sender.failure, sender.counts.acknowledged) == (None, 1)
+
+
+def test_memory_of_many_partitions() -> None:
+    """Open batches count for the limit of the queue, so that many partitions do not take more."""
+    log = Log(partitions=500)
+    limits = QueueLimits(size_bytes=1_000_000)
+    with opened(log, limits) as sender:
+        for _ in range(20):
+            sender.add(rows(*[bytes(400)] * 500), np.arange(500, dtype=np.int32), 500)
+            while not sender.advance(0.01):
+                assert sender._encoder.open_bytes + sender._producing.queued_bytes < 2 * limits.size_bytes
+        finish(sender)
+        assert sender.counts.acknowledged == 10_000
+
+
 def test_unknown_partition() -> None:
     """A partition that the brokers do not have fails the write."""
     with opened(Log(partitions=1)) as sender:

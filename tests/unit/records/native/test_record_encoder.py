@@ -137,6 +137,28 @@ def test_header_of_a_batch() -> None:
     assert (number(43, 51), number(51, 53), number(53, 57), number(57, 61)) == (2**40, 9, 2**31 - 1, 2)
 
 
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_large_batches(codec: str) -> None:
+    """Batches of many blocks, which compress well and not at all."""
+    noise = np.random.default_rng(1).bytes(200_000)
+    rows: list[Row] = [(noise[n * 1000 : n * 1000 + 1000], None, 1, []) for n in range(200)]
+    rows += [(bytes(1_000), None, 1, []) for _ in range(200)]
+    encode = encoder(codec=codec)
+    batches = [*encode.add(outgoing(rows), np.zeros(400, dtype=np.int32)), *encode.close_all()]
+    assert [row for batch in batches for row in decoded(batch)] == expected(rows)
+
+
+def test_blocks_of_lz4_are_independent() -> None:
+    """Java's consumers refuse frames whose blocks depend on each other, and checksums must fit."""
+    encode = encoder(codec="lz4")
+    list(encode.add(outgoing([(bytes(200_000), None, 1, [])]), np.zeros(1, dtype=np.int32)))
+    (batch,) = encode.close_all()
+    frame = bytes(batch.data.data[61:])
+    assert frame[:7] == bytes(pa.Codec("lz4").compress(b""))[:7]
+    assert frame[4] & 0x20
+    assert len(pa.Codec("lz4").decompress(frame, 200_100, asbytes=True)) > 200_000
+
+
 def test_large_rows() -> None:
     """A row that is larger than a batch has a batch of its own."""
     encode = encoder(batch_bytes=100)
