@@ -64,7 +64,7 @@ def test_topic_configs_are_the_topics_own(zookeeper_config: ZooKeeperConfig, new
     topic = new_topic(partitions=1, config={"retention.ms": "86400000"})
     with ZooKeeperClient(zookeeper_config) as client:
         assert client.topic_configs([topic, "no-such-topic"]).readable == {topic: {"retention.ms": "86400000"}}
-        assert client.topic_configs()[topic] == {"retention.ms": "86400000"}
+        assert client.topic_configs().readable[topic] == {"retention.ms": "86400000"}
 
 
 @pytest.mark.parametrize(
