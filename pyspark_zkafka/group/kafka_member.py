@@ -79,7 +79,7 @@ class KafkaGroupMember:
         self._has_joined = False
         self._error: ZKafkaError | None = None
         self._warned: set[str] = set()
-        self._stall_s = stall_s(options)
+        self._stall_s = self._patience_s = stall_s(options)
         self._unsettled = -1, 0.0
         self._must_rejoin = False
 
@@ -205,11 +205,12 @@ class KafkaGroupMember:
                 return False
             is_final = True
         if is_final:
-            self._final_at = seen
+            self._final_at, self._patience_s = seen, self._stall_s
         elif self._unsettled[0] != seen:
             self._unsettled = seen, now
-        elif now - self._unsettled[1] >= self._stall_s:
-            self._unsettled, self._must_rejoin = (-1, 0.0), True
+        elif now - self._unsettled[1] >= self._patience_s:
+            # Each rejoin rebalances the whole group. A leader with old metadata, which it keeps for minutes, gains nothing.
+            self._unsettled, self._must_rejoin, self._patience_s = (-1, 0.0), True, 4 * self._patience_s
         return self.settled
 
     def _result(self, answer: Future[Any], timeout_s: float) -> Any:
@@ -281,13 +282,13 @@ class KafkaGroupMember:
         now = self._timing.clock()
         if now < self._lookup_at and not self._must_rejoin:
             return
-        if self._must_rejoin:
-            self._must_rejoin, self._topics = False, ()
-            _log.info("%s leaves its group, which has left partitions without an owner, and joins again", self._name)
-            self._client.subscribe(())
         is_named = isinstance(self._subscription, Subscribe)
         self._lookup_at = float("inf") if is_named else now + _LOOKUP_S
         try:
+            if self._must_rejoin:
+                _log.info("%s leaves its group, which has left partitions without an owner, and joins again", self._name)
+                self._client.subscribe(())
+                self._must_rejoin, self._topics = False, ()
             topics = tuple(requested_topics(self._subscription, () if is_named else self._client.topic_names()))
             if topics != self._topics:
                 self._topics = topics

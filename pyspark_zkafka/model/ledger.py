@@ -69,9 +69,12 @@ class QueryName:
 
         >>> QueryName.belongs("team-8f1c-orders", "8f1c"), QueryName.belongs("team-8f1c2", "8f1c")
         (True, False)
+        >>> QueryName.belongs("team-writer.audit-8f1c", "8f1c")
+        False
         """
-        _, found, writer = base.partition(f"-{query}")
-        return bool(found) and (not writer or writer.startswith("-"))
+        head, found, writer = base.partition(f"-{query}")
+        is_numbered = "-writer." in head  # a write with batchId, whose writerName contains the id
+        return bool(found) and not is_numbered and (not writer or writer.startswith("-"))
 
     @classmethod
     def numbered(cls, prefix: str, writer: str) -> QueryName:

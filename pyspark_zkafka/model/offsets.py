@@ -194,7 +194,7 @@ def resolve(
     for tp in partitions:
         log_end, limit = reached[tp]
         first, until = starts[tp], ends[tp]
-        low = lows[tp] if lows[tp] >= 0 else log_end
+        low = lows[tp] if lows[tp] >= 0 else log_ends[tp]
         high = highs[tp] if isinstance(until, AtTimestamp) and highs[tp] >= 0 else log_end
         if _is_outside(first, low, limit):
             outside.append(Outside(tp, "starting", first, low, limit))

@@ -120,7 +120,10 @@ class StreamDriver:
     def _check_subscribed(self, *, has_end: bool) -> None:
         """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.check_topics`."""
         cluster = self._session.cluster
-        snapshot = cluster.snapshot(expected=requested_topics(self._read.require_subscription()))
+        subscription = self._read.require_subscription()
+        snapshot = cluster.snapshot(expected=requested_topics(subscription))
+        if not requested_topics(subscription, snapshot.topics):  # a broker that has just started knows no topics
+            snapshot = self._session.retry.until(lambda found: bool(found.topics), lambda: cluster.snapshot(anew=True))
         self._warnings.check_topics(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
 
     def fix_bounds(self) -> None:

@@ -397,6 +397,24 @@ def test_partitions_without_an_owner(
     assert coordinator.subscribed[-2:] == [[], ["t"]] if joins_again else coordinator.subscribed == [["t"]]
 
 
+def test_rejoins_become_rare(
+    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that assigns by old metadata leaves partitions again: each rejoin, which stops the group, is later."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STALL_S", 0.2)
+    member = new_member(is_final=lambda name, owned, topics: False, hold_ms=0, instance_id="i", strategy="range")
+    subscribe = coordinator.subscribe
+
+    def assign_a_part(topics: Collection[str]) -> None:
+        subscribe(topics)
+        coordinator.happens.append(lambda events: events.handle(Assigned([T0] if topics else [])))
+
+    coordinator.subscribe = assign_a_part  # type: ignore[method-assign]
+    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
+    assert not member.wait_settled(3)
+    assert 1 <= coordinator.subscribed.count([]) <= 2
+
+
 @pytest.mark.parametrize("error", [AGAIN, GroupError("REFUSED", "no")])
 def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], error: ZKafkaError) -> None:
     """Where the coordinator refuses to describe the group, what is assigned is final; without an answer, it is not."""

@@ -371,3 +371,31 @@ def test_thousands_of_partitions_take_no_time() -> None:
         )
         == 20_000
     )
+
+
+def test_a_record_that_arrives_while_an_end_is_asked_for_again() -> None:
+    """A start at a time that no record reaches yet is the log's first end: records that arrive meanwhile are read."""
+
+    class Growing:
+        end, time = 50, -1
+
+        def list_offsets(self, positions: Mapping[TopicPartition, Any], timeout_s: float = 0) -> dict[TopicPartition, int]:
+            return {tp: self.end if p == LATEST else self.time for tp, p in positions.items()}
+
+        def high_watermarks(self, partitions: Any, timeout_s: float = 0) -> dict[TopicPartition, int]:
+            return {}
+
+    logs, partition = Growing(), TopicPartition("t", 0)
+
+    def grow(_: float) -> None:
+        logs.end, logs.time = 100, 60
+
+    found = resolve(
+        [partition],
+        OffsetSpec("start", everywhere=AtTimestamp(1500)),
+        OffsetSpec("end", everywhere=100),
+        logs,
+        retry=Retry(3, 0.01, grow),
+        no_match="latest",
+    )
+    assert found.ranges == (OffsetRange(partition, 50, 100),)
