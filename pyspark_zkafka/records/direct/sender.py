@@ -96,7 +96,7 @@ class DirectSender(Sender):
             self._settings.batch_bytes,
             min(self._settings.batch_records, limits.records),
             Compression(self._settings.codec, self._settings.level),
-            clock=self._clock,
+            clock=clock,
         )
         self._producing = Producing(
             delivery_timeout_s=self._settings.delivery_timeout_s,
@@ -161,7 +161,7 @@ class DirectSender(Sender):
                 self._close_open()
                 self._step(timeout_s)
                 return False
-            self._close_open(self._clock() - self._settings.linger_s)
+            self._close_open(self._real_clock() - self._settings.linger_s)
             self._step(0)
             return True
 
@@ -262,6 +262,7 @@ class DirectSender(Sender):
     def _enqueue(self, batch: Batch) -> None:
         if batch.records == 1 and batch.size_bytes > self._settings.most_request_bytes + HEADER_BYTES:
             self._too_large = self._too_large or batch
+        batch.created_at = self._clock()
         self._producing.add(batch)
         self._unsent_bytes += batch.size_bytes
 

@@ -11,6 +11,8 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, ZKafkaE
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.cluster_state import ClusterState
+from pyspark_zkafka.read.stream_driver import StreamDriver
+from tests.support.planned_stream import Session
 
 LOST = ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
 
@@ -180,3 +182,29 @@ def test_other_topics_are_confirmed() -> None:
     state._zookeeper = brokers  # type: ignore[assignment]
     assert state.snapshot_of(["u"]).topics.keys() == {"u"}
     assert brokers.reads == 3
+
+
+def test_a_pattern_asked_of_a_broker_that_has_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query with an end asks again if the first broker lists no topic: none is taken for missing."""
+
+    class Starting:
+        listings = 0
+
+        def topic_names(self) -> list[str]:
+            self.listings += 1
+            return ["t"] if self.listings > 1 else []
+
+        def snapshot(self, topics: Collection[str]) -> ClusterSnapshot:
+            return cluster(*topics)
+
+        def list_offsets(self, positions: Iterable[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
+            return dict.fromkeys(positions, 5)
+
+    options = parse_stream({"kafka.bootstrap.servers": "b:9092", "startingOffsets": "earliest", "subscribePattern": "t"})
+    session = Session()
+    state = ClusterState(options.read, None, None, lambda: session.now, session.sleep)
+    monkeypatch.setattr(state, "_brokers", Starting())
+    monkeypatch.setattr(Session, "cluster", state, raising=False)
+    driver = StreamDriver(options, lambda: session.now, session.sleep, session)
+    driver.fix_bounds()
+    assert driver._state.bounds == {TopicPartition("t", 0): 5}

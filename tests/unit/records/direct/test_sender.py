@@ -229,6 +229,23 @@ def test_a_slow_source() -> None:
             assert (sender.failure, sender.counts.acknowledged) == (None, 3)
 
 
+def test_linger() -> None:
+    """Rows of a slow source are sent once they have waited for linger.ms, not only at the end."""
+    now = 0.0
+    log = Log()
+    with ScriptedBroker(log, SERVED) as broker:
+        log.port = broker.address[1]
+        properties = {"bootstrap.servers": f"127.0.0.1:{log.port}", "linger.ms": 60_000}
+        with DirectSender(properties, QueueLimits(), lambda error: None, clock=lambda: now + time.monotonic()) as sender:
+            for _ in range(3):
+                add(sender, 0, b"a")
+                sender.poll(0.1)
+                now += 100.0
+            assert [batch.records for batch in log.batches] == [2]
+            finish(sender)
+            assert sender.counts.acknowledged == 3
+
+
 def test_a_connection_lost_with_requests_to_send() -> None:
     """A connection that breaks while several requests are sent loses none of their batches."""
     log = Log(None, partitions=20)
