@@ -122,7 +122,8 @@ def _is_before(first: Batch, second: Batch) -> bool:
 class Producing:
     """The batches of a task that are not acknowledged yet, and what is known of their partitions.
 
-    Times are of the driver's monotonic clock, in seconds.
+    Times are of the driver's monotonic clock, in seconds. With `transactional`, batches of a partition wait until it is
+    registered in the open transaction, and lost sequences fail the transaction instead of changing the producer id.
 
     Attributes
     ----------
@@ -134,7 +135,9 @@ class Producing:
         The task's acknowledged records by partition.
     """
 
-    def __init__(self, *, delivery_timeout_s: float, retry_backoff_s: float, most_request_bytes: int) -> None:
+    def __init__(
+        self, *, delivery_timeout_s: float, retry_backoff_s: float, most_request_bytes: int, transactional: bool = False
+    ) -> None:
         self._delivery_timeout_s = delivery_timeout_s
         self._retry_backoff_s = retry_backoff_s
         self._most_request_bytes = most_request_bytes
@@ -143,6 +146,8 @@ class Producing:
         self._leaders: dict[TopicPartition, int] = {}
         self._flying: dict[int, dict[int, Produce]] = {}
         self._last_number = 0
+        self._transactional = transactional
+        self._registered: set[TopicPartition] = set()
         self.producer: ProducerId | None = None
         self.failed: Failed | None = None
         self.delivered: Counter[TopicPartition] = Counter()
@@ -171,6 +176,14 @@ class Producing:
             partition.is_known = partition.must_renew = False
             for batch in partition.waiting:
                 batch.sequence = batch.place = None
+
+    def register(self, partitions: Collection[TopicPartition]) -> None:
+        """Note that partitions belong to the open transaction."""
+        self._registered.update(partitions)
+
+    def end_transaction(self) -> None:
+        """Note that the transaction has ended. Its batches are acknowledged or dropped."""
+        self._registered.clear()
 
     def lead(self, leaders: Mapping[TopicPartition, int | None]) -> None:
         """Note the leaders of partitions; None for a partition without one."""
@@ -242,6 +255,12 @@ class Producing:
         """The partitions that have batches to send, and no known leader."""
         return [tp for tp, partition in self._active.items() if partition.waiting and tp not in self._leaders]
 
+    def unregistered(self, others: Collection[TopicPartition] = ()) -> list[TopicPartition]:
+        """The partitions with batches, and the others, that the open transaction does not have yet."""
+        if not self._transactional:
+            return []
+        return sorted({*self._active, *others} - self._registered)
+
     def requests(self, now: float, is_ready: Callable[[int], bool]) -> list[Produce]:
         """The requests to send now, in this order, to the brokers that are ready."""
         active = self._active.values()
@@ -255,6 +274,7 @@ class Producing:
         for tp, partition in self._active.items():
             # Before the producer id changes, those batches are sent again that may have been written under it.
             is_held = renews and (partition.must_renew or not partition.is_ambiguous)
+            is_held = is_held or (self._transactional and tp not in self._registered)
             if tp in self._leaders and not is_held and self._may_send(partition, now):
                 by_broker.setdefault(self._leaders[tp], []).append(partition)
         for broker, partitions in by_broker.items():
@@ -286,6 +306,10 @@ class Producing:
     def open_batches(self) -> list[Batch]:
         """The batches that are not acknowledged."""
         return [batch for partition in self._active.values() for batch in (*partition.flying, *partition.waiting)]
+
+    def waiting_batches(self) -> list[Batch]:
+        """The batches that are not in flight."""
+        return [batch for partition in self._active.values() for batch in partition.waiting]
 
     # --- details -------------------------------------------------------------------------------------------------------
 
@@ -336,8 +360,9 @@ class Producing:
         elif code == OUT_OF_ORDER and not is_first:
             pass  # the batch before it is to be sent again first
         elif code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
-            # The broker does not know what it has acknowledged. If that was this task's, it is lost.
-            if partition.has_acknowledged or partition.is_ambiguous:
+            # The broker does not know what it has acknowledged. If that was this task's, it is lost. In a transaction, only
+            # the coordinator changes the epoch.
+            if partition.has_acknowledged or partition.is_ambiguous or self._transactional:
                 self._fail(batch, code)
             partition.must_renew = True
         elif code is None or code in RETRIABLE:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_zkafka.brokers.pool import ClientPool, Keep, configuration
 from pyspark_zkafka.options.values import Connection
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.records.transactions import TransactionalProducer
 
 _log = logging.getLogger(__name__)
+P = TypeVar("P")
 
 _FETCH_SIZE = "max.partition.fetch.bytes"
 _MOST_FETCH_BYTES = 8 * 1024 * 1024
@@ -221,8 +222,8 @@ def open_producer(
 def _lease_direct_producer(
     connection: Connection,
     properties: Mapping[str, Any],
-    lease: Callable[[Callable[..., Sender]], CountingProducer],
-) -> CountingProducer | None:
+    lease: Callable[[Callable[..., Sender]], P],
+) -> P | None:
     """A producer of the direct transport; None, with a log line, if the direct transport cannot be used."""
     if not _is_native(connection) or not _may_log_in(properties, _level(connection)):
         return None
@@ -258,15 +259,17 @@ def open_transactional(
     """
     from pyspark_zkafka.records.transactions import TransactionalProducer
 
-    make_sender = _sender_class(connection)
-    key = TransactionalProducer, make_sender, generation, configuration(properties)
-    if anew:
-        _clients.discard(key)
+    with ExitStack() as opened:
 
-    def make() -> TransactionalProducer:
-        return TransactionalProducer(properties, make_sender, topic=topic)
+        def lease(make_sender: Callable[..., Sender]) -> TransactionalProducer:
+            key = TransactionalProducer, make_sender, generation, configuration(properties)
+            if anew:
+                _clients.discard(key)
+            make = lambda: TransactionalProducer(properties, make_sender, topic=topic)  # noqa: E731
+            producer: TransactionalProducer = opened.enter_context(_clients.lease(key, make, _TRANSACTIONAL))
+            return producer
 
-    with _clients.lease(key, make, _TRANSACTIONAL) as producer:
+        producer = _lease_direct_producer(connection, properties, lease) or lease(_sender_class(connection))
         yield producer
         if producer.is_open:
             raise RuntimeError("a transaction was neither committed nor aborted")

@@ -22,6 +22,7 @@ from pyspark_zkafka.records.direct.messages import (
     SASL_HANDSHAKE,
     Api,
     Request,
+    Supported,
     api_versions_request,
     read_api_versions,
     read_sasl_authenticate,
@@ -247,7 +248,7 @@ class Connection:
         self._settings = settings
         self._clock = clock
         self._link = Link(address, settings.socket, context)
-        self._versions: dict[int, tuple[int, int]] = {}
+        self._supported = Supported({}, {})
         self._pending: deque[tuple[Request, int]] = deque()  # with their correlation ids
         self._correlation_id = 0
         self._expires = math.inf
@@ -279,11 +280,15 @@ class Connection:
 
     def version(self, api: Api, newest: int | None = None) -> int:
         """The version of an API to use with the broker; Unsupported if there is none."""
-        return api.version(self._versions, newest)
+        return api.version(self._supported.versions, newest)
 
     def has(self, api: Api) -> bool:
         """True if `version` returns a version."""
-        return api.is_in(self._versions)
+        return api.is_in(self._supported.versions)
+
+    def feature(self, name: str) -> int:
+        """The level of a feature of the cluster (KIP-584), 0 if it is disabled or unknown."""
+        return self._supported.features.get(name, 0)
 
     def begin_opening(self, deadline: Deadline) -> None:
         """Prepare to connect and log in before the deadline, in calls of `continue_opening`. Does not block."""
@@ -355,7 +360,7 @@ class Connection:
 
     def _open(self, deadline: Deadline) -> Waiting[None]:
         yield from self._link.open(deadline)
-        self._versions = yield from self._request_versions(deadline)
+        self._supported = yield from self._request_versions(deadline)
         if self._settings.login is not None:
             yield from self._log_in(self._settings.login, deadline)
 
@@ -368,7 +373,7 @@ class Connection:
             yield
         return response
 
-    def _request_versions(self, deadline: Deadline) -> Waiting[dict[int, tuple[int, int]]]:
+    def _request_versions(self, deadline: Deadline) -> Waiting[Supported]:
         for version in (_NEWEST_API_VERSIONS, 0):
             response = yield from self._exchange(api_versions_request(version, __version__), deadline)
             found = read_api_versions(response, version)

@@ -1,4 +1,4 @@
-"""Requests and responses of all APIs but Fetch.
+"""Requests and responses: connections, metadata and offsets. `fetch` and `producer_messages` have the others.
 
 Each function names the versions that it writes or reads. `Api.version` selects the newest version that both sides know.
 
@@ -11,7 +11,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -61,8 +61,6 @@ class Api(NamedTuple):
 
 
 _NEVER = 1000
-PRODUCE = Api("Produce", 0, 5, 8, 9)
-INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 0, 2)
 FETCH = Api("Fetch", 1, 2, 17, 12)
 LIST_OFFSETS = Api("ListOffsets", 2, 0, 5, 6)
 METADATA = Api("Metadata", 3, 1, 7, 9)
@@ -102,8 +100,19 @@ def api_versions_request(version: int, software: str) -> Request:
     return Request(API_VERSIONS, version, body)
 
 
-def read_api_versions(response: Reader, version: int) -> dict[int, tuple[int, int]] | None:
-    """The broker's oldest and newest version of each API, by key; None if it does not know this version of the request."""
+class Supported(NamedTuple):
+    """The oldest and newest version of each API of a broker, by key; and the levels of the cluster's features, by name."""
+
+    versions: Mapping[int, tuple[int, int]]
+    features: Mapping[str, int]
+
+
+_FINALIZED_FEATURES = 2
+"""The tagged field of ApiVersions with the features that are enabled in the cluster (KIP-584)."""
+
+
+def read_api_versions(response: Reader, version: int) -> Supported | None:
+    """Versions 0 to 3. None if the broker does not know this version of the request."""
     error = response.int16()
     if error == UNSUPPORTED_VERSION:
         return None
@@ -116,7 +125,22 @@ def read_api_versions(response: Reader, version: int) -> dict[int, tuple[int, in
             response.tags()
         return found
 
-    return dict(response.compact_array(row) if version >= 3 else response.array(row))
+    if version < 3:
+        return Supported(dict(response.array(row)), {})
+    versions = dict(response.compact_array(row))
+    response.int32()  # throttle time
+    finalized = response.tags().get(_FINALIZED_FEATURES)
+    return Supported(versions, {} if finalized is None else _read_features(Reader(finalized)))
+
+
+def _read_features(field: Reader) -> dict[str, int]:
+    def feature() -> tuple[str, int]:
+        name, level = field.compact_string() or "", field.int16()
+        field.int16()  # the lowest level
+        field.tags()
+        return name, level
+
+    return dict(field.compact_array(feature))
 
 
 class Handshake(NamedTuple):
@@ -211,58 +235,6 @@ def read_metadata(response: Reader, version: int, topic: str) -> Metadata:
     if topic not in topics:
         raise MalformedResponse("the response to Metadata lacks the topic")
     return Metadata(brokers, *topics[topic])
-
-
-def init_producer_id_request() -> Request:
-    """Version 0, for a producer without transactions."""
-    return Request(INIT_PRODUCER_ID, 0, string(None) + int32(0))
-
-
-def read_init_producer_id(response: Reader) -> tuple[int, int, int]:
-    """Version 0: the error, the id and its epoch."""
-    response.int32()  # throttle time
-    return response.int16(), response.int64(), response.int16()
-
-
-def produce_request(version: int, timeout_ms: int, batches: Sequence[tuple[TopicPartition, memoryview]]) -> Request:
-    """Versions 5 to 8, with acks=all and a record batch of each partition."""
-    by_topic: dict[str, list[tuple[int, memoryview]]] = {}
-    for partition, records in batches:
-        by_topic.setdefault(partition.topic, []).append((partition.partition, records))
-    parts: list[bytes | memoryview] = []
-    for topic, partitions in by_topic.items():
-        parts.append(string(topic) + int32(len(partitions)))
-        for number, records in partitions:
-            parts += (int32(number) + int32(len(records)), records)
-    return Request(PRODUCE, version, string(None) + int16(-1) + int32(timeout_ms) + int32(len(by_topic)), tuple(parts))
-
-
-class Produced(NamedTuple):
-    """A broker's answer for one partition: the offset of the batch, and the first offset of the log."""
-
-    error: int
-    offset: int
-    log_start: int
-
-
-def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, Produced], int]:
-    """Versions 5 to 8: the answers by partition, and the throttle time in ms."""
-
-    def row() -> tuple[int, Produced]:
-        number, error, offset = response.int32(), response.int16(), response.int64()
-        response.int64()  # time of the append
-        log_start = response.int64()
-        if version >= 8:
-            response.array(lambda: (response.int32(), response.string()))  # records that are not valid
-            response.string()  # error in words
-        return number, Produced(error, offset, log_start)
-
-    def topic() -> dict[TopicPartition, Produced]:
-        name = response.required_string()
-        return {TopicPartition(name, number): found for number, found in response.array(row)}
-
-    found = {tp: one for part in response.array(topic) for tp, one in part.items()}
-    return found, response.int32()
 
 
 class ListedOffset(NamedTuple):

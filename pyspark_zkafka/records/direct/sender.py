@@ -8,7 +8,7 @@ import select
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,17 +32,21 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Buffer, Connection
-from pyspark_zkafka.records.direct.messages import (
+from pyspark_zkafka.records.direct.messages import Metadata
+from pyspark_zkafka.records.direct.producer_messages import (
+    FIRST_PRODUCE,
     INIT_PRODUCER_ID,
     PRODUCE,
-    Metadata,
+    SECOND_PROTOCOL,
+    TRANSACTION,
+    Coordinator,
+    InitProducerId,
     Produced,
-    init_producer_id_request,
     produce_request,
-    read_init_producer_id,
     read_produce,
 )
 from pyspark_zkafka.records.direct.settings import producer_settings_of
+from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
 from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
 from pyspark_zkafka.records.native.record_encoder import HEADER_BYTES, Compression, RecordEncoder
 from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender, Transactions
@@ -59,6 +63,13 @@ _STEP_BYTES = 1024 * 1024
 _ZSTD_VERSION = 7
 _RETRIABLE_INIT = frozenset({7, 14, 15, 16, 51})
 """Errors of InitProducerId after which it is requested again: time-out, coordinator, concurrent transactions."""
+
+
+_NO_TRANSACTIONS = InitProducerId(None, 0)
+
+
+def _code(failed: int) -> int:
+    return int(KafkaError._MSG_TIMED_OUT) if failed == OVERDUE else failed
 
 
 class _Broker:
@@ -96,13 +107,20 @@ class DirectSender(Sender):
             self._settings.batch_bytes,
             min(self._settings.batch_records, limits.records),
             Compression(self._settings.codec, self._settings.level),
+            transactional=self._settings.transactional_id is not None,
             clock=clock,
         )
         self._producing = Producing(
             delivery_timeout_s=self._settings.delivery_timeout_s,
             retry_backoff_s=settings.retry_backoff.first_s,
             most_request_bytes=self._settings.most_request_bytes,
+            transactional=self._settings.transactional_id is not None,
         )
+        self._coordinators = CoordinatorConnections(self._client, self._report)
+        self._transactions: DirectTransactions | None = None
+        if (transactional_id := self._settings.transactional_id) is not None:
+            timeout_ms = self._settings.transaction_timeout_ms
+            self._transactions = DirectTransactions(transactional_id, timeout_ms, self._coordinators, self, clock)
         self._brokers: dict[int, _Broker] = {}
         self._failures: dict[int, int] = {}
         self._connect_at: dict[int, float] = {}
@@ -114,11 +132,15 @@ class DirectSender(Sender):
         self._unsupported: Unsupported | None = None
         self._handed_over = self._dropped = 0
         self._too_large: Batch | None = None
+        self._is_uncertain = False  # brokers may still write batches that were dropped
 
     def __enter__(self) -> DirectSender:
         self._client.__enter__()
         try:
-            self._request_producer()
+            if (transactional_id := self._settings.transactional_id) is None:
+                self._request_producer()
+            else:
+                self._coordinators.find(Coordinator(transactional_id, TRANSACTION), self._client.deadline(_SETUP_S))
         except (ConnectionLost, MalformedResponse) as error:
             self._report(error)  # tried again when there are rows
         except BaseException:
@@ -130,6 +152,7 @@ class DirectSender(Sender):
         for broker in self._brokers.values():
             broker.connection.close()
         self._brokers.clear()
+        self._coordinators.close()
         self._client.__exit__(*exc)
 
     def begin(self) -> None:
@@ -183,6 +206,8 @@ class DirectSender(Sender):
         self._closed = iter(())
         for _ in self._encoder.close_all():
             pass
+        dropped = self._producing.open_batches() if in_flight else self._producing.waiting_batches()
+        self._is_uncertain |= any(batch.may_be_written or (in_flight and batch.place is not None) for batch in dropped)
         left = self._producing.drop(in_flight=in_flight)
         self._dropped = self._handed_over - self.counts.acknowledged - left
 
@@ -206,9 +231,8 @@ class DirectSender(Sender):
             return Failure("the direct transport", f"{self._unsupported}. Set transport to librdkafka")
         failed = self._producing.failed
         if failed is None:
-            return None
-        code = KafkaError._MSG_TIMED_OUT if failed.code == OVERDUE else failed.code
-        found = Failure.of(*failed.batch.partition, code)
+            return self._failure_of_transaction()
+        found = Failure.of(*failed.batch.partition, _code(failed.code))
         if not failed.batch.may_be_written:
             return found
         return Failure(found.partition, f"{found.cause}; the broker may have written the records", found.overdue_topic)
@@ -234,7 +258,32 @@ class DirectSender(Sender):
 
     @property
     def transactions(self) -> Transactions:
-        raise NotImplementedError("transactions need librdkafka")
+        if self._transactions is None:
+            raise RuntimeError("the producer has no transactional.id")
+        return self._transactions
+
+    # --- the rows of a transaction ---------------------------------------------------------------------------------------
+
+    def start(self, producer: ProducerId) -> None:
+        self._producing.start(producer)
+
+    def register(self, partitions: Collection[TopicPartition]) -> None:
+        self._producing.register(partitions)
+
+    def end_transaction(self) -> None:
+        self._producing.end_transaction()
+
+    def drain(self, timeout_s: float) -> bool:
+        self.purge(in_flight=False)
+        self.flush(timeout_s)
+        if self.is_moving:
+            self.purge(in_flight=True)
+        return not self._is_uncertain
+
+    @property
+    def refusal(self) -> int:
+        failed = self._producing.failed
+        return NONE if failed is None else int(_code(failed.code))
 
     # --- rows to batches -----------------------------------------------------------------------------------------------
 
@@ -266,6 +315,12 @@ class DirectSender(Sender):
         self._producing.add(batch)
         self._unsent_bytes += batch.size_bytes
 
+    def _failure_of_transaction(self) -> Failure | None:
+        """The failure of a transaction that does not take the partitions of its rows."""
+        error = None if self._transactions is None else self._transactions.failure
+        missing = self._producing.unregistered()
+        return None if error is None or not missing else Failure.of(*missing[0], error.code())
+
     # --- one step: send what may be sent, and take in what has arrived ---------------------------------------------------
 
     def _step(self, timeout_s: float) -> None:
@@ -278,6 +333,7 @@ class DirectSender(Sender):
         producing.expire(now)
         if self._too_large is None and self._unsupported is None and producing.failed is None:
             self._look_up(now)
+            self._register()
             for request in producing.requests(now, self._is_ready):
                 self._send(request)
         waiting = select.poll()
@@ -291,6 +347,11 @@ class DirectSender(Sender):
             time.sleep(min(wait_s, _METADATA_PAUSE_S))
         for number, broker in flying:
             self._take_in(number, broker)
+
+    def _register(self) -> None:
+        """Add the partitions of the rows to the transaction, also those of open batches, with one request."""
+        if self._transactions is not None and (missing := self._producing.unregistered(self._encoder.partitions)):
+            self._transactions.add_partitions(missing, _METADATA_PAUSE_S)
 
     def _must_ask(self) -> bool:
         return self._producing.needs_producer or bool(self._producing.without_leader())
@@ -347,22 +408,26 @@ class DirectSender(Sender):
         answer = self._client.ask_any(self._init_request)
         if answer is None:
             return
-        error, number, epoch = read_init_producer_id(answer[1])
-        if error == NONE:
-            self._producing.start(ProducerId(number, epoch))
+        request, response = answer
+        error, producer = _NO_TRANSACTIONS.read(response, request.version)
+        if error == NONE and producer is not None:
+            self._producing.start(producer)
         elif error not in _RETRIABLE_INIT:
             raise Unsupported(f"a producer id was refused: {KafkaError(error).name()}")
 
     def _init_request(self, connection: Connection) -> Any:
         self._require_supported(connection)
-        connection.version(INIT_PRODUCER_ID)
-        return init_producer_id_request()
+        return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
 
     def _require_supported(self, connection: Connection) -> None:
         """Raise Unsupported for a broker that cannot take the batches: brokers from 2.1 on know zstd (KIP-110)."""
-        version = connection.version(PRODUCE)
+        version = self._version(connection)
         if self._settings.codec == "zstd" and version < _ZSTD_VERSION:
             raise Unsupported("a broker without zstd in produce requests")
+
+    def _version(self, connection: Connection) -> int:
+        """The version of Produce to use with a broker. The newest ones belong to the second protocol of transactions."""
+        return connection.version(PRODUCE, None if self._coordinators.protocol >= SECOND_PROTOCOL else FIRST_PRODUCE)
 
     def _is_ready(self, number: int) -> bool:
         """True if there is an open connection to a broker; connects to it, in steps."""
@@ -404,9 +469,9 @@ class DirectSender(Sender):
         batches = [(batch.partition, batch.data.sealed(request.producer, batch.sequence)) for batch in request.batches]
         timeout_ms = int(self._settings.request_timeout_s * 1000)
         try:
-            version = broker.connection.version(PRODUCE)
+            version = self._version(broker.connection)
             broker.flying.append((request, version, self._clock()))
-            broker.connection.send(produce_request(version, timeout_ms, batches))
+            broker.connection.send(produce_request(version, timeout_ms, batches, self._settings.transactional_id))
         except (ConnectionLost, Unsupported) as error:
             self._lose(request.broker, error)
 

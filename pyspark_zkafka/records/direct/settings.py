@@ -148,7 +148,10 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class ProduceSettings:
-    """How records are batched, compressed and sent. `level` is None for the codec's default."""
+    """How records are batched, compressed and sent.
+
+    `level` is None for the codec's default, and `transactional_id` is None without transactions.
+    """
 
     batch_bytes: int
     batch_records: int
@@ -159,6 +162,8 @@ class ProduceSettings:
     delivery_timeout_s: float
     request_timeout_s: float
     creates_topics: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +260,10 @@ class _Properties:
         return int(text)
 
     def seconds(self, name: str, default_ms: int) -> float:
-        return self.number(name, default_ms) / 1000
+        text = self.text(name, str(default_ms)).strip()
+        if not text.replace(".", "", 1).isdecimal():
+            raise Unsupported(f"the value of {name}")
+        return float(text) / 1000
 
     def flag(self, name: str, default: bool) -> bool:
         text = self.text(name, str(default)).lower()
@@ -384,6 +392,8 @@ def _produce(given: _Properties) -> ProduceSettings:
         delivery_timeout_s=timeout_s or math.inf,
         request_timeout_s=given.seconds("request.timeout.ms", 30_000),
         creates_topics=given.flag("allow.auto.create.topics", False),
+        transactional_id=given.optional("transactional.id"),
+        transaction_timeout_ms=given.number("transaction.timeout.ms", 60_000, least=1_000),
     )
 
 

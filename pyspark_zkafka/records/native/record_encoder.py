@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from ctypes import addressof, byref, c_uint8
 from dataclasses import dataclass
 from typing import Any
@@ -135,6 +135,11 @@ class RecordEncoder:
         self._now_ms = now_ms
         self._open: dict[TopicPartition, _Open] = {}
         self.open_bytes = 0
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """The partitions with open batches."""
+        return self._open.keys()
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32]) -> Iterator[Batch]:
         """Append rows, each to its partition, in order; yields the batches that are full, which no longer change."""

@@ -39,13 +39,21 @@ class TestApiVersions:
     def test_old(self) -> None:
         """Version 0 has an array of ranges."""
         data = wire.int16(0) + wire.int32(2) + b"".join(map(wire.int16, (1, 0, 11, 3, 4, 9)))
-        assert messages.read_api_versions(Reader(data), 0) == {1: (0, 11), 3: (4, 9)}
+        assert messages.read_api_versions(Reader(data), 0) == ({1: (0, 11), 3: (4, 9)}, {})
 
     def test_new(self) -> None:
         """Version 3 is compact, and has further fields."""
         row = b"".join(map(wire.int16, (1, 4, 17))) + wire.NO_TAGS
         data = wire.int16(0) + wire.compact_array(row) + wire.int32(0) + wire.NO_TAGS
-        assert messages.read_api_versions(Reader(data), 3) == {1: (4, 17)}
+        assert messages.read_api_versions(Reader(data), 3) == ({1: (4, 17)}, {})
+
+    def test_features(self) -> None:
+        """The levels of features that are enabled in the cluster are a tagged field."""
+        level = wire.compact_string("transaction.version") + wire.int16(2) + wire.int16(2) + wire.NO_TAGS
+        field = wire.compact_array(level)
+        tags = b"\x02" + b"\x01\x08" + bytes(8) + b"\x02" + wire.unsigned_varint(len(field)) + field
+        data = wire.int16(0) + wire.compact_array() + wire.int32(0) + tags
+        assert messages.read_api_versions(Reader(data), 3) == ({}, {"transaction.version": 2})
 
     def test_unknown_version(self) -> None:
         """An old broker answers a new version by an error in the oldest form."""

@@ -1,0 +1,306 @@
+"""Requests and responses of producers: record batches, producer ids and transactions.
+
+A message of a transaction is a value: `request` encodes it for a version, and `read` returns the response as an `Answer`.
+
+References
+----------
+``clients/src/main/resources/common/message/*.json`` of Kafka 4.1.0: ``Produce``, ``FindCoordinator``, ``InitProducerId``,
+``AddPartitionsToTxn``, ``AddOffsetsToTxn``, ``TxnOffsetCommit``, ``EndTxn``; KIP-98 and KIP-890.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import ProducerId
+from pyspark_zkafka.records.direct.messages import NONE, Api, Request
+from pyspark_zkafka.records.direct.wire import (
+    NO_TAGS,
+    Reader,
+    compact_array,
+    compact_string,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    unsigned_varint,
+)
+from pyspark_zkafka.records.sender import GroupOffset
+
+OPERATION_NOT_ATTEMPTED = 55
+TRANSACTION_VERSION = "transaction.version"
+"""The feature of a cluster whose level 2 enables the second protocol of transactions (KIP-890)."""
+SECOND_PROTOCOL = 2
+
+PRODUCE = Api("Produce", 0, 5, 12, 9)
+FIRST_PRODUCE = 8
+"""The newest version of Produce that does not add partitions to a transaction by itself, and is used without KIP-890."""
+INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 1, 2)
+FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 2, 3)
+ADD_PARTITIONS = Api("AddPartitionsToTxn", 24, 0, 2, 3)
+ADD_OFFSETS = Api("AddOffsetsToTxn", 25, 0, 2, 3)
+COMMIT_OFFSETS = Api("TxnOffsetCommit", 28, 0, 5, 3)
+END_TRANSACTION = Api("EndTxn", 26, 0, 5, 3)
+_FIRST_PROTOCOL_NEWEST = 2
+
+
+class Coordinator(NamedTuple):
+    """A coordinator to find: of a group (`kind` 0) or of a transactional id (`kind` 1)."""
+
+    key: str
+    kind: int
+
+
+GROUP, TRANSACTION = 0, 1
+
+
+class Answer(NamedTuple):
+    """The error of a response; with the producer id and epoch to use from now on, if the response has one."""
+
+    error: int
+    producer: ProducerId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId:
+    """Registers a transactional id, and fences its earlier producers; without an id, requests a new producer id."""
+
+    transactional_id: str | None
+    timeout_ms: int
+    api: ClassVar[Api] = INIT_PRODUCER_ID
+
+    def request(self, version: int) -> Request:
+        return Request(self.api, version, string(self.transactional_id) + int32(self.timeout_ms))
+
+    def read(self, response: Reader, _: int) -> Answer:
+        response.int32()  # throttle time
+        return Answer(response.int16(), ProducerId(response.int64(), response.int16()))
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Adds partitions to the open transaction."""
+
+    transactional_id: str
+    producer: ProducerId
+    partitions: tuple[TopicPartition, ...]
+    api: ClassVar[Api] = ADD_PARTITIONS
+
+    def request(self, version: int) -> Request:
+        rows = ((partition, int32(partition.partition)) for partition in self.partitions)
+        head = string(self.transactional_id) + _producer(self.producer)
+        return Request(self.api, version, head + _by_topic(rows, flexible=False))
+
+    def read(self, response: Reader, _: int) -> Answer:
+        response.int32()  # throttle time
+        return _first_error(response, flexible=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AddOffsets:
+    """Adds a group's offsets to the open transaction."""
+
+    transactional_id: str
+    producer: ProducerId
+    group: str
+    api: ClassVar[Api] = ADD_OFFSETS
+
+    def request(self, version: int) -> Request:
+        return Request(self.api, version, string(self.transactional_id) + _producer(self.producer) + string(self.group))
+
+    def read(self, response: Reader, _: int) -> Answer:
+        response.int32()  # throttle time
+        return Answer(response.int16())
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffset:
+    """Commits the offset of a group when the transaction is committed. The group's coordinator answers."""
+
+    transactional_id: str
+    producer: ProducerId
+    offset: GroupOffset
+    api: ClassVar[Api] = COMMIT_OFFSETS
+
+    def request(self, version: int) -> Request:
+        flexible, found = version >= self.api.flexible, self.offset
+        text = compact_string if flexible else string
+        leader_epoch = int32(-1) if version >= 2 else b""
+        tags = NO_TAGS if flexible else b""
+        metadata = text(found.metadata + "\0")  # librdkafka stores the zero byte, and reads up to it
+        row = int32(found.partition) + int64(found.offset) + leader_epoch + metadata + tags
+        member = int32(-1) + compact_string("") + unsigned_varint(0) if version >= 3 else b""  # no member of the group
+        head = text(self.transactional_id) + text(found.group) + _producer(self.producer) + member
+        partition = TopicPartition(found.topic, found.partition)
+        body = head + _by_topic([(partition, row)], flexible=flexible)
+        return Request(self.api, version, body + tags)
+
+    def read(self, response: Reader, version: int) -> Answer:
+        response.int32()  # throttle time
+        return _first_error(response, flexible=version >= self.api.flexible)
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """Commits or aborts the open transaction."""
+
+    transactional_id: str
+    producer: ProducerId
+    commit: bool
+    api: ClassVar[Api] = END_TRANSACTION
+
+    def request(self, version: int) -> Request:
+        flexible = version >= self.api.flexible
+        text = compact_string if flexible else string
+        tags = NO_TAGS if flexible else b""
+        body = text(self.transactional_id) + _producer(self.producer) + int8(int(self.commit)) + tags
+        return Request(self.api, version, body)
+
+    def read(self, response: Reader, version: int) -> Answer:
+        response.int32()  # throttle time
+        error = response.int16()
+        return Answer(error, ProducerId(response.int64(), response.int16()) if version >= 5 else None)
+
+
+Message = InitProducerId | AddPartitions | AddOffsets | CommitOffset | EndTransaction
+
+
+def newest_version(api: Api, protocol: int) -> int:
+    """The newest version of an API to use: versions above 2 belong to the second protocol of transactions."""
+    return api.newest if protocol >= SECOND_PROTOCOL else min(api.newest, _FIRST_PROTOCOL_NEWEST)
+
+
+def find_coordinator_request(version: int, coordinator: Coordinator) -> Request:
+    """Versions 1 and 2."""
+    return Request(FIND_COORDINATOR, version, string(coordinator.key) + int8(coordinator.kind))
+
+
+def read_find_coordinator(response: Reader) -> tuple[int, tuple[str, int]]:
+    """Versions 1 and 2: the error, and the coordinator's address."""
+    response.int32()  # throttle time
+    error = response.int16()
+    response.string()  # error in words
+    response.int32()  # broker
+    return error, (response.required_string(), response.int32())
+
+
+def produce_request(
+    version: int,
+    timeout_ms: int,
+    batches: Sequence[tuple[TopicPartition, memoryview]],
+    transactional_id: str | None = None,
+) -> Request:
+    """Versions 5 to 12, with acks=all and a record batch of each partition."""
+    flexible = version >= PRODUCE.flexible
+    by_topic: dict[str, list[tuple[int, memoryview]]] = {}
+    for partition, records in batches:
+        by_topic.setdefault(partition.topic, []).append((partition.partition, records))
+    tags = NO_TAGS if flexible else b""
+    parts: list[bytes | memoryview] = []
+    for topic, partitions in by_topic.items():
+        parts.append(_text(topic, flexible) + _length(len(partitions), flexible))
+        for number, records in partitions:
+            parts += (int32(number) + _length(len(records), flexible), records, tags)
+        parts.append(tags)
+    parts.append(tags)
+    head = _text(transactional_id, flexible) + int16(-1) + int32(timeout_ms) + _length(len(by_topic), flexible)
+    return Request(PRODUCE, version, head, tuple(part for part in parts if len(part)))
+
+
+class Produced(NamedTuple):
+    """A broker's answer for one partition: the offset of the batch, and the first offset of the log."""
+
+    error: int
+    offset: int
+    log_start: int
+
+
+def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, Produced], int]:
+    """Versions 5 to 12: the answers by partition, and the throttle time in ms."""
+    flexible = version >= PRODUCE.flexible
+    array = response.compact_array if flexible else response.array
+    text = response.compact_string if flexible else response.string
+
+    def invalid() -> None:
+        response.int32()
+        text()
+        _skip_tags(response, flexible)
+
+    def row() -> tuple[int, Produced]:
+        number, error, offset = response.int32(), response.int16(), response.int64()
+        response.int64()  # time of the append
+        log_start = response.int64()
+        if version >= 8:
+            array(invalid)
+            text()  # error in words
+        _skip_tags(response, flexible)
+        return number, Produced(error, offset, log_start)
+
+    def topic() -> dict[TopicPartition, Produced]:
+        name = response.compact_string() or "" if flexible else response.required_string()
+        found = {TopicPartition(name, number): answer for number, answer in array(row)}
+        _skip_tags(response, flexible)
+        return found
+
+    found = {tp: one for part in array(topic) for tp, one in part.items()}
+    return found, response.int32()
+
+
+def _producer(producer: ProducerId) -> bytes:
+    return int64(producer.number) + int16(producer.epoch)
+
+
+def _text(text: str | None, flexible: bool) -> bytes:
+    if not flexible:
+        return string(text)
+    return unsigned_varint(0) if text is None else compact_string(text)
+
+
+def _length(count: int, flexible: bool) -> bytes:
+    return unsigned_varint(count + 1) if flexible else int32(count)
+
+
+def _skip_tags(response: Reader, flexible: bool) -> None:
+    if flexible:
+        response.tags()
+
+
+def _by_topic(rows: Iterable[tuple[TopicPartition, bytes]], *, flexible: bool) -> bytes:
+    """Topics, each with its rows of partitions."""
+    topics: dict[str, list[bytes]] = {}
+    for partition, row in rows:
+        topics.setdefault(partition.topic, []).append(row)
+    tags = NO_TAGS if flexible else b""
+
+    def array(elements: list[bytes]) -> bytes:
+        return compact_array(*elements) if flexible else int32(len(elements)) + b"".join(elements)
+
+    return array([_text(topic, flexible) + array(found) + tags for topic, found in topics.items()])
+
+
+def _first_error(response: Reader, *, flexible: bool) -> Answer:
+    """The first error of topics with errors of partitions. A partition that was not attempted is not the cause."""
+    array = response.compact_array if flexible else response.array
+
+    def row() -> int:
+        response.int32()
+        error = response.int16()
+        _skip_tags(response, flexible)
+        return error
+
+    def topic() -> list[int]:
+        if flexible:
+            response.compact_string()
+        else:
+            response.required_string()
+        found = array(row)
+        _skip_tags(response, flexible)
+        return found
+
+    errors = [error for found in array(topic) for error in found if error != NONE]
+    causes = [error for error in errors if error != OPERATION_NOT_ATTEMPTED]
+    return Answer(next(iter(causes or errors), NONE))

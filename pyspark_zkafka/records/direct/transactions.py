@@ -1,0 +1,326 @@
+"""Transactions of the direct transport: requests to the coordinators, and what their errors mean.
+
+References
+----------
+``org.apache.kafka.clients.producer.internals.TransactionManager`` (kafka-clients 4.1.0); KIP-98, KIP-890.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import ProducerId
+from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.client import DirectClient
+from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.messages import NONE
+from pyspark_zkafka.records.direct.producer_messages import (
+    ADD_OFFSETS,
+    ADD_PARTITIONS,
+    COMMIT_OFFSETS,
+    END_TRANSACTION,
+    FIND_COORDINATOR,
+    GROUP,
+    INIT_PRODUCER_ID,
+    SECOND_PROTOCOL,
+    TRANSACTION,
+    TRANSACTION_VERSION,
+    AddOffsets,
+    AddPartitions,
+    Answer,
+    CommitOffset,
+    Coordinator,
+    EndTransaction,
+    InitProducerId,
+    Message,
+    find_coordinator_request,
+    newest_version,
+    read_find_coordinator,
+)
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
+from pyspark_zkafka.records.sender import GroupOffset, Transactions
+from pyspark_zkafka.retries import Deadline
+
+_log = logging.getLogger(__name__)
+
+_LOAD_IN_PROGRESS, _NOT_AVAILABLE, _NOT_COORDINATOR = 14, 15, 16
+_UNKNOWN_TOPIC, _REQUEST_TIMED_OUT, _CONCURRENT_TRANSACTIONS = 3, 7, 51
+_NETWORK_EXCEPTION, _THROTTLING_QUOTA_EXCEEDED = 13, 89
+_MOVED = frozenset({_NOT_AVAILABLE, _NOT_COORDINATOR, _REQUEST_TIMED_OUT, _NETWORK_EXCEPTION})
+"""Errors after which the coordinator is looked up again."""
+_RETRIABLE = _MOVED | {_LOAD_IN_PROGRESS, _CONCURRENT_TRANSACTIONS, _UNKNOWN_TOPIC, _THROTTLING_QUOTA_EXCEEDED}
+FENCING = frozenset({47, 90})
+"""INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer with the id has begun, or the transaction timed out."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
+_SETUP_S = 3.0
+_REFUSED_PAUSE_S = 3.0
+_DRAIN_S = 5.0
+
+
+class Coordinators(Protocol):
+    """Asks coordinators. A call that returns None is continued by the same call."""
+
+    protocol: int
+
+    def ask(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+        """The answer. None if there is none yet or the connection was lost: repeat the call."""
+
+    def forget(self, coordinator: Coordinator) -> None:
+        """Look the coordinator up again before the next message."""
+
+
+class Rows(Protocol):
+    """What the transactions need of the sender of their rows."""
+
+    def start(self, producer: ProducerId) -> None:
+        """Send the next batches with this producer id and epoch, from sequence 0."""
+
+    def register(self, partitions: Collection[TopicPartition]) -> None:
+        """Allow the batches of these partitions to be sent until the transaction ends."""
+
+    def end_transaction(self) -> None:
+        """Forget the registered partitions."""
+
+    def drain(self, timeout_s: float) -> bool:
+        """Drop what is not sent, and wait for the rest. False if brokers may still write rows that were sent."""
+
+    @property
+    def refusal(self) -> int:
+        """The error with which the brokers have refused a batch, 0 if there is none."""
+
+
+class DirectTransactions(Transactions):
+    """The `Transactions` over coordinators. An error after which the transaction must be aborted, or no call can succeed,
+    is raised by each later call of `begin`, `commit_offset` and `commit`.
+
+    With the second protocol (KIP-890), brokers add partitions and offsets to the transaction by themselves, and each
+    transaction has its own epoch.
+    """
+
+    def __init__(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        coordinators: Coordinators,
+        rows: Rows,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._coordinators = coordinators
+        self._coordinator = Coordinator(transactional_id, TRANSACTION)
+        self._rows = rows
+        self._clock = clock
+        self._sleep = sleep
+        self._producer: ProducerId | None = None
+        self._failure: KafkaError | None = None
+        self._is_open = False
+        self._is_known_to_brokers = False  # they have, or may have, a partition or an offset of the transaction
+        self._added_group: str | None = None
+
+    def init(self, timeout_s: float) -> None:
+        answer = self._ask(self._coordinator, InitProducerId(self._id, self._timeout_ms), timeout_s)
+        self._start(answer)
+
+    def begin(self) -> None:
+        self._raise_failure()
+        if self._is_open or self._producer is None:
+            raise KafkaException(KafkaError(KafkaError._STATE, "a transaction is open, or the id is not registered"))
+        self._is_open = True
+
+    def add_partitions(self, partitions: Collection[TopicPartition], timeout_s: float) -> bool:
+        """Add partitions to the open transaction, before rows are sent to them. False if the call must be repeated.
+
+        Later calls raise an error of the brokers; see `failure`.
+        """
+        if self._failure is not None:
+            return False
+        if self._coordinators.protocol < SECOND_PROTOCOL:
+            message = AddPartitions(self._id, self._known_producer(), tuple(sorted(partitions)))
+            try:
+                self._ask(self._coordinator, message, timeout_s)
+            except KafkaException:
+                return False
+        self._is_known_to_brokers = True
+        self._rows.register(partitions)
+        return True
+
+    @property
+    def failure(self) -> KafkaError | None:
+        """The error that has failed the transaction."""
+        if self._failure is None and (code := self._rows.refusal) != NONE:
+            self._failure = _fatal_or_abortable(code)
+        return self._failure
+
+    def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
+        self._raise_failure()
+        producer, deadline = self._known_producer(), Deadline.after(timeout_s, self._clock)
+        self._is_known_to_brokers = True
+        if self._coordinators.protocol < SECOND_PROTOCOL and self._added_group != offset.group:
+            self._ask(self._coordinator, AddOffsets(self._id, producer, offset.group), deadline.left_s)
+            self._added_group = offset.group
+        message = CommitOffset(self._id, producer, offset)
+        self._ask(Coordinator(offset.group, GROUP), message, deadline.left_s)
+
+    def commit(self, timeout_s: float) -> None:
+        self._raise_failure()
+        self._end(True, timeout_s)
+
+    def abort(self, timeout_s: float) -> None:
+        if not self._rows.drain(min(timeout_s, _DRAIN_S)):
+            # A batch that is written after the marker of this abort would open a transaction that nobody ends.
+            text = "brokers may still write rows of the transaction; they abort it when the id is used again or times out"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
+        if self._failure is not None and self._failure.fatal():
+            raise KafkaException(self._failure)
+        self._end(False, timeout_s)
+
+    def _end(self, commit: bool, timeout_s: float) -> None:
+        """End the transaction. Brokers refuse to end one that they have nothing of."""
+        if self._is_known_to_brokers:
+            answer = self._ask(self._coordinator, EndTransaction(self._id, self._known_producer(), commit), timeout_s)
+            if answer.producer is not None:
+                self._start(answer)
+        self._is_open = self._is_known_to_brokers = False
+        self._added_group = None
+        self._rows.end_transaction()
+
+    def _start(self, answer: Answer) -> None:
+        self._producer = answer.producer
+        self._rows.start(self._known_producer())
+
+    def _known_producer(self) -> ProducerId:
+        if self._producer is None:
+            raise RuntimeError("the transactional id is not registered")
+        return self._producer
+
+    def _raise_failure(self) -> None:
+        if (failure := self.failure) is not None:
+            raise KafkaException(failure)
+
+    def _ask(self, coordinator: Coordinator, message: Message, timeout_s: float) -> Answer:
+        """Ask until there is a definite answer. Raises KafkaException: retriable at the deadline, else for a refusal."""
+        deadline, pause_s = Deadline.after(timeout_s, self._clock), _FIRST_PAUSE_S
+        while True:
+            answer = self._coordinators.ask(coordinator, message, deadline)
+            if answer is not None:
+                if answer.error == NONE:
+                    return answer
+                if answer.error not in _RETRIABLE:
+                    self._failure = _fatal_or_abortable(answer.error)
+                    raise KafkaException(self._failure)
+                if answer.error in _MOVED:
+                    self._coordinators.forget(coordinator)
+            if deadline.has_passed:
+                code = KafkaError._TIMED_OUT if answer is None else answer.error
+                text = f"{message.api.name} to the coordinator of {coordinator.key}: {KafkaError(code).str()}"
+                raise KafkaException(KafkaError(code, text, retriable=True))
+            self._sleep(min(pause_s, deadline.left_s))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _fatal_or_abortable(code: int) -> KafkaError:
+    if code in FENCING:
+        known = KafkaError(code)
+        return KafkaError(KafkaError._FENCED, f"{known.name()}: {known.str()}", fatal=True)
+    return KafkaError(code, txn_requires_abort=True)
+
+
+class _Due(NamedTuple):
+    """A message whose answer is due on a connection."""
+
+    message: Message
+    version: int
+
+
+class CoordinatorConnections:
+    """The `Coordinators` over connections of their own. `note` is called with errors of connections and logins.
+
+    `protocol` is that of the brokers, as the coordinator of the transactional id reports it.
+    """
+
+    def __init__(self, client: DirectClient, note: Callable[[Exception], None]) -> None:
+        self._client = client
+        self._note = note
+        self._found: dict[Coordinator, Connection] = {}
+        self._due: dict[Coordinator, _Due] = {}
+        self._buffer = Buffer()
+        self._ask_at = 0.0
+        self.protocol = 0
+
+    def close(self) -> None:
+        """Close all connections."""
+        for coordinator in list(self._found):
+            self.forget(coordinator)
+
+    def find(self, coordinator: Coordinator, deadline: Deadline) -> int | None:
+        """Find a coordinator, and connect to it. Returns 0, or the error of a broker; None if the call must be repeated.
+
+        Raises ConnectionLost and Unsupported.
+        """
+        connection = self._found.get(coordinator)
+        if connection is None or not (connection.is_open or connection.is_opening):
+            answer = self._client.ask_any(
+                lambda asked: find_coordinator_request(asked.version(FIND_COORDINATOR), coordinator), deadline
+            )
+            if answer is None:
+                return None
+            error, address = read_find_coordinator(answer[1])
+            if error != NONE:
+                return error
+            connection = self._found[coordinator] = self._client.new_connection(address)
+            connection.begin_opening(self._client.deadline(_SETUP_S))
+            self._due.pop(coordinator, None)
+        if connection.is_opening and not connection.continue_opening(deadline):
+            return None
+        if coordinator.kind == TRANSACTION:
+            for api in (INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END_TRANSACTION):
+                connection.version(api)
+            self.protocol = connection.feature(TRANSACTION_VERSION)
+        return NONE
+
+    def ask(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+        if self._client.clock() < self._ask_at:
+            return None
+        try:
+            due = self._due.get(coordinator)
+            if due is not None and due.message != message:
+                self.forget(coordinator)
+            if (found := self.find(coordinator, deadline)) != NONE:
+                return None if found is None else Answer(found)
+            return self._answer(coordinator, message, deadline)
+        except LoginRefused as error:
+            self._ask_at = self._client.clock() + _REFUSED_PAUSE_S
+            self._note(error)
+        except (ConnectionLost, MalformedResponse) as error:
+            self._note(error)
+        except Unsupported as why:
+            raise KafkaException(KafkaError(KafkaError._UNSUPPORTED_FEATURE, str(why), fatal=True)) from why
+        self.forget(coordinator)
+        return None
+
+    def forget(self, coordinator: Coordinator) -> None:
+        self._due.pop(coordinator, None)
+        connection = self._found.pop(coordinator, None)
+        if connection is not None:
+            connection.close()
+
+    def _answer(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+        connection = self._found[coordinator]
+        due = self._due.get(coordinator)
+        if due is None:
+            version = connection.version(message.api, newest_version(message.api, self.protocol))
+            due = self._due[coordinator] = _Due(message, version)
+            connection.send(message.request(version))
+        response = connection.receive(self._buffer, deadline)
+        if response is None:
+            return None
+        del self._due[coordinator]
+        return message.read(response, due.version)

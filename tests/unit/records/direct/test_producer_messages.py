@@ -1,0 +1,142 @@
+"""Messages of producers, by the bytes that their schemas prescribe."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import ProducerId
+from pyspark_zkafka.records.direct.producer_messages import (
+    AddOffsets,
+    AddPartitions,
+    Answer,
+    CommitOffset,
+    Coordinator,
+    EndTransaction,
+    InitProducerId,
+    Produced,
+    find_coordinator_request,
+    produce_request,
+    read_find_coordinator,
+    read_produce,
+)
+from pyspark_zkafka.records.direct.wire import Reader
+from pyspark_zkafka.records.sender import GroupOffset
+
+PRODUCER = ProducerId(0x0102030405060708, 9)
+PRODUCER_HEX = "0102030405060708 0009"
+OFFSET = GroupOffset("g", "t", 2, 5, "m")
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def hexed(text: str) -> bytes:
+    return bytes.fromhex(text.replace("|", ""))
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "body"),
+    [
+        (InitProducerId("x", 60_000), 1, "0001 78 | 0000ea60"),
+        (InitProducerId(None, 0), 0, "ffff | 00000000"),
+        (
+            AddPartitions("x", PRODUCER, (P0, P1)),
+            2,
+            f"0001 78 {PRODUCER_HEX} | 00000001 0001 74 | 00000002 00000000 00000001",
+        ),
+        (AddOffsets("x", PRODUCER, "g"), 2, f"0001 78 {PRODUCER_HEX} 0001 67"),
+        (EndTransaction("x", PRODUCER, True), 2, f"0001 78 {PRODUCER_HEX} 01"),
+        (EndTransaction("x", PRODUCER, False), 5, f"02 78 {PRODUCER_HEX} 00 00"),
+        (
+            CommitOffset("x", PRODUCER, OFFSET),
+            0,
+            f"0001 78 0001 67 {PRODUCER_HEX} | 00000001 0001 74 | 00000001 00000002 0000000000000005 0002 6d00",
+        ),
+        (
+            CommitOffset("x", PRODUCER, OFFSET),
+            2,
+            f"0001 78 0001 67 {PRODUCER_HEX} | 00000001 0001 74 | 00000001 00000002 0000000000000005 ffffffff 0002 6d00",
+        ),
+        (
+            CommitOffset("x", PRODUCER, OFFSET),
+            5,
+            f"02 78 02 67 {PRODUCER_HEX} ffffffff 01 00 | 02 02 74 | 02 00000002 0000000000000005 ffffffff 03 6d00 00 | 00 | 00",
+        ),
+    ],
+)
+def test_requests(
+    message: InitProducerId | AddPartitions | AddOffsets | EndTransaction | CommitOffset, version: int, body: str
+) -> None:
+    """Each message is encoded as its schema says; versions with tagged fields are compact."""
+    assert message.request(version).body == hexed(body)
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "response", "answer"),
+    [
+        (InitProducerId("x", 1), 1, f"00000000 0000 {PRODUCER_HEX}", Answer(0, PRODUCER)),
+        (InitProducerId("x", 1), 1, "00000000 0033 ffffffffffffffff ffff", Answer(51, ProducerId(-1, -1))),
+        (AddPartitions("x", PRODUCER, (P0,)), 2, "00000000 00000001 0001 74 00000001 00000000 0000", Answer(0)),
+        (
+            AddPartitions("x", PRODUCER, (P0, P1)),
+            2,
+            "00000000 00000001 0001 74 00000002 00000000 0037 00000001 001d",
+            Answer(29),
+        ),
+        (AddOffsets("x", PRODUCER, "g"), 2, "00000000 001e", Answer(30)),
+        (CommitOffset("x", PRODUCER, OFFSET), 2, "00000000 00000001 0001 74 00000001 00000002 0003", Answer(3)),
+        (CommitOffset("x", PRODUCER, OFFSET), 5, "00000000 02 02 74 02 00000002 0010 00 00 00", Answer(16)),
+        (EndTransaction("x", PRODUCER, True), 2, "00000000 0000", Answer(0)),
+        (EndTransaction("x", PRODUCER, True), 5, f"00000000 0000 {PRODUCER_HEX} 00", Answer(0, PRODUCER)),
+    ],
+)
+def test_answers(
+    message: InitProducerId | AddPartitions | AddOffsets | EndTransaction | CommitOffset,
+    version: int,
+    response: str,
+    answer: Answer,
+) -> None:
+    """An answer has the first error that is a cause: a partition that was not attempted is none."""
+    assert message.read(Reader(hexed(response)), version) == answer
+
+
+def test_find_coordinator() -> None:
+    """The coordinator's address is read after its error and the broker's id."""
+    assert find_coordinator_request(1, Coordinator("x", 1)).body == hexed("0001 78 01")
+    response = Reader(hexed("00000000 0000 ffff 00000007 0001 68 00002384"))
+    assert read_find_coordinator(response) == (0, ("h", 9092))
+
+
+@pytest.mark.parametrize(
+    ("version", "transactional_id", "sent"),
+    [
+        (8, None, "ffff ffff 000003e8 00000001 | 0001 74 00000002 | 00000000 00000003 616263 | 00000001 00000001 64"),
+        (8, "x", "0001 78 ffff 000003e8 00000001 | 0001 74 00000002 | 00000000 00000003 616263 | 00000001 00000001 64"),
+        (12, "x", "02 78 ffff 000003e8 02 | 02 74 03 | 00000000 04 616263 00 | 00000001 02 64 00 | 00 00"),
+    ],
+)
+def test_produce(version: int, transactional_id: str | None, sent: str) -> None:
+    """Record batches follow the head of a request in parts, uncopied."""
+    batches = [(P0, memoryview(b"abc")), (P1, memoryview(b"d"))]
+    request = produce_request(version, 1000, batches, transactional_id)
+    assert request.body + b"".join(request.parts) == hexed(sent)
+
+
+@pytest.mark.parametrize(
+    ("version", "response"),
+    [
+        (5, "00000001 0001 74 00000001 00000001 0003 0000000000000007 ffffffffffffffff 0000000000000002 | 00000005"),
+        (
+            8,
+            "00000001 0001 74 00000001 00000001 0003 0000000000000007 ffffffffffffffff 0000000000000002 "
+            "00000001 00000000 ffff 0001 65 | 00000005",
+        ),
+        (
+            12,
+            "02 02 74 02 00000001 0003 0000000000000007 ffffffffffffffff 0000000000000002 "
+            "02 00000000 00 00 02 65 01 00 01 ff 00 | 00000005 00",
+        ),
+    ],
+)
+def test_produced(version: int, response: str) -> None:
+    """Answers by partition, with the throttle time; errors of single records and new leaders are skipped."""
+    assert read_produce(Reader(hexed(response)), version) == ({P1: Produced(3, 7, 2)}, 5)
