@@ -59,7 +59,7 @@ def hexed(text: str) -> bytes:
         (
             CommitOffset("x", PRODUCER, OFFSET),
             5,
-            f"02 78 02 67 {PRODUCER_HEX} ffffffff 01 00 | 02 02 74 | 02 00000002 0000000000000005 ffffffff 03 6d00 00 00 00",
+            f"02 78 02 67 {PRODUCER_HEX} ffffffff 01 00 | 02 02 74 02 | 00000002 0000000000000005 ffffffff 03 6d00 000000",
         ),
     ],
 )
