@@ -124,6 +124,7 @@ class DirectTransactions(Transactions):
         self._is_open = False
         self._is_known_to_brokers = False  # they have, or may have, a partition or an offset of the transaction
         self._added_group: str | None = None
+        self._offset_may_follow = False
 
     def init(self, timeout_s: float) -> None:
         answer = self._ask(self._coordinator, InitProducerId(self._id, self._timeout_ms), timeout_s)
@@ -166,16 +167,21 @@ class DirectTransactions(Transactions):
         if self._coordinators.protocol < SECOND_PROTOCOL and self._added_group != offset.group:
             self._ask(self._coordinator, AddOffsets(self._id, producer, offset.group), deadline.left_s)
             self._added_group = offset.group
-        message = CommitOffset(self._id, producer, offset)
-        self._ask(Coordinator(offset.group, GROUP), message, deadline.left_s)
+        self._offset_may_follow = True
+        try:
+            self._ask(Coordinator(offset.group, GROUP), CommitOffset(self._id, producer, offset), deadline.left_s)
+        except KafkaException as error:
+            self._offset_may_follow = bool(error.args[0].retriable())
+            raise
+        self._offset_may_follow = False
 
     def commit(self, timeout_s: float) -> None:
         self._raise_failure()
         self._end(True, timeout_s)
 
     def abort(self, timeout_s: float) -> None:
-        if not self._rows.drain(min(timeout_s, _DRAIN_S)):
-            # A batch that is written after the marker of this abort would open a transaction that nobody ends.
+        if not self._rows.drain(min(timeout_s, _DRAIN_S)) or self._offset_may_follow:
+            # A batch or an offset that is written after the marker of this abort would open a transaction that nobody ends.
             text = "brokers may still write rows of the transaction; they abort it when the id is used again or times out"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
         if self._failure is not None and self._failure.fatal():

@@ -1,0 +1,345 @@
+"""Producers of one transactional id against a coordinator and logs of values, in random schedules.
+
+The coordinator follows Kafka's ``TransactionCoordinator`` with and without KIP-890: epochs, fencing, markers that are
+written after the answer, time-outs. Requests and answers are lost, and a lost request may be processed later. While one
+producer waits, another one with the same id may begin: the earlier one is a zombie from then on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import ProducerId
+from pyspark_zkafka.records.direct.producer_messages import (
+    GROUP,
+    SECOND_PROTOCOL,
+    AddOffsets,
+    AddPartitions,
+    Answer,
+    CommitOffset,
+    Coordinator,
+    EndTransaction,
+    InitProducerId,
+    Message,
+)
+from pyspark_zkafka.records.direct.transactions import DirectTransactions
+from pyspark_zkafka.records.sender import GroupOffset
+from pyspark_zkafka.retries import Deadline
+
+NONE, TIMED_OUT, NOT_COORDINATOR, INVALID_EPOCH, INVALID_STATE, CONCURRENT, FENCED = 0, 7, 16, 47, 48, 51, 90
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+PARTITIONS = tuple(TopicPartition("t", number) for number in range(3))
+MOST_EPOCH = 10**9
+
+
+@dataclass
+class Log:
+    """A partition: rows and markers in order, and the newest epoch."""
+
+    entries: list[tuple[str, int]] = field(default_factory=list)  # ("row", producer), or ("commit" or "abort", -1)
+    epoch: int = -1
+
+    def append(self, producer: int, epoch: int) -> int:
+        if epoch < self.epoch:
+            return INVALID_EPOCH
+        self.epoch = epoch
+        self.entries.append(("row", producer))
+        return NONE
+
+    def visible(self, *, last: bool = False) -> list[int]:
+        """The producers of rows that are committed; with `last`, of the last row of each transaction, as for offsets."""
+        found, open_rows = [], list[int]()
+        for kind, producer in self.entries:
+            if kind == "row":
+                open_rows = [producer] if last else [*open_rows, producer]
+                continue
+            found += open_rows if kind == "commit" else []
+            open_rows = []
+        return found
+
+    def is_open(self) -> bool:
+        return bool(self.entries) and self.entries[-1][0] == "row"
+
+
+class World:
+    """The coordinator of one transactional id, its partitions, and what is on its way to them."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.random = chance
+        self.faults = chance.random() * 0.4
+        self.protocol = chance.choice([0, SECOND_PROTOCOL])
+        self.logs = {tp: Log() for tp in (*PARTITIONS, OFFSETS)}
+        self.now = 0.0
+        self._epoch = -1
+        self._state = "empty"  # or ongoing, commit, abort (markers are due), done-commit, done-abort
+        self._added: set[TopicPartition] = set()
+        self._late: list[Callable[[], object]] = []
+
+    @property
+    def producer(self) -> ProducerId:
+        return ProducerId(7, self._epoch)
+
+    def happen(self) -> None:
+        """Time passes: markers are written, late requests arrive, the transaction may time out."""
+        r = self.random
+        self.now += r.random() * 0.1
+        if self._state in ("commit", "abort") and r.random() < 0.5:
+            self._write_markers()
+        if self._late and r.random() < 0.3:
+            self._late.pop(r.randrange(len(self._late)))()
+        if self._state == "ongoing" and r.random() < self.faults * 0.02:
+            self._end("abort", self._epoch + 1)
+
+    def settle(self) -> None:
+        """Everything on its way arrives, then transactions that are open time out."""
+        while self._late:
+            self._late.pop(0)()
+        if self._state == "ongoing":
+            self._end("abort", self._epoch + 1)
+        if self._state in ("commit", "abort"):
+            self._write_markers()
+
+    def deliver(self, process: Callable[[], int | Answer]) -> int | Answer | None:
+        """Process a request, now or later, and return its answer; None if the request or its answer is lost."""
+        r = self.random
+        if r.random() >= self.faults * 0.3:
+            return process()
+        fate = r.choice(["lost", "late", "unanswered"])
+        if fate == "late":
+            self._late.append(process)
+        elif fate == "unanswered":
+            process()
+        return None
+
+    def process(self, message: Message) -> Answer:
+        """The answer of a coordinator, which may have moved."""
+        if self.random.random() < self.faults * 0.1:
+            return Answer(self.random.choice([NOT_COORDINATOR, TIMED_OUT]))
+        if isinstance(message, InitProducerId):
+            return self._init()
+        if isinstance(message, EndTransaction):
+            return self._end_requested(message)
+        if isinstance(message, AddPartitions):
+            return Answer(self._add(message.partitions, message.producer.epoch))
+        if isinstance(message, AddOffsets):
+            return Answer(self._add([OFFSETS], message.producer.epoch))
+        return Answer(self.produce(OFFSETS, message.offset.offset, message.producer.epoch))
+
+    def produce(self, partition: TopicPartition, producer: int, epoch: int) -> int:
+        """Append a row. With KIP-890, the partition is added to the transaction on the way."""
+        if self.protocol >= SECOND_PROTOCOL and (error := self._add([partition], epoch)) != NONE:
+            return error
+        return self.logs[partition].append(producer, epoch)
+
+    def _init(self) -> Answer:
+        if self._state in ("commit", "abort"):
+            return Answer(CONCURRENT)
+        if self._state == "ongoing":
+            self._end("abort", self._epoch + 1)
+            return Answer(CONCURRENT)
+        self._epoch += 1
+        self._state = "empty"
+        return Answer(NONE, self.producer)
+
+    def _add(self, partitions: Collection[TopicPartition], epoch: int) -> int:
+        if epoch != self._epoch:
+            return FENCED if self.random.random() < 0.5 else INVALID_EPOCH
+        if self._state in ("commit", "abort"):
+            return CONCURRENT
+        self._state = "ongoing"
+        self._added.update(partitions)
+        return NONE
+
+    def _end_requested(self, message: EndTransaction) -> Answer:
+        kind = "commit" if message.commit else "abort"
+        is_second, epoch = self.protocol >= SECOND_PROTOCOL, message.producer.epoch
+        is_repeated = is_second and epoch == self._epoch - 1 and self._state in (kind, f"done-{kind}")
+        if epoch != self._epoch and not is_repeated:
+            return Answer(FENCED)
+        if self._state == "ongoing":
+            self._end(kind, self._epoch + 1 if is_second else self._epoch)
+            return Answer(NONE, self.producer if is_second else None)
+        if self._state == kind:
+            return Answer(CONCURRENT)
+        if self._state == f"done-{kind}":
+            return Answer(NONE, self.producer if is_second else None)
+        return Answer(INVALID_STATE)
+
+    def _end(self, kind: str, epoch: int) -> None:
+        self._state, self._epoch = kind, epoch
+
+    def _write_markers(self) -> None:
+        for partition in self._added:
+            log = self.logs[partition]
+            log.entries.append((self._state, -1))
+            log.epoch = max(log.epoch, self._epoch)
+        self._added.clear()
+        self._state = f"done-{self._state}"
+
+
+class Attempt:
+    """A producer of the id that writes rows and an offset in one transaction; also the `Rows` and `Coordinators` of it."""
+
+    def __init__(self, world: World, number: int, meanwhile: Callable[[], None]) -> None:
+        self.number = number
+        self.outcome = "open"  # or committed, failed before the commit, failed in the commit
+        self.rows = 0
+        self.protocol = world.protocol
+        self._world = world
+        self._meanwhile = meanwhile
+        self._registered: set[TopicPartition] = set()
+        self._producer = ProducerId(-1, -1)
+        self._refusal = NONE
+        self._is_uncertain = False
+        self.transactions = DirectTransactions("x", 60_000, self, self, lambda: world.now, self._sleep)
+
+    def run(self) -> None:
+        try:
+            self._call(self.transactions.init)
+            self.transactions.begin()
+            for _ in range(self._world.random.randint(0, 4)):
+                self._write(self._world.random.choice(PARTITIONS))
+            if self._world.random.random() < 0.15:
+                raise KafkaException(KafkaError(KafkaError._STATE))  # the task fails
+            offset = GroupOffset("g", OFFSETS.topic, 0, self.number, "")
+            self._call(lambda timeout_s: self.transactions.commit_offset(offset, timeout_s))
+            self.outcome = "failed in the commit"
+            self._call(self.transactions.commit)
+            self.outcome = "committed"
+        except KafkaException:
+            if self.outcome == "open":
+                self.outcome = "failed before the commit"
+                self._abort()
+
+    def ask(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+        self._wait()
+        assert isinstance(message, CommitOffset) == (coordinator.kind == GROUP)
+        found = self._world.deliver(lambda: self._world.process(message))
+        assert not isinstance(found, int)
+        return found
+
+    def forget(self, coordinator: Coordinator) -> None:
+        """Nothing is kept."""
+
+    def start(self, producer: ProducerId) -> None:
+        self._producer = producer
+
+    def register(self, partitions: Collection[TopicPartition]) -> None:
+        self._registered.update(partitions)
+
+    def end_transaction(self) -> None:
+        self._registered.clear()
+
+    def drain(self, timeout_s: float) -> bool:
+        return not self._is_uncertain
+
+    @property
+    def refusal(self) -> int:
+        return self._refusal
+
+    def _write(self, partition: TopicPartition) -> None:
+        """Send a row until it is acknowledged, as a sender does, whose brokers tell repeated batches by their sequences."""
+        while partition not in self._registered:
+            if not self.transactions.add_partitions([partition], 0.1) and (failure := self.transactions.failure):
+                raise KafkaException(failure)
+        epoch, is_written = self._producer.epoch, False
+
+        def append() -> int:
+            nonlocal is_written
+            if is_written:
+                return NONE
+            error = self._world.produce(partition, self.number, epoch)
+            is_written = error == NONE
+            return error
+
+        while True:
+            self._wait()
+            found = self._world.deliver(append)
+            assert not isinstance(found, Answer)
+            if found == NONE:
+                self.rows += 1
+                self._is_uncertain = False
+                return
+            if found is None:
+                self._is_uncertain = True
+                if self._world.random.random() < 0.2:
+                    raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+            elif found != CONCURRENT:
+                self._refusal = found
+                raise KafkaException(self.transactions.failure)
+
+    def _abort(self) -> None:
+        try:
+            self._call(self.transactions.abort)
+        except KafkaException:
+            return
+
+    def _call(self, call: Callable[[float], None]) -> None:
+        for _ in range(200):
+            try:
+                return call(1.0)
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+        raise AssertionError("the coordinator never answers")
+
+    def _sleep(self, seconds: float) -> None:
+        self._world.now += seconds
+        self._wait()
+
+    def _wait(self) -> None:
+        self._world.happen()
+        self._meanwhile()
+
+
+class Schedule:
+    """One random schedule of attempts; `run` raises AssertionError where a rule is broken."""
+
+    def __init__(self, seed: int) -> None:
+        chance = random.Random(seed)
+        self.world = World(chance)
+        self.attempts: list[Attempt] = []
+        self._left = chance.randint(1, 4)
+        self._depth = 0
+
+    def run(self) -> list[str]:
+        """Run the attempts, and return their outcomes."""
+        while self._left:
+            self._begin()
+        self.world.settle()
+        self._check()
+        return [attempt.outcome for attempt in self.attempts]
+
+    def _begin(self) -> None:
+        self._left -= 1
+        attempt = Attempt(self.world, len(self.attempts), self._meanwhile)
+        self.attempts.append(attempt)
+        self._depth += 1
+        attempt.run()
+        self._depth -= 1
+
+    def _meanwhile(self) -> None:
+        if self._left and self._depth < 3 and self.world.random.random() < 0.03:
+            self._begin()
+
+    def _check(self) -> None:
+        for partition, log in self.world.logs.items():
+            # The first protocol does not protect from an offset that is committed twice, late. The next one replaces it.
+            if partition != OFFSETS or self.world.protocol >= SECOND_PROTOCOL:
+                assert not log.is_open(), f"{partition}: rows without a marker: {log.entries}"
+        offsets = self.world.logs[OFFSETS].visible(last=True)
+        for attempt in self.attempts:
+            rows = sum(self.world.logs[tp].visible().count(attempt.number) for tp in PARTITIONS)
+            is_visible = attempt.number in offsets
+            what = f"attempt {attempt.number} {attempt.outcome}: {rows} of {attempt.rows} rows, offset {is_visible}"
+            if attempt.outcome == "committed":
+                assert (is_visible, rows) == (True, attempt.rows), what
+            elif attempt.outcome == "failed before the commit":
+                assert (is_visible, rows) == (False, 0), what
+            else:
+                assert rows == (attempt.rows if is_visible else 0), what
