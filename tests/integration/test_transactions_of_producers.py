@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from pyspark_zkafka.errors import DeliveryFailed, TransactionFailed
 from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.select import open_transactional
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.testing import LocalCluster
@@ -46,6 +47,13 @@ def prompt_cluster() -> Iterator[LocalCluster]:
 def old_cluster() -> Iterator[LocalCluster]:
     """One broker 1.1.1 that soon aborts transactions that time out."""
     with LocalCluster(brokers=1, kafka_version="1.1.1", broker_config=PROMPT) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def new_cluster() -> Iterator[LocalCluster]:
+    """One broker 4.3.1, with the second protocol of transactions (KIP-890)."""
+    with LocalCluster(brokers=1, kafka_version="4.3.1", broker_config=PROMPT) as started:
         yield started
 
 
@@ -137,12 +145,13 @@ def value_of(message: Message | None) -> Any:
 
 # Paths differ in their calls of librdkafka, brokers in their answers: neither changes what the other one does.
 OLD = pytest.param(("direct", "old_cluster"), id="1.1.1", marks=pytest.mark.long)
+NEW = pytest.param(("direct", "new_cluster"), id="4.3.1", marks=pytest.mark.long)
 DIRECT = pytest.param(("direct", "prompt_cluster"), id="direct")
 PYTHON = ("librdkafka", "prompt_cluster")
-by_both_paths = pytest.mark.parametrize("writer", [DIRECT, pytest.param(PYTHON, id="librdkafka"), OLD], indirect=True)
+by_both_paths = pytest.mark.parametrize("writer", [DIRECT, pytest.param(PYTHON, id="librdkafka"), OLD, NEW], indirect=True)
 
 
-@pytest.fixture(params=[DIRECT, pytest.param(PYTHON, id="librdkafka", marks=pytest.mark.long), OLD])
+@pytest.fixture(params=[DIRECT, pytest.param(PYTHON, id="librdkafka", marks=pytest.mark.long), OLD, NEW])
 def writer(request: pytest.FixtureRequest) -> Writer:
     transport, cluster = request.param
     return Writer(request.getfixturevalue(cluster), transport)
@@ -413,3 +422,16 @@ def test_first_offset_of_a_cluster() -> None:
         writer.write_once(1, b"a")
         assert time.monotonic() - begin < 60
         assert writer.stores(1)
+
+
+@pytest.mark.parametrize(
+    ("writer", "protocol"), [(*DIRECT.values, 0), pytest.param(*NEW.values, 2, marks=pytest.mark.long)], indirect=["writer"]
+)
+def test_protocol(writer: Writer, protocol: int) -> None:
+    """The direct transport uses the second protocol of transactions where the cluster has enabled it (KIP-890)."""
+    with writer.open() as producer:
+        sender = producer.producer._sender
+        assert isinstance(sender, DirectSender)
+        assert sender._coordinators.protocol == protocol
+        writer.write(producer, 1, b"a")
+    assert writer.shows(b"a")

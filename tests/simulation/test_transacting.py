@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct import transactions
 from pyspark_zkafka.records.direct.transactions import DirectTransactions
 from tests.simulation.transacting import Attempt, Schedule
@@ -68,15 +67,6 @@ def never_add_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DirectTransactions, "__init__", wrong)
 
 
-def keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    start = Attempt.start
-
-    def wrong(self: Attempt, producer: ProducerId) -> None:
-        start(self, ProducerId(producer.number, 0))
-
-    patch.setattr(Attempt, "start", wrong)
-
-
 MISTAKES = (
     abort_with_rows_on_their_way,
     never_add_partitions,
@@ -85,7 +75,6 @@ MISTAKES = (
     take_time_outs_for_success,
     register_again_after_fencing,
     never_add_offsets,
-    keep_the_epoch,
 )
 
 
