@@ -216,7 +216,7 @@ class Attempt:
                 self.outcome = "failed before the commit"
                 self._abort()
 
-    def ask(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+    def ask(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
         self._wait()
         assert isinstance(message, CommitOffset) == (coordinator.kind == GROUP)
         found = self._world.deliver(lambda: self._world.process(message))

@@ -427,7 +427,8 @@ class DirectSender(Sender):
 
     def _version(self, connection: Connection) -> int:
         """The version of Produce to use with a broker. The newest ones belong to the second protocol of transactions."""
-        return connection.version(PRODUCE, None if self._coordinators.protocol >= SECOND_PROTOCOL else FIRST_PRODUCE)
+        is_second = self._transactions is not None and self._transactions.protocol >= SECOND_PROTOCOL
+        return connection.version(PRODUCE, None if is_second else FIRST_PRODUCE)
 
     def _is_ready(self, number: int) -> bool:
         """True if there is an open connection to a broker; connects to it, in steps."""

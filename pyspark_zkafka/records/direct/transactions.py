@@ -66,9 +66,11 @@ _DRAIN_S = 5.0
 class Coordinators(Protocol):
     """Asks coordinators. A call that returns None is continued by the same call."""
 
-    protocol: int
+    @property
+    def protocol(self) -> int:
+        """The protocol of transactions that the cluster has enabled."""
 
-    def ask(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+    def ask(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
         """The answer. None if there is none yet or the connection was lost: repeat the call."""
 
     def forget(self, coordinator: Coordinator) -> None:
@@ -100,7 +102,7 @@ class DirectTransactions(Transactions):
     is raised by each later call of `begin`, `commit_offset` and `commit`.
 
     With the second protocol (KIP-890), brokers add partitions and offsets to the transaction by themselves, and each
-    transaction has its own epoch.
+    transaction has its own epoch. `protocol` is that of the open or last transaction.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class DirectTransactions(Transactions):
         self._is_known_to_brokers = False  # they have, or may have, a partition or an offset of the transaction
         self._added_group: str | None = None
         self._offset_may_follow = False
+        self.protocol = 0
 
     def init(self, timeout_s: float) -> None:
         answer = self._ask(self._coordinator, InitProducerId(self._id, self._timeout_ms), timeout_s)
@@ -135,6 +138,7 @@ class DirectTransactions(Transactions):
         if self._is_open or self._producer is None:
             raise KafkaException(KafkaError(KafkaError._STATE, "a transaction is open, or the id is not registered"))
         self._is_open = True
+        self.protocol = self._coordinators.protocol
 
     def add_partitions(self, partitions: Collection[TopicPartition], timeout_s: float) -> bool:
         """Add partitions to the open transaction, before rows are sent to them. False if the call must be repeated.
@@ -143,7 +147,7 @@ class DirectTransactions(Transactions):
         """
         if self._failure is not None:
             return False
-        if self._coordinators.protocol < SECOND_PROTOCOL:
+        if self.protocol < SECOND_PROTOCOL:
             message = AddPartitions(self._id, self._known_producer(), tuple(sorted(partitions)))
             try:
                 self._ask(self._coordinator, message, timeout_s)
@@ -164,7 +168,7 @@ class DirectTransactions(Transactions):
         self._raise_failure()
         producer, deadline = self._known_producer(), Deadline.after(timeout_s, self._clock)
         self._is_known_to_brokers = True
-        if self._coordinators.protocol < SECOND_PROTOCOL and self._added_group != offset.group:
+        if self.protocol < SECOND_PROTOCOL and self._added_group != offset.group:
             self._ask(self._coordinator, AddOffsets(self._id, producer, offset.group), deadline.left_s)
             self._added_group = offset.group
         self._offset_may_follow = True
@@ -215,7 +219,7 @@ class DirectTransactions(Transactions):
         """Ask until there is a definite answer. Raises KafkaException: retriable at the deadline, else for a refusal."""
         deadline, pause_s = Deadline.after(timeout_s, self._clock), _FIRST_PAUSE_S
         while True:
-            answer = self._coordinators.ask(coordinator, message, deadline)
+            answer = self._coordinators.ask(coordinator, message, self.protocol, deadline)
             if answer is not None:
                 if answer.error == NONE:
                     return answer
@@ -249,7 +253,7 @@ class _Due(NamedTuple):
 class CoordinatorConnections:
     """The `Coordinators` over connections of their own. `note` is called with errors of connections and logins.
 
-    `protocol` is that of the brokers, as the coordinator of the transactional id reports it.
+    `protocol` is the one that the coordinator of the transactional id reports.
     """
 
     def __init__(self, client: DirectClient, note: Callable[[Exception], None]) -> None:
@@ -292,7 +296,7 @@ class CoordinatorConnections:
             self.protocol = connection.feature(TRANSACTION_VERSION)
         return NONE
 
-    def ask(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+    def ask(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
         if self._client.clock() < self._ask_at:
             return None
         try:
@@ -301,7 +305,7 @@ class CoordinatorConnections:
                 self.forget(coordinator)
             if (found := self.find(coordinator, deadline)) != NONE:
                 return None if found is None else Answer(found)
-            return self._answer(coordinator, message, deadline)
+            return self._answer(coordinator, message, protocol, deadline)
         except LoginRefused as error:
             self._ask_at = self._client.clock() + _REFUSED_PAUSE_S
             self._note(error)
@@ -318,11 +322,11 @@ class CoordinatorConnections:
         if connection is not None:
             connection.close()
 
-    def _answer(self, coordinator: Coordinator, message: Message, deadline: Deadline) -> Answer | None:
+    def _answer(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
         connection = self._found[coordinator]
         due = self._due.get(coordinator)
         if due is None:
-            version = connection.version(message.api, newest_version(message.api, self.protocol))
+            version = connection.version(message.api, newest_version(message.api, protocol))
             due = self._due[coordinator] = _Due(message, version)
             connection.send(message.request(version))
         response = connection.receive(self._buffer, deadline)
