@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from benchmarks.cluster import Topic
 from benchmarks.shapes import SHAPES
-from pyspark_zkafka.worker import prepared_worker
+from pyspark_zkafka.worker import TaskObject, prepared_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +92,7 @@ class MadeUp(DataSource):
         return [int(end) for end in self.options["ends"].split(",")]
 
 
-class _Reader(DataSourceReader):
+class _Reader(TaskObject, DataSourceReader):
     def __init__(self, shape: str, ends: Sequence[int], columns: Sequence[str]) -> None:
         self._shape = shape
         self._ends = ends
@@ -105,7 +105,7 @@ class _Reader(DataSourceReader):
         return _batches(self._shape, self._columns, partition.value)
 
 
-class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """So many micro-batches, each with its share of every partition; plans without asking anybody."""
 
     def __init__(self, shape: str, ends: Sequence[int], columns: Sequence[str], batches: int) -> None:
@@ -141,7 +141,7 @@ def _batches(shape: str, columns: Sequence[str], records: int) -> Iterator[pa.Re
         yield batch.slice(0, min(records - begin, _BATCH))
 
 
-class _Writer(DataSourceArrowWriter):
+class _Writer(TaskObject, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _ in iterator:
             pass

@@ -25,7 +25,7 @@ from pyspark_zkafka.model.planning import Split, coalesce
 from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.worker import collector_paused, prepared_worker
+from pyspark_zkafka.worker import TaskObject, collector_paused, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ class SplitPartition(InputPartition):
         self.bootstrap_servers = bootstrap_servers
 
 
-class ZKafkaReader(DataSourceReader):
+class ZKafkaReader(TaskObject, DataSourceReader):
     """Reads a batch. Pickle-safe: stores only options and Spark's exact schema, and connects inside each call."""
 
     def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
@@ -132,7 +132,7 @@ class ViewPartition(InputPartition):
         self.batch = batch
 
 
-class ViewReader(DataSourceReader):
+class ViewReader(TaskObject, DataSourceReader):
     """Reads a view, one of `VIEWS`. Pickle-safe, like `ZKafkaReader`."""
 
     def __init__(self, view: str, options: ReadOptions, schema: pa.Schema) -> None:

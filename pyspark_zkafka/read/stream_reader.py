@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyspark_zkafka.model.planning import TriggerLimits
 from pyspark_zkafka.read.batch_reader import ZKafkaReader, split_partitions
-from pyspark_zkafka.worker import exit_on_sigterm, ignoring_sigterm, prepared_worker
+from pyspark_zkafka.worker import TaskObject, exit_on_sigterm, ignoring_sigterm, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NO_ROW_LIMIT = 2**63 - 1
 
 
-class ZKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream. Pickle-safe until its first planning call: it stores only options and Spark's exact schema.
 
     The planning calls of a query come one after the other, in one process. The first one connects and joins the group.

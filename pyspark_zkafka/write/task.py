@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_zkafka.options.values import WriteOptions
-from pyspark_zkafka.worker import prepared_worker
+from pyspark_zkafka.worker import TaskObject, prepared_worker
 from pyspark_zkafka.write.plan import WritePlan, plan_write
 from pyspark_zkafka.write.rows import RowSender, Written, first_turn
 
@@ -29,7 +29,7 @@ def count_repeated(messages: Sequence[WriterCommitMessage | None]) -> int:
     return sum(m.repeated for m in messages if isinstance(m, Written))
 
 
-class RowWriter:
+class RowWriter(TaskObject):
     """Writer of rows, whose `write` is that of Spark's Arrow writers, batch and streaming.
 
     Pickle-safe: it stores options and the plan, and opens connections inside each call. Without a plan, as a stream's

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import platform
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from typing import Any
 
 import pytest
 
-from pyspark_zkafka.worker import collector_paused, is_called_by
+from pyspark_zkafka.read.batch_reader import ViewReader, ZKafkaReader
+from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
+from pyspark_zkafka.worker import TaskObject, collector_paused, is_called_by, send_promptly
+from pyspark_zkafka.write.writers import ZKafkaStreamWriter, ZKafkaWriter
 
 ALLOCATE = """
 import resource
@@ -134,3 +142,74 @@ def test_warnings_have_level_and_logger() -> None:
     """A warning of a worker shows its level and its logger, unless logging is configured."""
     assert run(WARN).stderr.endswith(" WARNING pyspark_zkafka.read.stream_session: waiting for topics\n")
     assert run(WARN, CONFIGURED="1").stderr == "mine: waiting for topics\n"
+
+
+class Reader(TaskObject):
+    """Stands for a reader that Spark sends to its tasks."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+
+@pytest.fixture
+def connection() -> Iterator[socket.socket]:
+    """A worker's end of a TCP connection on loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            client.sendall(b"task")
+            accepted.recv(4)
+            accepted.sendall(b"result")  # from now on, the kernel delays acknowledgements
+            yield accepted
+
+
+def daemon(module: str = "pyspark.daemon") -> Callable[[Any, Callable[[], Any]], Any]:
+    """A module's function that calls another one, with a socket in a variable of the name that Spark's daemon uses."""
+    names: dict[str, Any] = {"__spec__": ModuleSpec(module, None), "__name__": "__main__"}
+    exec("def worker(sock, call):\n    return call()\n", names)
+    return names["worker"]
+
+
+def nodelay(connection: socket.socket) -> bool:
+    """Whether small segments are sent at once."""
+    return bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is an option of Linux")
+def test_a_task_is_acknowledged_at_once(connection: socket.socket) -> None:
+    """A reader that is unpickled in a forked worker makes the worker acknowledge, and send, without a delay."""
+    sent = pickle.dumps(Reader("orders"))
+    assert not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+    received = daemon()(connection, lambda: pickle.loads(sent))
+    assert received.topic == "orders"
+    assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
+    assert nodelay(connection)
+
+
+@pytest.mark.parametrize("kind", [ZKafkaReader, ViewReader, ZKafkaStreamReader, ZKafkaWriter, ZKafkaStreamWriter])
+def test_all_that_tasks_receive_sets_up_the_socket(kind: type[TaskObject], connection: socket.socket) -> None:
+    """Each reader and writer has this effect, and keeps its state."""
+    sent = kind.__new__(kind)
+    sent.__dict__["_options"] = "given"
+    received = daemon()(connection, lambda: pickle.loads(pickle.dumps(sent)))
+    assert (vars(received), nodelay(connection)) == ({"_options": "given"}, True)
+
+
+def test_sockets_of_others_are_not_touched(connection: socket.socket) -> None:
+    """A reader that is unpickled outside of a forked worker changes no socket."""
+    assert not send_promptly()
+    assert not daemon("pyspark.worker")(connection, send_promptly)
+    assert daemon("users.daemon")(connection, lambda: pickle.loads(pickle.dumps(Reader("orders")))).topic == "orders"
+    assert not nodelay(connection)
+
+
+def test_workers_without_these_options_still_work(connection: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with a Unix socket, a closed socket or another object under that name, or without TCP_QUICKACK, goes on."""
+    ours, others = socket.socketpair()
+    with ours, others:
+        assert not daemon()(ours, send_promptly)
+    monkeypatch.delattr(socket, "TCP_QUICKACK", raising=False)
+    assert daemon()(connection, send_promptly)
+    connection.close()
+    assert not daemon()(connection, send_promptly)
+    assert not daemon()("no socket", send_promptly)
