@@ -74,8 +74,8 @@ app.add_typer(_admin, name="admin")
 app.add_typer(local_cluster.app, name="cluster")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"zkafka {__version__}: {describe()}")
         raise typer.Exit
 

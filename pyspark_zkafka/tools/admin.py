@@ -37,11 +37,11 @@ def show(target: Target) -> None:
     isr = {(row["topic"], row["partition"]): row.get("isr") or [] for row in states}
 
     def with_progress(row: Row) -> dict[str, Any]:
-        wanted = row.get("replicas")
-        if not wanted:
+        requested = row.get("replicas")
+        if not requested:
             return dict(row)
         found = isr.get((row["topic"], row["partition"]), [])
-        return {**row, "isr": found, "in_sync": f"{len(set(wanted).intersection(found))}/{len(wanted)}"}
+        return {**row, "isr": found, "in_sync": f"{len(set(requested).intersection(found))}/{len(requested)}"}
 
     target.rows(list(map(with_progress, rows)), _UNDER_WAY, "Nothing is under way.")
 
@@ -103,7 +103,7 @@ def follow(
             return
         if clock() > deadline:
             raise ADMIN_UNFINISHED(
-                f"The change is not done after {timeout_s:g} s, and goes on; see zkafka admin show, check that all its "
+                f"The change is not done after {timeout_s:g} s, and continues; see zkafka admin show, check that all its "
                 "brokers run, or wait longer with --timeout",
             )
         sleep(_POLL_S)

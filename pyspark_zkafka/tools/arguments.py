@@ -127,8 +127,8 @@ def parse_partitions(texts: Iterable[str]) -> list[Place]:
     return found
 
 
-def find_partitions(wanted: Iterable[Place], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """Return the wanted partitions, sorted.
+def find_partitions(requested: Iterable[Place], snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    """Return the requested partitions, sorted.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def find_partitions(wanted: Iterable[Place], snapshot: ClusterSnapshot) -> list[
     """
     found: set[TopicPartition] = set()
     unknown_topics, unknown_partitions = set(), set()
-    for topic, number in wanted:
+    for topic, number in requested:
         there = snapshot.topics.get(topic)
         if number is None and there is None:
             unknown_topics.add(topic)

@@ -125,22 +125,22 @@ def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets:
     ClusterStateError
         A partition does not exist, or has no leader.
     """
-    wanted: dict[str, dict[Partition, int]] = {}
+    requested: dict[str, dict[Partition, int]] = {}
     for one in offsets:
-        wanted.setdefault(one.group, {})[one.partition] = one.offset
-    for group, activity in group_activity(zookeeper, wanted).items():
+        requested.setdefault(one.group, {})[one.partition] = one.offset
+    for group, activity in group_activity(zookeeper, requested).items():
         require_no_consumers(zookeeper, group, activity, "The offsets were not imported")
     warnings: list[str] = []
     if brokers is not None:
         partitions = {one.partition for one in offsets if isinstance(one.partition, TopicPartition)}
         find_partitions(partitions, zookeeper.snapshot({tp.topic for tp in partitions}))
         earliest, latest = (list_offsets(brokers, dict.fromkeys(partitions, end)) for end in (EARLIEST, LATEST))
-        for group, of_group in wanted.items():
+        for group, of_group in requested.items():
             of_logs = {tp: offset for tp, offset in of_group.items() if isinstance(tp, TopicPartition)}
             inside, moved = clamp(of_logs, earliest, latest)
             of_group.update(inside.items())
             warnings += [f"{group}: {warning}" for warning in moved]
-    return PlannedImport(wanted, stored_offsets(zookeeper, wanted), tuple(warnings))
+    return PlannedImport(requested, stored_offsets(zookeeper, requested), tuple(warnings))
 
 
 @changes_cluster

@@ -50,7 +50,7 @@ from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _NOT_COPIED = "The offsets were not copied"
 _REFUSED = "while consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them"
-_MOVING = "its consumers go on committing there; stop them, or use --live"
+_MOVING = "its consumers keep committing there; stop them, or use --live"
 
 _COLUMNS = (
     *columns("group topic partition", right="partition"),
@@ -147,8 +147,8 @@ class Migration:
         Blocks for a request to each leader. The ends are read after the offsets: a running consumer is never beyond.
         """
         copies = {name: to_copy(look.found, force=self.force) for name, look in looks.items()}
-        wanted = {tp: LATEST for offsets in copies.values() for tp in offsets}
-        ends, _ = self.brokers.list_offsets_each(wanted, _LOGS_S) if wanted else ({}, {})
+        requested = {tp: LATEST for offsets in copies.values() for tp in offsets}
+        ends, _ = self.brokers.list_offsets_each(requested, _LOGS_S) if requested else ({}, {})
         return [
             f"{name} {tp} ({offset}, and the log ends at {ends[tp]})"
             for name, offsets in copies.items()
@@ -257,7 +257,7 @@ def migrate(
 ) -> None:
     """Copy groups' offsets from ZooKeeper to Kafka, or back; never backwards without --force.
 
-    Run it again at any time: what is equal is left alone. Both stores are compared afterwards, and the exit status is 1
+    Run it again at any time: equal offsets are left alone. Both stores are compared afterwards, and the exit status is 1
     unless they agree on every partition that exists.
 
     Example: zkafka groups migrate billing --to kafka --live

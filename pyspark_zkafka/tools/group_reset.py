@@ -141,7 +141,7 @@ def plan_offsets(
         case ToPosition(position=position):
             return dict(logs(dict.fromkeys(partitions, position))), []
         case ToOffset(offset=offset):
-            wanted: Mapping[TopicPartition, int] = dict.fromkeys(partitions, offset)
+            requested: Mapping[TopicPartition, int] = dict.fromkeys(partitions, offset)
         case ShiftBy(by=by):
             missing = [tp for tp in partitions if tp not in current]
             if missing:
@@ -150,25 +150,25 @@ def plan_offsets(
                     "leave these partitions out, or use --to-earliest, --to-latest or --to-offset for them",
                     partitions=missing,
                 )
-            wanted = {tp: current[tp] + by for tp in partitions}
+            requested = {tp: current[tp] + by for tp in partitions}
         case FromFile(offsets=offsets):
-            wanted = offsets
+            requested = offsets
         case ToCurrent():
             missing = [tp for tp in partitions if tp not in current]
             latest = logs(dict.fromkeys(missing, LATEST)) if missing else {}
             return {tp: current[tp] if tp in current else latest[tp] for tp in partitions}, []
-    return clamp(wanted, logs(dict.fromkeys(wanted, EARLIEST)), logs(dict.fromkeys(wanted, LATEST)))
+    return clamp(requested, logs(dict.fromkeys(requested, EARLIEST)), logs(dict.fromkeys(requested, LATEST)))
 
 
 def clamp(
-    wanted: Mapping[TopicPartition, int],
+    requested: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Offsets:
     """Move each offset outside of its log to the nearer end of the log, with Kafka's warning."""
-    offsets = {tp: max(earliest[tp], min(offset, latest[tp])) for tp, offset in wanted.items()}
+    offsets = {tp: max(earliest[tp], min(offset, latest[tp])) for tp, offset in requested.items()}
     warnings = []
-    for tp, offset in wanted.items():
+    for tp, offset in requested.items():
         if offset != offsets[tp]:
             side = "higher than latest" if offset > offsets[tp] else "lower than earliest"
             place = f"New offset ({offset}) is {side} offset for topic partition {tp}"
@@ -192,7 +192,7 @@ def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Lo
 # --- plan and change -----------------------------------------------------------------------------------------------------
 
 
-def list_offsets(brokers: GroupAdmin, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
     """Return the offset of each position, requested of the leaders.
 
     Raises
@@ -200,9 +200,9 @@ def list_offsets(brokers: GroupAdmin, wanted: Mapping[TopicPartition, Position])
     NoLeader
         Partitions have no leader, or the leader does not answer.
     """
-    if not wanted:
+    if not requested:
         return {}
-    found, failed = brokers.list_offsets_each(wanted)
+    found, failed = brokers.list_offsets_each(requested)
     if not failed:
         return found
     for error in failed.values():

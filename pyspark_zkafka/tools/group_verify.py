@@ -39,7 +39,7 @@ _COLUMNS = columns("group topic partition problem found remedy", right="partitio
 _PAUSE_S = 1.0
 
 _Timeout = Annotated[
-    float, typer.Option(min=0.0, metavar="S", help="Verify again for so many seconds while a problem is found.")
+    float, typer.Option(min=0.0, metavar="S", help="Verify again for up to this many seconds while a problem is found.")
 ]
 
 

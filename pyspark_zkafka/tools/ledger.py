@@ -165,7 +165,7 @@ def _reason(ledger: Ledger, now_ms: int) -> str | None:
 
 
 def written_before(ledgers: Iterable[Ledger], time_ms: int) -> tuple[list[Ledger], list[Ledger]]:
-    """The ledgers whose entries are all older than a time, and those of which it is unknown."""
+    """Ledgers whose entries are all older than a time, and ledgers of unknown age."""
     old, unknown = list[Ledger](), list[Ledger]()
     for ledger in ledgers:
         if ledger.written_ms is None:

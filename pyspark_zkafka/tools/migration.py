@@ -65,7 +65,7 @@ class Compared:
     Parameters
     ----------
     before : int or None
-        The target's offset before this run; that of `target` if nothing was written.
+        The target's offset before this run; the offset in `target` if nothing was written.
     reason : str or None
         Explains every state except ``copied``, ``equal`` and ``behind``.
     """
@@ -159,7 +159,7 @@ class LiveRounds:
     unchanged: int = 0
 
     def writes(self, found: Sequence[Compared]) -> dict[TopicPartition, int]:
-        """Return the offsets to write now: none at the first look, then those whose target has not moved since."""
+        """Return the offsets to write now: none at the first check, then the offsets whose target has not moved since."""
         if self.last is None:
             return {}
         still = {c.partition for c in found if c.partition in self.last and self.last[c.partition].target == c.target}
@@ -172,7 +172,7 @@ class LiveRounds:
         return LiveRounds(now, wrote, self.unchanged + 1 if same else 0)
 
     def is_caught_up(self, found: Sequence[Compared]) -> bool:
-        """Return whether nothing is left to copy, and nothing was written since the look before.
+        """Return whether nothing is left to copy, and nothing was written since the previous check.
 
         A target that is ahead may be a commit under way: it counts as settled if it stays.
         """

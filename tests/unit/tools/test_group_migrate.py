@@ -267,7 +267,7 @@ def test_active_groups(stores: EnsembleClient, brokers: GroupBrokers) -> None:
     brokers.states["g"] = ACTIVE
     with pytest.raises(GroupError, match="brokers accept offsets from these alone"):
         migration(stores, brokers, "kafka").copy("g")
-    with pytest.raises(GroupError, match="its consumers go on committing there; stop them, or use --live"):
+    with pytest.raises(GroupError, match="its consumers keep committing there; stop them, or use --live"):
         migration(stores, brokers, "zookeeper").copy("g")
     stores.put("/consumers/g/ids/g_a")
     with pytest.raises(GroupError, match="were not copied, as --live was not given: group g must be inactive"):
