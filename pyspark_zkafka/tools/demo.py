@@ -38,7 +38,6 @@ from pyspark_zkafka.model.offsets import LATEST, canonical_json
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.processes import Deadline
 from pyspark_zkafka.testing.spec import tested_version
@@ -423,8 +422,10 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 def zookeeper_client(cluster: LocalCluster) -> ZooKeeperClient:
     """Return a client of the cluster's ZooKeeper, to be opened by `with`."""
-    hosts, _, chroot = cluster.zookeeper_connect.partition("/")
-    return ZooKeeperClient(ZooKeeperConfig(hosts, f"/{chroot}"))
+    config = parse_connection({"zookeeper.connect": cluster.zookeeper_connect}).zookeeper
+    if config is None:
+        raise DEMO_FAILED(f"No ZooKeeper in {cluster.zookeeper_connect!r}")
+    return ZooKeeperClient(config)
 
 
 def log_ends(admin: KafkaAdmin, topic: str, partitions: int) -> dict[TopicPartition, int]:
