@@ -39,7 +39,7 @@ from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.testing.spec import tested_version
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -352,7 +352,7 @@ class _GroupDemo:
             def finished() -> bool | None:
                 return (everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()) or None
 
-            Deadline(_PATIENCE_S, poll_s=0.1).until(finished)
+            Wait(_PATIENCE_S, poll_s=0.1).until(finished)
             self.console.print(self._table())
         by_jvm = {(r.partition, r.offset) for r in jvm.records}
         alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"

@@ -32,7 +32,7 @@ from pyspark_zkafka.tools.command import (
 )
 from pyspark_zkafka.tools.group_delete import require_existing
 from pyspark_zkafka.tools.group_reset import clamp, list_offsets
-from pyspark_zkafka.tools.offset_files import GroupOffset, csv_text, parse_offsets_file, zk_text
+from pyspark_zkafka.tools.offset_files import OffsetLine, csv_text, parse_offsets_file, zk_text
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.groups import group_activity
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -68,11 +68,11 @@ def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups 
         if names is not None:
             require_existing(client, names)
         stored = stored_offsets(client, client.groups() if names is None else names)
-    offsets: list[GroupOffset] = []
+    offsets: list[OffsetLine] = []
     for group in sorted(stored):
-        offsets += [GroupOffset(group, tp, offset) for tp, offset in sorted(stored[group].values.items())]
+        offsets += [OffsetLine(group, tp, offset) for tp, offset in sorted(stored[group].values.items())]
         if format == "zk":
-            offsets += [GroupOffset(group, lp, offset) for lp, offset in sorted(stored[group].legacy.items())]
+            offsets += [OffsetLine(group, lp, offset) for lp, offset in sorted(stored[group].legacy.items())]
     if target.output.as_json:
         rows = [
             {"group": o.group, "topic": o.partition.topic, "partition": key_of(o.partition), "offset": o.offset}
@@ -109,7 +109,7 @@ class PlannedImport:
         return stored.values.get(partition) if isinstance(partition, TopicPartition) else stored.legacy.get(partition)
 
 
-def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[GroupOffset]) -> PlannedImport:
+def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[OffsetLine]) -> PlannedImport:
     """Plan an import, and check it before anything is written.
 
     Parameters
