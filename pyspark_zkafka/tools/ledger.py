@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_IN_USE, UNKNOWN_LEDGER
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.options.kinds import parse_duration_ms
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_servers, reads_cluster, with_progress
 from pyspark_zkafka.tools.output import Column, Row, columns, duration_text, iso_time
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.brokers.groups import GroupAdmin
 
 RECENT_MS = 60_000
 """The age up to which a ledger's newest entry suggests that its query is running."""
@@ -309,8 +308,6 @@ def delete(
 
 
 def _age_ms(text: str) -> int:
-    from pyspark_zkafka.options.kinds import parse_duration_ms
-
     try:
         if text.strip().isdigit():
             raise ValueError("a number with its unit, such as 7d, 12h or 30m")
