@@ -64,10 +64,10 @@ class Wait:
         """Seconds until the end of the wait; 0 after it."""
         return max(0.0, self._end - self._clock())
 
-    def until(self, look: Callable[[], _Found | None]) -> _Found | None:
-        """Return the first result of `look` that is not None, or None after the timeout; calls `look` at least once."""
+    def until(self, probe: Callable[[], _Found | None]) -> _Found | None:
+        """Return the first result of `probe` that is not None, or None after the timeout; calls `probe` at least once."""
         while True:
-            found = look()
+            found = probe()
             if found is not None:
                 return found
             if self.left_s == 0:

@@ -56,11 +56,11 @@ class MetadataWatch:
     ) -> list[BrokerView]:
         """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
 
-        def look() -> list[BrokerView] | None:
+        def agreed_views() -> list[BrokerView] | None:
             views = [view for view in self._views().values() if view is not None]
             return views if len(views) == len(self._clients) and agreed(views) else None
 
-        found = Wait(timeout_s).until(look)
+        found = Wait(timeout_s).until(agreed_views)
         if found is None:
             raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
         return found

@@ -82,13 +82,13 @@ def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> N
 
 
 def follow(
-    look: Callable[[], T],
+    read: Callable[[], T],
     done: Callable[[T], bool],
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[T]:
-    """Iterate over the states that `look` returns, twice a second, up to the first one that is `done`.
+    """Iterate over the states that `read` returns, twice a second, up to the first one that is `done`.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def follow(
     """
     deadline = clock() + timeout_s
     while True:
-        state = look()
+        state = read()
         yield state
         if done(state):
             return

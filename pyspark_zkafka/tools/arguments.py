@@ -17,7 +17,7 @@ from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.options.parser import resolve_references
 
-Place = tuple[str, int | None]
+PartitionSpec = tuple[str, int | None]
 """A topic and one of its partitions; None for all of its partitions."""
 
 _OWN_PREFIXES = ("zookeeper.", "kafka.", "listener.")
@@ -107,7 +107,7 @@ def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = Fals
     return found
 
 
-def parse_partitions(texts: Iterable[str]) -> list[Place]:
+def parse_partitions(texts: Iterable[str]) -> list[PartitionSpec]:
     """Return topics and partitions from ``T`` and ``T:P,P``.
 
     >>> parse_partitions(["orders", "clicks:0,2"])
@@ -118,7 +118,7 @@ def parse_partitions(texts: Iterable[str]) -> list[Place]:
     OptionError
         A topic has no name, or a partition is not a number.
     """
-    found: list[Place] = []
+    found: list[PartitionSpec] = []
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
@@ -127,7 +127,7 @@ def parse_partitions(texts: Iterable[str]) -> list[Place]:
     return found
 
 
-def find_partitions(requested: Iterable[Place], snapshot: ClusterSnapshot) -> list[TopicPartition]:
+def find_partitions(requested: Iterable[PartitionSpec], snapshot: ClusterSnapshot) -> list[TopicPartition]:
     """Return the requested partitions, sorted.
 
     Raises

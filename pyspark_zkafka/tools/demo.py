@@ -149,7 +149,7 @@ class _Demo:
         self.console.print(f"{read / seconds:,.0f} rows/s, counted by key and partition")
 
     def _commit(self) -> None:
-        ends = canonical_json({_place(row): row["until"] for row in self._plan()})
+        ends = canonical_json({_partition(row): row["until"] for row in self._plan()})
         call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
         with step(self.console, "Write totals, and commit the offsets that they cover", call):
             by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
@@ -242,14 +242,20 @@ def _brokers_table(snapshot: ClusterSnapshot, *, is_kraft: bool) -> Table:
     return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
 
 
-def _place(row: Row) -> TopicPartition:
+def _partition(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
 
 
 def _plan_table(plan: list[Row]) -> Table:
     columns = ("Spark partition", "partition", "leader", "ISR", "range")
     rows = [
-        (r["spark_partition"], _place(r), r["leader"], ", ".join(map(str, r["isr"])), f"[{r['start']}, {r['until']})")
+        (
+            r["spark_partition"],
+            _partition(r),
+            r["leader"],
+            ", ".join(map(str, r["isr"])),
+            f"[{r['start']}, {r['until']})",
+        )
         for r in plan
     ]
     return table("The plan: one Spark partition for each Kafka partition", columns, rows)

@@ -35,7 +35,7 @@ from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.tools.arguments import (
-    Place,
+    PartitionSpec,
     find_partitions,
     parse_datetime_ms,
     parse_iso_duration_ms,
@@ -242,7 +242,7 @@ class OffsetResets:
     zookeeper: ZooKeeperClient | None
     brokers: GroupAdmin
 
-    def plan(self, group: str, places: Collection[Place] | None, scenario: Scenario) -> PlannedReset:
+    def plan(self, group: str, requested: Collection[PartitionSpec] | None, scenario: Scenario) -> PlannedReset:
         """Plan a reset of some partitions; with None, of all partitions of which the group has an offset.
 
         Raises
@@ -260,7 +260,7 @@ class OffsetResets:
             stored = stored_offsets(self.zookeeper, [group])[group]
         if self.storage != "zookeeper":
             in_kafka = self.brokers.committed(group)
-        partitions, notes = self._partitions(places, scenario, {*stored.partitions, *in_kafka})
+        partitions, notes = self._partitions(requested, scenario, {*stored.partitions, *in_kafka})
         if isinstance(scenario, (ShiftBy, ToCurrent)):
             for tp in partitions:
                 if tp in stored.unreadable:
@@ -317,7 +317,7 @@ class OffsetResets:
 
     def _partitions(
         self,
-        places: Collection[Place] | None,
+        requested: Collection[PartitionSpec] | None,
         scenario: Scenario,
         stored: Collection[TopicPartition],
     ) -> tuple[list[TopicPartition], list[str]]:
@@ -325,8 +325,8 @@ class OffsetResets:
         cluster: ClusterSource = self.brokers if self.zookeeper is None else self.zookeeper
         if isinstance(scenario, FromFile):
             return find_partitions(scenario.offsets, cluster.snapshot({tp.topic for tp in scenario.offsets})), []
-        if places is not None:
-            found = find_partitions(places, cluster.snapshot(sorted({topic for topic, _ in places})))
+        if requested is not None:
+            found = find_partitions(requested, cluster.snapshot(sorted({topic for topic, _ in requested})))
             return found, [] if stored else ["The group has no offsets yet."]
         if not stored:
             raise UNKNOWN_GROUP("The group has no offsets to reset; correct its name, or name the topics with --topic")
@@ -370,11 +370,11 @@ def reset_offsets(
     scenario = _scenario(given, group)
     if bool(topic) + all_topics + (from_file is not None) != 1:
         raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
-    places = parse_partitions(topic) if topic else None
+    requested = parse_partitions(topic) if topic else None
     with open_servers(target) as servers:
         zookeeper = servers.zookeeper if offsets_storage == "kafka" else servers.ensemble
         resets = OffsetResets(offsets_storage, zookeeper, servers.brokers)
-        planned = resets.plan(group, places, scenario)
+        planned = resets.plan(group, requested, scenario)
         for note in planned.notes:
             target.output.note(note)
         rows = [
