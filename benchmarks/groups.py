@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.cluster import BenchCluster
 from benchmarks.kafka_groups import kafka_rebalances
 from benchmarks.rebalance import PARTITIONS, TOPIC, Group, rounds, started
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -22,8 +23,7 @@ def rebalances(cluster: BenchCluster, sizes: Iterable[int], count: int) -> list[
 
 def _in_zookeeper(cluster: BenchCluster, sizes: Iterable[int], count: int) -> list[dict[str, Any]]:
     cluster.create_topic(TOPIC, PARTITIONS)
-    hosts, _, chroot = cluster.zookeeper_connect.partition("/")
-    config = ZooKeeperConfig(hosts, f"/{chroot}")
+    config = parse_connection({"zookeeper.connect": cluster.zookeeper_connect}).zookeeper
     with ZooKeeperClient(config) as zookeeper:
         group = Group(zookeeper)
         return [row for size in sizes for row in _rows("ZooKeeper", size, _rounds(config, group, size, count))]

@@ -21,6 +21,7 @@ from rich.table import Table
 from pyspark_zkafka.model.assignors import Subscribers, assign, java_order
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -35,12 +36,13 @@ TIMEOUT_S = 60.0
 MEMBER = """
 import sys
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
-from pyspark_zkafka.model.planning import Subscribe
+from pyspark_zkafka.options.stream import parse_stream
 
-hosts, chroot, group, topic, name, session_ms = sys.argv[1:]
-config = ZooKeeperConfig(hosts, chroot, int(session_ms), int(session_ms))
-member = GroupMember(config, GroupOptions(group, consumer_id=name), Subscribe((topic,)))
+ensemble, group, topic, name, session_ms = sys.argv[1:]
+options = {"zookeeper.connect": ensemble, "zookeeper.session.timeout.ms": session_ms}
+options |= {"group.id": group, "subscribe": topic, "consumer.id": name}
+parsed = parse_stream(options)
+member = GroupMember(parsed.read.connection.zookeeper, parsed.group, parsed.read.subscription)
 for line in sys.stdin:
     member.join() if line == "join\\n" else member.leave()
 """
@@ -73,8 +75,7 @@ class Member:
         self._process.communicate()
 
     def _start(self) -> None:
-        config = self._config
-        arguments = [config.hosts, config.chroot, GROUP, TOPIC, self.name, str(SESSION_MS)]
+        arguments = [self._config.connect, GROUP, TOPIC, self.name, str(SESSION_MS)]
         self._process = subprocess.Popen([sys.executable, "-c", MEMBER, *arguments], stdin=subprocess.PIPE, text=True)
 
 
@@ -155,8 +156,7 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading == "after" else "right")
     with LocalCluster(brokers=1) as cluster, Progress(transient=True) as progress:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
-        hosts, _, chroot = cluster.zookeeper_connect.partition("/")
-        config = ZooKeeperConfig(hosts, f"/{chroot}")
+        config = parse_connection({"zookeeper.connect": cluster.zookeeper_connect}).zookeeper
         with ZooKeeperClient(config) as zookeeper:
             group = Group(zookeeper)
             for size in progress.track(SIZES, description="Groups"):

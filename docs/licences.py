@@ -16,10 +16,10 @@ PAGE = Path(__file__).parent / "licences.md"
 
 _HEAD = """# Licences
 
-pyspark-zkafka is under the Apache License 2.0 and contains no code of other projects. pip installs the packages below
-beside it; those for an extra on request. The licences are those that the packages themselves declare. The wheels of
-confluent-kafka, pyarrow and numpy contain libraries of others: librdkafka (BSD-2-Clause) and OpenBLAS (BSD-3-Clause) among
-them; their folders in `site-packages` have the texts.
+pyspark-zkafka is under the Apache License 2.0 and contains no code of other projects. pip also installs the packages
+below; those for an extra only on request. The packages themselves declare these licences. The wheels of confluent-kafka,
+pyarrow and numpy contain other libraries, such as librdkafka (BSD-2-Clause) and OpenBLAS (BSD-3-Clause). Their folders in
+`site-packages` have the texts.
 
 | package | version | licence | for |
 |---|---|---|---|

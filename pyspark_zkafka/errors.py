@@ -9,7 +9,7 @@ is added here only if callers must catch the error by a class of its own.
     ├── OptionError              a bad, unknown or contradictory option, a bad schema
     ├── ZooKeeperError           ZooKeeper does not answer, or refuses          (retriable)
     │   ├── ChrootMissing        the ensemble answers, the chroot does not exist
-    │   ├── ZooKeeperRefused     authentication, an ACL or a limit stands in the way
+    │   ├── ZooKeeperRefused     refused by authentication, an ACL or a limit
     │   └── ZooKeeperMisused     the client is not open, or the servers do not know its request
     ├── ClusterStateError        the cluster cannot serve the request
     │   ├── UnknownTopic         no such topic or partition

@@ -74,7 +74,7 @@ class Retry:
     ) -> dict[K, T]:
         """Return answers, those in doubt asked for again, at most `retries` times, each after `interval_s`.
 
-        An answer that is still in doubt after that counts. One that does not come again is left out.
+        An answer that is still in doubt after the last try counts. A missing repeated answer is left out.
         """
         answers = dict(found)
         for _ in range(self.retries):

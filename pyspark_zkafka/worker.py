@@ -88,7 +88,7 @@ def keep_freed_memory() -> bool:
 def collector_paused() -> Iterator[None]:
     """Disable garbage collection for a ``with`` block that creates thousands of objects without cycles.
 
-    This is the largest single gain of the pure-Python path.
+    This saves more time than any other optimisation of the pure-Python path.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -23,6 +23,7 @@ from tests.support.acls import CONFIG as GUARDED
 from tests.support.chroot import Chroot
 from tests.support.forced_transport import force_transport
 from tests.support.memberships import PROMPT
+from tests.support.options import ensemble_config, group_options
 from tests.support.scheduling import Durations, in_order, in_shard, unit_of
 from tests.support.stream import Stream
 
@@ -285,8 +286,6 @@ def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
     """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``, removed afterwards."""
     from kazoo.client import KazooClient
 
-    from pyspark_zkafka.options.values import ZooKeeperConfig
-
     hosts, path = zkafka_cluster.zookeeper_connect.partition("/")[0], f"/znodes-{secrets.token_hex(4)}"
     other = KazooClient(hosts=hosts, timeout=30)  # outlives a ZooKeeper that halts for some seconds
     other.start()
@@ -294,7 +293,7 @@ def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
         for child in ("brokers/ids", "brokers/topics", "consumers"):
             other.ensure_path(f"{path}/{child}")
         other.chroot = path
-        yield Chroot(ZooKeeperConfig(hosts, path), other)
+        yield Chroot(ensemble_config(hosts, path), other)
     finally:
         other.chroot = ""
         other.delete(path, recursive=True)
@@ -323,7 +322,6 @@ def new_member(chroot: Chroot) -> Iterator[Callable[..., GroupMember]]:
     """
     from pyspark_zkafka.group.member import GroupMember
     from pyspark_zkafka.model.planning import Subscribe
-    from pyspark_zkafka.options.values import GroupOptions
 
     with ExitStack() as leaving:
 
@@ -337,7 +335,7 @@ def new_member(chroot: Chroot) -> Iterator[Callable[..., GroupMember]]:
         ) -> GroupMember:
             by_name = all(isinstance(topic, str) for topic in topics)
             config = replace(chroot.config, session_timeout_ms=session_ms, hosts=hosts or chroot.config.hosts)
-            group = GroupOptions(**{"name": "g", "backoff_ms": 200, "hold_ms": 0, "consumer_id": consumer_id, **options})
+            group = group_options(**{"name": "g", "backoff_ms": 200, "hold_ms": 0, "consumer_id": consumer_id, **options})
             member = GroupMember(config, group, Subscribe(topics) if by_name else topics[0], timing)
             leaving.callback(member.leave)
             return member

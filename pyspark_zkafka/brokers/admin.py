@@ -88,20 +88,24 @@ class KafkaAdmin(AdminRequests):
         """
         self._begin_request()
         patient_until = time.monotonic() + PATIENCE_S
-        wanted = None if topics is None else sorted(topics)
+        requested = None if topics is None else sorted(topics)
         while True:
-            cluster, described, asked = self._described_cluster(wanted)
+            cluster, described, asked = self._described_cluster(requested)
             if not unknown_topics(cluster, described, asked) or time.monotonic() > patient_until:
                 protocol = str(self._config.get("security.protocol", "PLAINTEXT")).upper()
-                return described_snapshot(cluster, described, protocol, asked if wanted is None else wanted)
+                return described_snapshot(cluster, described, protocol, asked if requested is None else requested)
             self._replace_client()  # the controller has just started: librdkafka has forgotten all brokers
             self._admin().poll(_PAUSE_S)
 
-    def _described_cluster(self, wanted: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
+    def _described_cluster(self, requested: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
         """The brokers' metadata, descriptions of topics, and the names of the requested topics."""
-        named = list(filter(is_topic_name, wanted or ()))[:1]  # librdkafka cannot request one of more than 512 characters
+        named = list(filter(is_topic_name, requested or ()))[
+            :1
+        ]  # librdkafka cannot request one of more than 512 characters
         cluster = self._metadata(*named)
-        asked = sorted(filter(is_topic_name, cluster.topics)) if wanted is None else wanted or covering_topics(cluster)
+        asked = (
+            sorted(filter(is_topic_name, cluster.topics)) if requested is None else requested or covering_topics(cluster)
+        )
         return cluster, self._describe(asked), asked
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:

@@ -195,7 +195,7 @@ class Ledger:
 
 
 def fitting_width(widths: Iterable[int], partitions: int) -> int:
-    """The width of a ledger whose topic has so many partitions: the least of those known, unless the topic had more then.
+    """The width of a ledger for a topic of this many partitions: the least known width, unless the topic had more then.
 
     >>> fitting_width([], 4), fitting_width([2, 3], 4), fitting_width([8], 4)
     (4, 2, 4)

@@ -148,7 +148,7 @@ def _answers(
     clock: Callable[[], float],
     waiting: set[TopicPartition],
 ) -> Iterator[Message]:
-    """Yield messages until no partition is waiting. Pause those that have answered, to let the others proceed."""
+    """Yield messages until no partition is waiting. Pause partitions that have answered, to let the others proceed."""
     with MessageClient({**properties, **_VALIDATION}) as client:
         try:
             client.consumer.assign(

@@ -48,7 +48,7 @@ class ClientPool(Generic[C]):
 
     Spark's workers run many short tasks, which can share a connection. A client is leased to one user at a time, for an
     equal configuration, in the process that opened it, and not after an error during a lease. At most `most` clients are
-    idle: then those that have been idle for the longest are closed. A lease may have its own limits; `most` counts clients
+    idle. The longest idle clients are closed first. A lease may have its own limits; `most` counts clients
     with equal limits. `later` schedules the closing of idle clients on another thread. Thread-safe.
     """
 

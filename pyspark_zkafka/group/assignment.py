@@ -39,7 +39,7 @@ class GroupView:
 class GroupWatch:
     """Reads a group for one of its members, and sets watches.
 
-    Relevant topics are those that the member reads; with roundrobin, all topics of the group. `on_change` watches the
+    Relevant topics are the topics that the member reads; with roundrobin, all topics of the group. `on_change` watches the
     group's ids, and each relevant topic or its creation. `on_topics` watches the list of topics, if a pattern selects from
     it.
     """

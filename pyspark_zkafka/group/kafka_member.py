@@ -38,7 +38,7 @@ class KafkaGroupMember:
     the micro-batch is committed with the member's generation or epoch, for partitions that the member still owns. An
     expelled member reads nothing until it has joined again, and never commits what it read before.
 
-    Thread-safe. Not pickle-safe, and unusable after a fork.
+    Thread-safe. Not pickle-safe, and not usable after a fork.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class KafkaGroupMember:
         elif self._unsettled[0] != seen:
             self._unsettled = seen, now
         elif now - self._unsettled[1] >= self._patience_s:
-            # Each rejoin rebalances the whole group. A leader with old metadata, which it keeps for minutes, gains nothing.
+            # Each rejoin rebalances the whole group. A leader with old metadata assigns nothing new for minutes.
             self._unsettled, self._must_rejoin, self._patience_s = (-1, 0.0), True, 4 * self._patience_s
         return self.settled
 

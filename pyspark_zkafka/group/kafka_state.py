@@ -167,7 +167,7 @@ class CommitQueue:
 class Admission:
     """Checks of a member without an assignment: with KIP-848, no callback reports its admission.
 
-    `check_at` is the time of the next check, `failures` counts those that have failed since the last answer.
+    `check_at` is the time of the next check. `failures` counts the failed checks since the last answer.
 
     >>> checked = Admission().postpone(now=10.0)
     >>> checked.check_at, checked.failures

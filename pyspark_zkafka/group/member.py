@@ -37,7 +37,7 @@ class GroupMember:
     until it is done with them, but no longer than `hold_ms`.
 
     Unlike a JVM consumer, a member keeps partitions that stay assigned to it, deletes only its own claims, and retries
-    without limit. Thread-safe. Not pickle-safe, and unusable after a fork.
+    without limit. Thread-safe. Not pickle-safe, and not usable after a fork.
 
     `consumer` is the registered id. `owner` is the owner in its claims, or None without a session. `rebalances` counts the
     computed assignments.
@@ -322,7 +322,7 @@ class GroupMember:
         self._attempts = before.fail(now, pause_s)
         if self._attempts != before and self._attempts.count % self._options.max_retries == 0:
             _log.warning(
-                "%s cannot claim its partitions after %d tries, and goes on trying: %s; a member that is stuck, or has "
+                "%s cannot claim its partitions after %d tries, and continues to try: %s; a member that is stuck, or has "
                 "another partition.assignment.strategy, must be stopped",
                 self.consumer,
                 self._attempts.count,
@@ -336,7 +336,7 @@ class GroupMember:
     def _sweep(self) -> None:
         """Check claims, registration, members and topics for changes: watches may be lost."""
         self._topics_changed.clear()
-        begin, owner = self._timing.clock(), self.owner
+        started, owner = self._timing.clock(), self.owner
         if (
             owner is None
             or self._verify(owner)
@@ -345,7 +345,7 @@ class GroupMember:
         ):
             self.request_rebalance()
         end = self._timing.clock()
-        self._sweep_at = end + max(_SWEEP_S, _SWEEP_SHARE * (end - begin))
+        self._sweep_at = end + max(_SWEEP_S, _SWEEP_SHARE * (end - started))
 
     def _verify(self, owner: ClaimOwner) -> bool:
         """Forget and log claims whose znodes are gone. True if there were any."""

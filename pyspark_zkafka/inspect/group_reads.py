@@ -6,8 +6,8 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import completed, describe_migration
 from pyspark_zkafka.conditions import UNKNOWN_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError, listing
@@ -16,12 +16,9 @@ from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, 
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.znodes import groups as group_paths
+from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.brokers.groups import GroupAdmin
-    from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
-    from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _SHOWN = 5
 _TIMEOUT_S = 10.0

@@ -291,7 +291,7 @@ def partition_reports(
     """Return reports of each group's partitions, by topic and number, and then of its members without partitions.
 
     A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist or
-    not. Its topics are those that it owns, has offsets of, or subscribes to.
+    not. Its topics are the topics that it owns, has offsets of, or subscribes to.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ def balance(
       never comes to own more. A release can remove a thread with a lower quota from those above it, and a claim can add one
       with a higher quota. In both cases the same threads rank first. (Ranking by the number of owned partitions would fail:
       a claim could rank a thread with a lower quota before one with a higher quota.)
-    - Kept partitions: a thread above its quota releases only partitions after those that it keeps, and no thread claims
+    - Kept partitions: a thread above its quota releases only partitions after its kept partitions, and no thread claims
       beyond its quota.
     - Remaining partitions: a release does not change their list. A claim removes one partition from the list, and one free
       position of the thread that this partition was assigned to.

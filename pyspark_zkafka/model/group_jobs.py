@@ -116,7 +116,7 @@ def group_job(
 ) -> GroupJob | None:
     """Return the job that commits `ends`: a new job if the last ones are finished, or the unfinished one, repeated.
 
-    None if the group has committed all of `ends`, as this job could not be distinguished from the one that did.
+    None if the group has committed all of `ends`, because the job cannot be distinguished from an earlier one.
 
     `last` are the last jobs of the ledgers of `job_names`, whose first name is `query`. `elsewhere` are those under other
     prefixes, writers and topics. `committed` are the group's offsets of the partitions of all these jobs.

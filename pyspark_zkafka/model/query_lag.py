@@ -99,7 +99,7 @@ class QueryLag:
         The rows that Spark read, and the bytes of their keys and values.
     owned_partitions : int
         The partitions with a leader that the query read when the micro-batch was planned. A member of a group reads only
-        those that it owns.
+        the owned partitions.
     min_offsets_behind_latest, max_offsets_behind_latest, avg_offsets_behind_latest
         Offsets between the end of the micro-batch and the end of the log at planning time, over the owned partitions.
     estimated_total_bytes_behind_latest : float

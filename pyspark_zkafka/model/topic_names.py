@@ -106,7 +106,7 @@ def topic_filter(regex: str) -> TopicFilter:
     Raises
     ------
     FilterError
-        The regex is malformed or not supported, or has more than 10,000 characters besides plain names.
+        The regex is malformed or not supported, or has more than 10,000 characters other than plain names.
 
     Examples
     --------

@@ -84,7 +84,7 @@ def _zookeeper(given: OptionParser) -> ZooKeeperConfig | None:
         acl != "open" and not given.has("zookeeper.auth") and (tls is None or tls.keystore is None),
         f"zookeeper.acl={acl} requires a login; set zookeeper.auth or zookeeper.ssl.keystore.location",
     )
-    return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, auth, tls, acl) if hosts else None
+    return ZooKeeperConfig(hosts, chroot, session_ms, connection_ms, acl, auth, tls) if hosts else None
 
 
 def _tls(given: OptionParser) -> ZooKeeperTls | None:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 
 from pyspark_zkafka.options.client_property_table import PASSWORD_MECHANISMS, PROPERTIES, REFUSED, ClientProperty
-from pyspark_zkafka.options.librdkafka import UNKNOWN, Role, Verdict, judge, judge_together
+from pyspark_zkafka.options.librdkafka import UNKNOWN, Role, Validation, validate, validate_together
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS
 
 _SECRET = re.compile(
@@ -115,7 +115,7 @@ def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str]
         raise ValueError(f"{_shown(name, value)}; expected {expected}{advice}") from None
     found = dict.fromkeys(row.target_names(), read) if isinstance(read, str) else read
     for target, text in found.items() if row.is_judged else ():
-        _check_value(name, value, text, judge(target, text))
+        _check_value(name, value, text, validate(target, text))
     return found
 
 
@@ -123,21 +123,21 @@ def _pass_on(name: str, value: str, role: Role) -> Mapping[str, str]:
     """Pass on a property that is in neither table, if librdkafka accepts it."""
     # Blanks may be part of a secret, but not of a file's name.
     text = value if is_secret(name) and not name.endswith((".location", ".file")) else value.strip()
-    verdict = UNKNOWN if name in REFUSED or name in _TABLES[_OTHER[role]] else judge(name, text)
-    if not verdict.known:
-        raise ValueError(_refusal(name, role, verdict.names))
+    validation = UNKNOWN if name in REFUSED or name in _TABLES[_OTHER[role]] else validate(name, text)
+    if not validation.known:
+        raise ValueError(_refusal(name, role, validation.names))
     if not text:
         raise ValueError(f"{_shown(name, value)}; expected a text that is not empty")
-    _check_value(name, value, text, verdict)
+    _check_value(name, value, text, validation)
     return {name: text}
 
 
-def _check_value(name: str, value: str, text: str, verdict: Verdict) -> None:
-    if verdict.problem:
-        reason = "" if is_secret(name) else f": {verdict.problem}"
+def _check_value(name: str, value: str, text: str, validation: Validation) -> None:
+    if validation.problem:
+        reason = "" if is_secret(name) else f": {validation.problem}"
         raise ValueError(f"{_shown(name, value)}; librdkafka refuses it{reason}")
-    if _is_misread(text, verdict.value):
-        raise ValueError(f"{_shown(name, value)}; expected a whole number: librdkafka would read {verdict.value}")
+    if _is_misread(text, validation.value):
+        raise ValueError(f"{_shown(name, value)}; expected a whole number: librdkafka would read {validation.value}")
 
 
 def _is_misread(text: str, value: str) -> bool:
@@ -182,7 +182,7 @@ def _login_problems(translated: Mapping[str, str]) -> list[str]:
     if mechanism == "OAUTHBEARER" and not (has_token or translated.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"):
         return ["kafka.sasl.mechanism=OAUTHBEARER needs kafka.sasl.oauthbearer.method=oidc and its properties"]
     if mechanism == _DEFAULT_MECHANISM and translated.get("security.protocol", "").startswith("SASL"):
-        problem = judge("sasl.mechanism", mechanism).problem
+        problem = validate("sasl.mechanism", mechanism).problem
         return [f"kafka.sasl.mechanism is {mechanism}, the default; librdkafka refuses it: {problem}"] if problem else []
     return []
 
@@ -203,5 +203,5 @@ def _problems_together(translated: Mapping[str, str], role: Role) -> list[str]:
         defaults = {"enable.idempotence": "true", "delivery.timeout.ms": str(delivery_ms), "linger.ms": "0"}
         if transaction_ms is not None and translated.get("enable.idempotence") != "false":
             defaults["transactional.id"] = "any"
-    reason = judge_together(translated, defaults, role)
+    reason = validate_together(translated, defaults, role)
     return [f"kafka.*: librdkafka refuses the properties together: {reason}; correct one of them"] if reason else []

@@ -1,9 +1,9 @@
-"""Client properties that are translated, checked or refused here; librdkafka judges all others.
+"""Client properties that are translated, checked or refused here; librdkafka validates all others.
 
 Among rows with the same name and client, the first one with a true `when` applies. The table has a row for
 
 - a name or value that Java's clients spell differently, and for an alias, so that a property is set only once;
-- a value that the package computes with, or that means something else in Java or in this package than in librdkafka;
+- a value that the package computes with, or that differs in meaning between librdkafka and Java or this package;
 - a property of only one client, because the other client would ignore it.
 
 References
@@ -61,7 +61,7 @@ class ClientProperty:
 
     @property
     def is_judged(self) -> bool:
-        """True if librdkafka can judge the value that `read` returns."""
+        """True if librdkafka can validate the value that `read` returns."""
         return self.read in (_whole, _negative_as_zero, _kibibytes, _decimal, _any)
 
 

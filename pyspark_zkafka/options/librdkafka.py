@@ -47,8 +47,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """librdkafka's verdict on a property.
+class Validation:
+    """librdkafka's validation of a property.
 
     `known` is true if librdkafka has the property. `problem` is its reason to refuse the value; `value` is an accepted
     value as librdkafka reads it. For an unknown property, `names` has the known ones.
@@ -60,11 +60,11 @@ class Verdict:
     names: tuple[str, ...] = ()
 
 
-UNKNOWN, NO_OBJECTION = Verdict(known=False), Verdict(known=True)
+UNKNOWN, NO_OBJECTION = Validation(known=False), Validation(known=True)
 
 
-def judge(name: str, value: str) -> Verdict:
-    """Return the verdict on a property; `NO_OBJECTION` if the library cannot be loaded."""
+def validate(name: str, value: str) -> Validation:
+    """Validate a property; `NO_OBJECTION` if the library cannot be loaded."""
     if not _NAME.fullmatch(name) or "\0" in value:
         return UNKNOWN
     library = load()
@@ -74,17 +74,17 @@ def judge(name: str, value: str) -> Verdict:
     try:
         found = library.rd_kafka_conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES)
         if found == _UNKNOWN_NAME:
-            return Verdict(known=False, names=_names(library, conf))
+            return Validation(known=False, names=_names(library, conf))
         if found != _OK:
-            return Verdict(known=True, problem=text.value.decode(errors="replace").strip())
+            return Validation(known=True, problem=text.value.decode(errors="replace").strip())
         if (name, value) == _KERBEROS and "sasl_gssapi" not in _value(library, conf, "builtin.features").split(","):
-            return Verdict(known=True, problem=_NO_KERBEROS)
-        return Verdict(known=True, value=_value(library, conf, name))
+            return Validation(known=True, problem=_NO_KERBEROS)
+        return Validation(known=True, value=_value(library, conf, name))
     finally:
         library.rd_kafka_conf_destroy(conf)
 
 
-def judge_together(properties: Mapping[str, str], defaults: Mapping[str, str], role: Role) -> str:
+def validate_together(properties: Mapping[str, str], defaults: Mapping[str, str], role: Role) -> str:
     """Return the reason to refuse accepted properties together; empty if there is none or the library cannot be loaded.
 
     Creates a client without brokers, with `defaults` for properties that are not given, and closes it. Takes about 1 ms.

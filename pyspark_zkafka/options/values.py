@@ -1,4 +1,7 @@
-"""Frozen values that options are parsed into."""
+"""Frozen values that options are parsed into.
+
+Fields of options have no defaults here: the rows of `options.table` have them.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +75,12 @@ class ZooKeeperConfig:
     """
 
     hosts: str
-    chroot: str = ""
-    session_timeout_ms: int = 6000
-    connection_timeout_ms: int = 6000
+    chroot: str
+    session_timeout_ms: int
+    connection_timeout_ms: int
+    acl: GroupAcl
     auth: tuple[str, str] | None = field(default=None, repr=False)
     tls: ZooKeeperTls | None = None
-    acl: GroupAcl = "open"
 
     @property
     def connect(self) -> str:
@@ -95,8 +98,8 @@ class Connection:
     zookeeper: ZooKeeperConfig | None
     bootstrap_servers: str | None
     listener: Listener
-    kafka: Mapping[str, str | int | float | bool] = field(repr=False, default_factory=dict)
-    transport: Transport = "auto"
+    kafka: Mapping[str, str | int | float | bool] = field(repr=False)
+    transport: Transport
 
     @property
     def client_rack(self) -> str | None:
@@ -158,11 +161,11 @@ class KafkaGroupOptions:
     `strategy` and `session_timeout_ms` are for the classic protocol, `instance_id` is for static members.
     """
 
-    protocol: Literal["classic", "consumer"] = "classic"
-    strategy: str = "cooperative-sticky"
+    protocol: Literal["classic", "consumer"]
+    strategy: str
+    session_timeout_ms: int
+    max_poll_interval_ms: int
     instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
 
     @property
     def is_incremental(self) -> bool:
@@ -175,14 +178,14 @@ class GroupOptions:
     """A stream's membership in a consumer group. Without a `consumer_id`, an id is generated."""
 
     name: str
-    membership: Membership = "auto"
+    membership: Membership
+    threads: int
+    strategy: str
+    max_retries: int
+    backoff_ms: int
+    hold_ms: int
+    kafka: KafkaGroupOptions
     consumer_id: str | None = None
-    threads: int = 1
-    strategy: str = "range"
-    max_retries: int = 4
-    backoff_ms: int = 2000
-    hold_ms: int = 4000
-    kafka: KafkaGroupOptions = field(default_factory=KafkaGroupOptions)
 
     @property
     def join(self) -> bool:

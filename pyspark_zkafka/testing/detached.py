@@ -31,7 +31,7 @@ from pyspark_zkafka.testing.conditions import (
     NO_CLUSTER_UP,
 )
 from pyspark_zkafka.testing.jars import cache_folder, find_java, kafka_classpath
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def bring_down(name: str) -> None:
     """
     state = _running(name)
     os.kill(state.pid, signal.SIGTERM)
-    if Deadline(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
+    if Wait(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
         raise CLUSTER_NOT_DOWN(
             f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after SIGTERM to its daemon; "
             f"kill process {state.pid}, which ends the servers as well",
@@ -230,7 +230,7 @@ def _state(name: str) -> DetachedCluster | None:
 def _exclusively(name: str) -> Iterator[None]:
     with _file(name, "lock").open("a") as lock:
         # Readers of the state share the lock briefly.
-        if Deadline(2).until(lambda: _lock(lock, fcntl.LOCK_EX) or None) is None:
+        if Wait(2).until(lambda: _lock(lock, fcntl.LOCK_EX) or None) is None:
             raise _already_up(name, "is starting or running")
         yield
 

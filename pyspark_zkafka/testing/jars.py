@@ -174,16 +174,16 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
             raise BAD_COORDINATES(reason)
     if not coordinates:
         raise BAD_COORDINATES("No jar was named; give at least one group:artifact:version")
-    wanted = sorted(set(coordinates))
+    requested = sorted(set(coordinates))
     jars = cache_folder() / "jars"
-    digest = hashlib.sha256(repr((wanted, transitive)).encode()).hexdigest()[:12]
-    names = "+".join("-".join(c.split(":")[1:]) for c in wanted)
+    digest = hashlib.sha256(repr((requested, transitive)).encode()).hexdigest()[:12]
+    names = "+".join("-".join(c.split(":")[1:]) for c in requested)
     folder = jars / f"{names[:80]}-{digest}"
     if not folder.is_dir():
         jars.mkdir(parents=True, exist_ok=True)
         with file_lock(jars / ".lock") as lock:
             if not folder.is_dir():
-                _fetch(wanted, transitive, folder, lock)
+                _fetch(requested, transitive, folder, lock)
     return sorted(folder.glob("*.jar"))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from pyspark_zkafka.testing import readiness, spec
-from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, settle
+from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Wait, settle
 from pyspark_zkafka.testing.producing import Record, produce
 from pyspark_zkafka.testing.readiness import BrokerView
 from pyspark_zkafka.testing.servers import ClusterServers
@@ -154,7 +154,7 @@ class LocalCluster(ClusterServers):
 
     def wait_ready(self, timeout_s: float | None = None) -> None:
         """Wait until all servers are ready, except stopped, killed and paused ones."""
-        self._wait_ready(self._deadline() if timeout_s is None else Deadline(timeout_s))
+        self._wait_ready(self._deadline() if timeout_s is None else Wait(timeout_s))
 
     def expire_session(self, session_id: int, password: bytes) -> None:
         """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""

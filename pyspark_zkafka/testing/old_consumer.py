@@ -24,7 +24,7 @@ from pyspark_zkafka.testing.conditions import (
 )
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
-from pyspark_zkafka.testing.processes import Deadline, ServerProcesses
+from pyspark_zkafka.testing.processes import ServerProcesses, Wait
 
 OldKafka: TypeAlias = Literal["1.1.1", "0.8.2.2"]
 
@@ -209,7 +209,7 @@ class OldConsumer:
                 raise CONSUMER_DIED(f"{self!r} ended before it was ready; {self._tail()}")
             return is_ready or None
 
-        if Deadline(timeout_s).until(ready) is None:
+        if Wait(timeout_s).until(ready) is None:
             raise CONSUMER_NOT_READY(f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
 
     def stop(self) -> None:
@@ -270,7 +270,7 @@ class OldConsumer:
             def answer() -> dict[str, Any] | None:
                 return next(iter(self._commits()[before:]), None if self.running else {"message": "the process ended"})
 
-            result = Deadline(timeout_s).until(answer) or {"message": f"no answer within {timeout_s:g} s"}
+            result = Wait(timeout_s).until(answer) or {"message": f"no answer within {timeout_s:g} s"}
         if "message" in result:
             raise NOT_COMMITTED(f"{self!r} did not commit: {result['message']}; {self._tail()}")
 

@@ -1,4 +1,4 @@
-"""Server processes that end with the process that started them, their ports, and deadlines."""
+"""Server processes that end with the process that started them, their ports, and limited waits."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _TRIES = 2000
 _Found = TypeVar("_Found")
 
 
-class Deadline:
-    """A moment in the future, on the monotonic clock."""
+class Wait:
+    """A wait of limited length, on the monotonic clock. It starts when it is constructed."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the deadline; 0 once it has passed."""
+        """Seconds until the end of the wait; 0 after it."""
         return max(0.0, self._end - self._clock())
 
-    def until(self, look: Callable[[], _Found | None]) -> _Found | None:
-        """Return the first result of `look` that is not None, or None after the deadline; calls `look` at least once."""
+    def until(self, probe: Callable[[], _Found | None]) -> _Found | None:
+        """Return the first result of `probe` that is not None, or None after the timeout; calls `probe` at least once."""
         while True:
-            found = look()
+            found = probe()
             if found is not None:
                 return found
             if self.left_s == 0:
@@ -77,7 +77,7 @@ class Deadline:
 
 def settle(done: Callable[[], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
     """Return when `done` is true; raises `NOT_SETTLED` after the timeout."""
-    if Deadline(timeout_s).until(lambda: done() or None) is None:
+    if Wait(timeout_s).until(lambda: done() or None) is None:
         raise unsettled(lack)
 
 
@@ -211,7 +211,7 @@ class ServerProcesses:
         """Send a signal to a server, which may be paused, and wait for its end; False after the timeout."""
         self.send(name, number)
         self.send(name, signal.SIGCONT)
-        return Deadline(timeout_s).until(lambda: self.exit_status(name)) is not None
+        return Wait(timeout_s).until(lambda: self.exit_status(name)) is not None
 
     def exit_status(self, name: str) -> int | None:
         """Return a server's exit status, negative for a signal; None while it runs."""

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.testing.conditions import NOT_READY, ZOOKEEPER_SILENT
-from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Deadline, ServerProcesses, unsettled
+from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, ServerProcesses, Wait, unsettled
 from pyspark_zkafka.testing.spec import ZOOKEEPER
 
 _ANSWER_TIMEOUT_S = 2.0
@@ -56,11 +56,11 @@ class MetadataWatch:
     ) -> list[BrokerView]:
         """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
 
-        def look() -> list[BrokerView] | None:
+        def agreed_views() -> list[BrokerView] | None:
             views = [view for view in self._views().values() if view is not None]
             return views if len(views) == len(self._clients) and agreed(views) else None
 
-        found = Deadline(timeout_s).until(look)
+        found = Wait(timeout_s).until(agreed_views)
         if found is None:
             raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
         return found
@@ -84,7 +84,7 @@ def _view(client: AdminClient) -> BrokerView | None:
     return BrokerView(frozenset(found.brokers), leaders)
 
 
-def wait_for_zookeeper(processes: ServerProcesses, deadline: Deadline) -> None:
+def wait_for_zookeeper(processes: ServerProcesses, deadline: Wait) -> None:
     """Return when ZooKeeper serves; raises `SERVER_DIED` or `NOT_READY`."""
 
     def serving() -> bool | None:

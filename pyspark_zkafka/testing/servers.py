@@ -20,7 +20,7 @@ from pyspark_zkafka.testing import configs, readiness, spec
 from pyspark_zkafka.testing.conditions import NOT_READY, SERVER_DID_NOT_END, SERVER_NOT_RUNNING, STORAGE_NOT_FORMATTED
 from pyspark_zkafka.testing.configs import format_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath
-from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
+from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
 from pyspark_zkafka.testing.readiness import MetadataWatch
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
 
@@ -160,8 +160,8 @@ class ClusterServers(ClusterSpec):
 
     # -- processes
 
-    def _deadline(self) -> Deadline:
-        return Deadline(self.startup_timeout_s)
+    def _deadline(self) -> Wait:
+        return Wait(self.startup_timeout_s)
 
     @property
     def _is_kraft(self) -> bool:
@@ -174,7 +174,7 @@ class ClusterServers(ClusterSpec):
         versions = (self.kafka_version,) if self._is_kraft else (self.kafka_version, ZOOKEEPER_VERSION)
         self._classpaths = {v: kafka_classpath(v) for v in versions}
 
-    def _start_servers(self, deadline: Deadline) -> None:
+    def _start_servers(self, deadline: Wait) -> None:
         if self._is_kraft:
             files = [self._write_properties(node) for node in {*self.controller_ids, *self.broker_ids}]
             format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
@@ -223,13 +223,13 @@ class ClusterServers(ClusterSpec):
 
     # -- readiness
 
-    def _wait_ready(self, deadline: Deadline) -> None:
+    def _wait_ready(self, deadline: Wait) -> None:
         known = set(self.running_broker_ids) if self._is_kraft else self._wait_registered(deadline)
         with self._metadata() as watch:
             lack = "do not answer, or do not know all other brokers"
             self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
 
-    def _wait_registered(self, deadline: Deadline) -> set[int]:
+    def _wait_registered(self, deadline: Wait) -> set[int]:
         """Wait until all brokers have a znode; return the brokers that each broker must then know."""
         readiness.wait_for_zookeeper(self._processes, deadline)
         expected = set(self.running_broker_ids)
@@ -239,7 +239,7 @@ class ClusterServers(ClusterSpec):
             is_known = spec.version_tuple(self.kafka_version) >= (0, 9) or readiness.has_topics(client)
         return expected if is_known else set()
 
-    def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Deadline) -> None:
+    def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Wait) -> None:
         def complete() -> bool | None:
             for node in self._running - {ZOOKEEPER}:
                 self._revive(node)
@@ -263,7 +263,7 @@ class ClusterServers(ClusterSpec):
             self._processes.raise_if_dead(name)
         self._launch(node)
 
-    def _wait_until_unregistered(self, broker: int, deadline: Deadline) -> None:
+    def _wait_until_unregistered(self, broker: int, deadline: Wait) -> None:
         """Wait until no broker, or ZooKeeper, lists this one any more."""
         if not self._is_kraft:
             with self.zookeeper() as client:

@@ -22,7 +22,7 @@ from pyspark_zkafka.testing.conditions import (
     NOT_IN_THIS_VERSION,
     REFUSED_BY_CLUSTER,
 )
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 
 _PASSING = (KafkaError.NOT_CONTROLLER, KafkaError.UNKNOWN)
 _REQUEST_TIMEOUT_S = 30
@@ -93,7 +93,7 @@ class AdminTopics:
 
         If the controller lost ZooKeeper, the request may have succeeded; the repeated one then fails as a duplicate.
         """
-        deadline = Deadline(_REQUEST_TIMEOUT_S)
+        deadline = Wait(_REQUEST_TIMEOUT_S)
         while True:
             try:
                 answers = request(subjects, request_timeout=_REQUEST_TIMEOUT_S)

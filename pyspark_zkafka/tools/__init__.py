@@ -21,8 +21,6 @@ from pyspark_zkafka.tools import (
     group_delete,
     group_describe,
     group_files,
-    group_list,
-    group_members,
     group_migrate,
     group_plan,
     group_reset,
@@ -39,9 +37,9 @@ _topics.command("list")(views.list_topics)
 _topics.command("describe")(views.describe_topics)
 
 _groups = typer.Typer(no_args_is_help=True, help="Show and change consumer groups and their offsets.")
-_groups.command("list")(group_list.list_)
+_groups.command("list")(group_describe.list_)
 _groups.command("describe")(group_describe.describe)
-_groups.command("members")(group_members.members)
+_groups.command("members")(group_describe.members)
 _groups.command("verify")(group_verify.verify)
 _groups.command("plan")(group_plan.plan)
 _groups.command("reset-offsets")(group_reset.reset_offsets)
@@ -74,8 +72,8 @@ app.add_typer(_admin, name="admin")
 app.add_typer(local_cluster.app, name="cluster")
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"zkafka {__version__}: {describe()}")
         raise typer.Exit
 

@@ -37,11 +37,11 @@ def show(target: Target) -> None:
     isr = {(row["topic"], row["partition"]): row.get("isr") or [] for row in states}
 
     def with_progress(row: Row) -> dict[str, Any]:
-        wanted = row.get("replicas")
-        if not wanted:
+        requested = row.get("replicas")
+        if not requested:
             return dict(row)
         found = isr.get((row["topic"], row["partition"]), [])
-        return {**row, "isr": found, "in_sync": f"{len(set(wanted).intersection(found))}/{len(wanted)}"}
+        return {**row, "isr": found, "in_sync": f"{len(set(requested).intersection(found))}/{len(requested)}"}
 
     target.rows(list(map(with_progress, rows)), _UNDER_WAY, "Nothing is under way.")
 
@@ -82,13 +82,13 @@ def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> N
 
 
 def follow(
-    look: Callable[[], T],
+    read: Callable[[], T],
     done: Callable[[T], bool],
     timeout_s: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[T]:
-    """Iterate over the states that `look` returns, twice a second, up to the first one that is `done`.
+    """Iterate over the states that `read` returns, twice a second, up to the first one that is `done`.
 
     Raises
     ------
@@ -97,13 +97,13 @@ def follow(
     """
     deadline = clock() + timeout_s
     while True:
-        state = look()
+        state = read()
         yield state
         if done(state):
             return
         if clock() > deadline:
             raise ADMIN_UNFINISHED(
-                f"The change is not done after {timeout_s:g} s, and goes on; see zkafka admin show, check that all its "
+                f"The change is not done after {timeout_s:g} s, and continues; see zkafka admin show, check that all its "
                 "brokers run, or wait longer with --timeout",
             )
         sleep(_POLL_S)

@@ -61,10 +61,10 @@ def set_(target: Target, topic: _Topic, settings: _Settings) -> None:
 
     Example: zkafka admin config set --topic orders retention.ms=86400000 --zookeeper zk1:2181/kafka
     """
-    wanted = parse_settings(settings)
+    requested = parse_settings(settings)
     with target.zookeeper() as client:
         stored = read_config(client, topic)
-        _change(target, client, stored, {**stored.settings, **wanted})
+        _change(target, client, stored, {**stored.settings, **requested})
 
 
 @changes_cluster

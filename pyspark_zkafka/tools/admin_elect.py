@@ -75,9 +75,9 @@ def elect(
         raise INVALID_OPTION("Choose the partitions: either --topic or --all")
     with target.zookeeper() as client:
         require_controller(client)
-        wanted = parse_partitions(topic or ())
-        snapshot = client.snapshot({name for name, _ in wanted} if topic else None)
-        partitions = find_partitions(wanted or [(name, None) for name in snapshot.topics], snapshot)
+        requested = parse_partitions(topic or ())
+        snapshot = client.snapshot({name for name, _ in requested} if topic else None)
+        partitions = find_partitions(requested or [(name, None) for name in snapshot.topics], snapshot)
         found = candidates(partitions, snapshot, client.admin_state())
         due = [candidate.partition for candidate in found if candidate.obstacle is None]
         shown = [candidate for candidate in found if topic or candidate.obstacle != _LEADS_ALREADY]

@@ -36,11 +36,11 @@ Replicas = Mapping[TopicPartition, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition with its present replicas, its wanted replicas, and its ISR."""
+    """A partition with its present replicas, its requested replicas, and its ISR."""
 
     partition: TopicPartition
     current: tuple[int, ...]
-    wanted: tuple[int, ...]
+    requested: tuple[int, ...]
     isr: tuple[int, ...]
     status: Literal["completed", "in progress", "failed"]
 
@@ -62,24 +62,24 @@ def reassign(
         raise INVALID_OPTION("--execute and --verify exclude each other; use one of them")
     if reassignment_json_file is None:
         raise INVALID_OPTION("No reassignment is given; use --reassignment-json-file")
-    wanted = parse_reassignment(read_text(reassignment_json_file), str(reassignment_json_file))
+    requested = parse_reassignment(read_text(reassignment_json_file), str(reassignment_json_file))
     with target.zookeeper() as client:
         if not verify:
-            current = _require_possible(client, wanted)
+            current = _require_possible(client, requested)
             if target.dry_run or not target.output.as_json:
-                rows = [{**tp._asdict(), "current_replicas": current[tp], "replicas": wanted[tp]} for tp in wanted]
+                rows = [{**tp._asdict(), "current_replicas": current[tp], "replicas": requested[tp]} for tp in requested]
                 target.rows(rows, _PLANNED)
-            if not target.proceed(f"Move {len(wanted)} partitions?"):
+            if not target.proceed(f"Move {len(requested)} partitions?"):
                 return
-            submit(client, [Create(REASSIGN_PARTITIONS, encode_reassignment(wanted))], "The reassignment")
+            submit(client, [Create(REASSIGN_PARTITIONS, encode_reassignment(requested))], "The reassignment")
             undo = encode_reassignment(current).decode()
             target.output.note(f"To undo it, save this as a file for --reassignment-json-file: {undo}")
-        found = _find_moves(client, wanted) if verify or no_wait else _followed(target, client, wanted, timeout)
+        found = _find_moves(client, requested) if verify or no_wait else _followed(target, client, requested, timeout)
     rows = [
         {
             **move.partition._asdict(),
             "current_replicas": move.current,
-            "replicas": move.wanted,
+            "replicas": move.requested,
             "isr": move.isr,
             "status": move.status,
         }
@@ -120,9 +120,9 @@ def _any_directory(log_dirs: object) -> bool:
     return not log_dirs or (isinstance(log_dirs, list) and all(one == "any" for one in log_dirs))
 
 
-def move_problems(wanted: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> Iterable[str]:
+def move_problems(requested: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> Iterable[str]:
     """Iterate over all reasons why the controller could not perform a reassignment; `snapshot` has its topics."""
-    for tp, replicas in wanted.items():
+    for tp, replicas in requested.items():
         if tp not in snapshot.partitions(tp.topic):
             yield f"{tp} does not exist"
         if tp.topic in state.deletions:
@@ -138,10 +138,10 @@ def move_problems(wanted: Replicas, snapshot: ClusterSnapshot, state: AdminState
             yield f"{tp}: no live broker {', '.join(absent)}"
 
 
-def moves(wanted: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> list[Move]:
+def moves(requested: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> list[Move]:
     """Return the moves, sorted by partition; an unknown partition has no replicas."""
     found = []
-    for tp, replicas in sorted(wanted.items()):
+    for tp, replicas in sorted(requested.items()):
         topic, known = snapshot.topics.get(tp.topic), snapshot.states.get(tp)
         current = () if topic is None else tuple(topic.partitions.get(tp.partition, ()))
         isr = () if known is None else known.isr
@@ -152,7 +152,7 @@ def moves(wanted: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> lis
     return found
 
 
-def _require_possible(client: ZooKeeperClient, wanted: Replicas) -> Replicas:
+def _require_possible(client: ZooKeeperClient, requested: Replicas) -> Replicas:
     """Return the present replicas of the partitions to move; blocks for a few rounds of requests.
 
     Raises
@@ -163,23 +163,23 @@ def _require_possible(client: ZooKeeperClient, wanted: Replicas) -> Replicas:
         The controller could not perform the reassignment; the text has all reasons.
     """
     require_controller(client)
-    snapshot = client.snapshot({tp.topic for tp in wanted})
-    problems = "; ".join(move_problems(wanted, snapshot, client.admin_state()))
+    snapshot = client.snapshot({tp.topic for tp in requested})
+    problems = "; ".join(move_problems(requested, snapshot, client.admin_state()))
     if problems:
         raise INVALID_REASSIGNMENT(f"The partitions cannot be reassigned: {problems}; correct the file, or wait")
-    return {tp: snapshot.topics[tp.topic].partitions[tp.partition] for tp in wanted}
+    return {tp: snapshot.topics[tp.topic].partitions[tp.partition] for tp in requested}
 
 
-def _find_moves(client: ZooKeeperClient, wanted: Replicas) -> list[Move]:
+def _find_moves(client: ZooKeeperClient, requested: Replicas) -> list[Move]:
     state = client.admin_state()
-    return moves(wanted, client.snapshot({tp.topic for tp in wanted}), state)
+    return moves(requested, client.snapshot({tp.topic for tp in requested}), state)
 
 
-def _followed(target: Target, client: ZooKeeperClient, wanted: Replicas, wait_s: float) -> list[Move]:
+def _followed(target: Target, client: ZooKeeperClient, requested: Replicas, wait_s: float) -> list[Move]:
     found: list[Move] = []
-    with target.output.progress("replicas in sync", sum(map(len, wanted.values()))) as set_done:
-        for found in follow(lambda: _find_moves(client, wanted), _are_settled, wait_s):
-            set_done(sum(len(set(move.wanted).intersection(move.isr)) for move in found))
+    with target.output.progress("replicas in sync", sum(map(len, requested.values()))) as set_done:
+        for found in follow(lambda: _find_moves(client, requested), _are_settled, wait_s):
+            set_done(sum(len(set(move.requested).intersection(move.isr)) for move in found))
     return found
 
 

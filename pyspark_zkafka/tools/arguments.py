@@ -17,7 +17,7 @@ from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.options.parser import resolve_references
 
-Place = tuple[str, int | None]
+PartitionSpec = tuple[str, int | None]
 """A topic and one of its partitions; None for all of its partitions."""
 
 _OWN_PREFIXES = ("zookeeper.", "kafka.", "listener.")
@@ -107,7 +107,7 @@ def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = Fals
     return found
 
 
-def parse_partitions(texts: Iterable[str]) -> list[Place]:
+def parse_partitions(texts: Iterable[str]) -> list[PartitionSpec]:
     """Return topics and partitions from ``T`` and ``T:P,P``.
 
     >>> parse_partitions(["orders", "clicks:0,2"])
@@ -118,7 +118,7 @@ def parse_partitions(texts: Iterable[str]) -> list[Place]:
     OptionError
         A topic has no name, or a partition is not a number.
     """
-    found: list[Place] = []
+    found: list[PartitionSpec] = []
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
@@ -127,8 +127,8 @@ def parse_partitions(texts: Iterable[str]) -> list[Place]:
     return found
 
 
-def find_partitions(wanted: Iterable[Place], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """Return the wanted partitions, sorted.
+def find_partitions(requested: Iterable[PartitionSpec], snapshot: ClusterSnapshot) -> list[TopicPartition]:
+    """Return the requested partitions, sorted.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def find_partitions(wanted: Iterable[Place], snapshot: ClusterSnapshot) -> list[
     """
     found: set[TopicPartition] = set()
     unknown_topics, unknown_partitions = set(), set()
-    for topic, number in wanted:
+    for topic, number in requested:
         there = snapshot.topics.get(topic)
         if number is None and there is None:
             unknown_topics.add(topic)

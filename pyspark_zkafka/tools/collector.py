@@ -12,9 +12,10 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
@@ -32,12 +33,8 @@ from pyspark_zkafka.inspect.metrics import (
     log_metrics,
     partition_metrics,
 )
+from pyspark_zkafka.options.values import Connection
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
-
-    from pyspark_zkafka.options.values import Connection
 
 _log = logging.getLogger(__name__)
 _EVERYTHING = re.compile("")

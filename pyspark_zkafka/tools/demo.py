@@ -38,9 +38,8 @@ from pyspark_zkafka.model.offsets import LATEST, canonical_json
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.znodes.groups import consumer_of_thread
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.testing.spec import tested_version
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -58,7 +57,7 @@ _REST = "Consumer groups that share partitions, and the views of groups, need Zo
 def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
     """Run all steps, and leave nothing running. Blocks for about a minute once the jars are cached."""
     console = Console()
-    begin = time.monotonic()
+    started = time.monotonic()
     cluster = LocalCluster(brokers=3, kafka_version=tested_version(kafka_version))
     servers = "three brokers in KRaft mode" if cluster.controller_ids else "ZooKeeper and three brokers"
     with step(console, f"Start {servers}", f'LocalCluster(brokers=3, kafka_version="{cluster.kafka_version}")'):
@@ -69,7 +68,7 @@ def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
     finally:
         with step(console, "Stop everything", "LocalCluster.close()"):
             cluster.close()
-    console.print(f"[bold green]Done[/] in {time.monotonic() - begin:.0f} s; nothing is left running.")
+    console.print(f"[bold green]Done[/] in {time.monotonic() - started:.0f} s; nothing is left running.")
 
 
 @contextmanager
@@ -150,7 +149,7 @@ class _Demo:
         self.console.print(f"{read / seconds:,.0f} rows/s, counted by key and partition")
 
     def _commit(self) -> None:
-        ends = canonical_json({_place(row): row["until"] for row in self._plan()})
+        ends = canonical_json({_partition(row): row["until"] for row in self._plan()})
         call = f'totals.write.format("zkafka").options(**{{"group.id": "{GROUP}", "commitOffsets": ends}}) ...'
         with step(self.console, "Write totals, and commit the offsets that they cover", call):
             by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
@@ -190,11 +189,11 @@ class _Demo:
 
     def _count(self) -> tuple[int, int, float]:
         """Return the counts of records and of keys that Kafka's default partitioner would place elsewhere, and seconds."""
-        begin = time.monotonic()
+        started = time.monotonic()
         found = self._load().groupBy("key", "partition").count().collect()
         expected, _ = Router(TOPIC, PARTITIONS, range(PARTITIONS)).route(len(found), pa.array([r["key"] for r in found]))
         misplaced = sum(row["partition"] != partition for row, partition in zip(found, expected.tolist(), strict=True))
-        return sum(row["count"] for row in found), misplaced, time.monotonic() - begin
+        return sum(row["count"] for row in found), misplaced, time.monotonic() - started
 
     def _records(self) -> int:
         with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
@@ -204,7 +203,7 @@ class _Demo:
         """Write in this thread, with a progress bar of the records in Kafka, and return the seconds."""
         finished = threading.Event()
         columns = (TextColumn("records in Kafka"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        begin = time.monotonic()
+        started = time.monotonic()
         with Progress(*columns, console=self.console) as progress, ThreadPoolExecutor(1) as pool:
             task = progress.add_task("", total=self.rows)
 
@@ -218,7 +217,7 @@ class _Demo:
             finally:
                 finished.set()
             progress.update(task, completed=self._records())
-        return time.monotonic() - begin
+        return time.monotonic() - started
 
     def _offsets_table(self) -> Table:
         if self._is_kraft:
@@ -243,14 +242,20 @@ def _brokers_table(snapshot: ClusterSnapshot, *, is_kraft: bool) -> Table:
     return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
 
 
-def _place(row: Row) -> TopicPartition:
+def _partition(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
 
 
 def _plan_table(plan: list[Row]) -> Table:
     columns = ("Spark partition", "partition", "leader", "ISR", "range")
     rows = [
-        (r["spark_partition"], _place(r), r["leader"], ", ".join(map(str, r["isr"])), f"[{r['start']}, {r['until']})")
+        (
+            r["spark_partition"],
+            _partition(r),
+            r["leader"],
+            ", ".join(map(str, r["isr"])),
+            f"[{r['start']}, {r['until']})",
+        )
         for r in plan
     ]
     return table("The plan: one Spark partition for each Kafka partition", columns, rows)
@@ -328,7 +333,7 @@ class _GroupDemo:
             producer = threading.Thread(target=self._produce)
             producer.start()
             change()
-            begin, deadline = time.monotonic(), time.monotonic() + _PATIENCE_S
+            started, deadline = time.monotonic(), time.monotonic() + _PATIENCE_S
             with Live(self._table(), console=self.console, auto_refresh=False) as live:
                 while not self._settled(before) or producer.is_alive():
                     if time.monotonic() > deadline:
@@ -339,12 +344,12 @@ class _GroupDemo:
                 live.update(self._table(), refresh=True)
         shares = Counter(consumer_of_thread(owner) for owner in self._owners().values())
         shown = ", ".join(f"{name.removeprefix(SHOP + '_')} {count}" for name, count in sorted(shares.items()))
-        self.console.print(f"Every partition has one owner after {time.monotonic() - begin:.1f} s: {shown}\n")
+        self.console.print(f"Every partition has one owner after {time.monotonic() - started:.1f} s: {shown}\n")
 
     def _produce(self) -> None:
-        begin = self.produced
+        started = self.produced
         self.produced += _RECORDS_A_STEP
-        self.cluster.produce(CLICKS, [{"key": f"user-{n}", "value": f"click {n}"} for n in range(begin, self.produced)])
+        self.cluster.produce(CLICKS, [{"key": f"user-{n}", "value": f"click {n}"} for n in range(started, self.produced)])
 
     def _finish(self, jvm: OldConsumer) -> None:
         with step(self.console, "Nothing was lost", "records read by the members, compared with those written"):
@@ -353,7 +358,7 @@ class _GroupDemo:
             def finished() -> bool | None:
                 return (everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()) or None
 
-            Deadline(_PATIENCE_S, poll_s=0.1).until(finished)
+            Wait(_PATIENCE_S, poll_s=0.1).until(finished)
             self.console.print(self._table())
         by_jvm = {(r.partition, r.offset) for r in jvm.records}
         alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"
@@ -400,10 +405,10 @@ def _stop(queries: list[StreamingQuery]) -> None:
 def step(console: Console, title: str, call: str, *, spinner: bool = True) -> Iterator[None]:
     """Show a step's title, its call and its duration; `spinner` must be off for other live displays."""
     console.print(Panel(f"[cyan]{call}[/]", title=f"[bold]{title}[/]", title_align="left", border_style="blue"))
-    begin = time.monotonic()
+    started = time.monotonic()
     with console.status(f"{title} ...") if spinner else nullcontext():
         yield
-    console.print(f"[dim]{time.monotonic() - begin:.1f} s[/]\n")
+    console.print(f"[dim]{time.monotonic() - started:.1f} s[/]\n")
 
 
 def prove(console: Console, claim: str, holds: bool) -> None:
@@ -423,8 +428,10 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
 
 def zookeeper_client(cluster: LocalCluster) -> ZooKeeperClient:
     """Return a client of the cluster's ZooKeeper, to be opened by `with`."""
-    hosts, _, chroot = cluster.zookeeper_connect.partition("/")
-    return ZooKeeperClient(ZooKeeperConfig(hosts, f"/{chroot}"))
+    config = parse_connection({"zookeeper.connect": cluster.zookeeper_connect}).zookeeper
+    if config is None:
+        raise DEMO_FAILED(f"No ZooKeeper in {cluster.zookeeper_connect!r}")
+    return ZooKeeperClient(config)
 
 
 def log_ends(admin: KafkaAdmin, topic: str, partitions: int) -> dict[TopicPartition, int]:

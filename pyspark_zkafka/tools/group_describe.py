@@ -1,4 +1,4 @@
-"""``zkafka groups describe``: offsets, lag and owners of groups' partitions, under the names of the view ``offsets``."""
+"""``zkafka groups list``, ``describe`` and ``members``: groups with their stores, partitions and registered consumers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,18 @@ from typing import Annotated
 
 import typer
 
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.inspect.group_reads import read_groups
-from pyspark_zkafka.inspect.groups import OffsetsStorage, PartitionReport
+from pyspark_zkafka.inspect.groups import (
+    GroupReport,
+    OffsetsStorage,
+    PartitionReport,
+    consumer_host,
+    partitions_by_topic,
+)
+from pyspark_zkafka.inspect.view_rows import member_rows
+from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.tools.command import (
     MOST_SECONDS,
     AllGroups,
@@ -34,11 +43,74 @@ _Interval = Annotated[
     float, typer.Option(min=0.1, max=MOST_SECONDS, metavar="S", help="Seconds between the tables of --watch.")
 ]
 
+_LIST = columns("group members topics state store", right="members")
+_LIST_JSON_ONLY = columns("unreadable_offsets")
+_STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
+
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
 _DESCRIBE = columns("group topic partition offset latest lag consumer", right=_NUMBERS)
 _HOST = columns("host")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
-_JSON_ONLY = columns("host client_id thread earliest commit_time")
+_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")
+
+_PARTITIONS = Column("partitions", "#PARTITIONS", right=True)
+_MEMBERS = (*columns("group consumer host pattern subscription"), _PARTITIONS, *columns("assignment timestamp"))
+_MEMBERS_NARROW = (*columns("consumer pattern subscription"), _PARTITIONS, *columns("assignment"))
+
+
+@reads_cluster
+def list_(target: Target, storage: StorageOption = "zookeeper") -> None:
+    """List the groups, with the number of their members, their topics, and where their offsets are.
+
+    With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
+    `ledger` has no consumers: it holds what an exactly-once query has recorded (zkafka ledger).
+
+    Example: zkafka groups list --zookeeper zk1:2181/kafka
+    """
+    with open_servers(target) as servers:
+        groups = read_groups(servers.ensemble).groups
+        in_kafka = [] if storage == "zookeeper" else servers.brokers.group_names()
+        rows = [_list_row(group, name in in_kafka) for name, group in groups.items()]
+        only_in_kafka = [name for name in in_kafka if name not in groups]
+        rows += _kafka_rows(servers.brokers, only_in_kafka) if only_in_kafka else []
+    shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
+    ordered = sorted(shown, key=lambda row: str(row["group"]))
+    unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
+    if target.output.as_json:
+        target.rows(ordered, (*_LIST, *_LIST_JSON_ONLY))
+    else:
+        marked = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
+        target.rows(marked, _LIST, "There is no group.")
+    if unreadable:
+        target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
+
+
+def _list_row(group: GroupReport, is_in_kafka: bool) -> Row:
+    is_in_zookeeper = bool(group.offsets or group.unreadable_offsets)
+    stores = {(True, True): "both", (True, False): "zookeeper", (False, True): "kafka"}
+    return {
+        "group": group.name,
+        "members": group.member_count,
+        "topics": sorted(group.topics),
+        "state": group.state,
+        "store": stores.get((is_in_zookeeper, is_in_kafka)),
+        "unreadable_offsets": len(group.unreadable_offsets),
+    }
+
+
+def _kafka_rows(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
+    """The rows of groups that ZooKeeper does not have."""
+    offsets = brokers.committed_many(names)
+    return [
+        {
+            "group": name,
+            "members": len(state.members),
+            "topics": sorted({tp.topic for tp in offsets[name]}),
+            "state": _STATES.get(state.name, state.name.capitalize()),
+            "store": "kafka" if LedgerGroup.parse(name) is None else "ledger",
+        }
+        for name, state in brokers.group_states(names).items()
+    ]
 
 
 @reads_cluster
@@ -92,7 +164,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
     """Write the rows; where a table of several groups is too wide, as a table for each, with fewer columns if needed."""
     empty = "There is no offset and no owner."
     if target.output.as_json:
-        target.rows(rows, [*_DESCRIBE, *_JSON_ONLY, *stores])
+        target.rows(rows, [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores])
         return
     hosts = _HOST if any(row["host"] for row in rows) else ()
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
@@ -108,3 +180,56 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
         target.output.show(f"GROUP {name}")
         first, *narrower = of_one_group
         target.rows(list(of_group), first, empty, *narrower)
+
+
+@reads_cluster
+def members(target: Target, groups: Groups = None, all_groups: AllGroups = False) -> None:
+    """List the members of groups: threads by topic or regex, the partitions that they own, and when they registered.
+
+    Example: zkafka groups members billing --zookeeper zk1:2181/kafka
+    """
+    names = require_groups(groups, all_groups)
+    with open_servers(target) as servers:
+        reports = read_groups(
+            servers.ensemble, names=names, brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout
+        )
+    for note in reports.member_notes:
+        target.output.note(note)
+    rows = [row for group in reports.groups.values() for row in _member_rows(group)]
+    if not target.output.as_json:
+        rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]
+    error = columns("error") if any(row["error"] is not None for row in rows) else ()
+    target.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
+
+
+def _member_rows(group: GroupReport) -> list[Row]:
+    """The rows of the view, with the host and the partitions of each member."""
+    rows: list[Row] = []
+    for row in member_rows(group):
+        consumer, error = row["consumer"], row.get("error")
+        if error is not None:
+            rows.append({"group": group.name, "consumer": consumer, "error": error})
+            continue
+        owned = [tp for tp, owner in group.owners.items() if owner.consumer == consumer]
+        assignment = {topic: [tp.partition for tp in found] for topic, found in partitions_by_topic(owned).items()}
+        rows.append(
+            {
+                **row,
+                "host": consumer_host(group.name, consumer),
+                "subscription": dict(row["subscription"]),
+                "partitions": len(owned),
+                "assignment": assignment,
+                "timestamp": iso_time(row["timestamp"]),
+                "error": None,
+            }
+        )
+    return rows
+
+
+def _assignment_text(assignment: dict[str, list[int]]) -> str | None:
+    """Partitions by topic, as kafka-consumer-groups shows them.
+
+    >>> _assignment_text({"orders": [0, 1], "payments": [2]})
+    'orders(0,1), payments(2)'
+    """
+    return ", ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in assignment.items()) or None

@@ -32,7 +32,7 @@ from pyspark_zkafka.tools.command import (
 )
 from pyspark_zkafka.tools.group_delete import require_existing
 from pyspark_zkafka.tools.group_reset import clamp, list_offsets
-from pyspark_zkafka.tools.offset_files import GroupOffset, csv_text, parse_offsets_file, zk_text
+from pyspark_zkafka.tools.offset_files import OffsetLine, csv_text, parse_offsets_file, zk_text
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.groups import group_activity
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -68,11 +68,11 @@ def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups 
         if names is not None:
             require_existing(client, names)
         stored = stored_offsets(client, client.groups() if names is None else names)
-    offsets: list[GroupOffset] = []
+    offsets: list[OffsetLine] = []
     for group in sorted(stored):
-        offsets += [GroupOffset(group, tp, offset) for tp, offset in sorted(stored[group].values.items())]
+        offsets += [OffsetLine(group, tp, offset) for tp, offset in sorted(stored[group].values.items())]
         if format == "zk":
-            offsets += [GroupOffset(group, lp, offset) for lp, offset in sorted(stored[group].legacy.items())]
+            offsets += [OffsetLine(group, lp, offset) for lp, offset in sorted(stored[group].legacy.items())]
     if target.output.as_json:
         rows = [
             {"group": o.group, "topic": o.partition.topic, "partition": key_of(o.partition), "offset": o.offset}
@@ -109,7 +109,7 @@ class PlannedImport:
         return stored.values.get(partition) if isinstance(partition, TopicPartition) else stored.legacy.get(partition)
 
 
-def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[GroupOffset]) -> PlannedImport:
+def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[OffsetLine]) -> PlannedImport:
     """Plan an import, and check it before anything is written.
 
     Parameters
@@ -125,22 +125,22 @@ def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets:
     ClusterStateError
         A partition does not exist, or has no leader.
     """
-    wanted: dict[str, dict[Partition, int]] = {}
+    requested: dict[str, dict[Partition, int]] = {}
     for one in offsets:
-        wanted.setdefault(one.group, {})[one.partition] = one.offset
-    for group, activity in group_activity(zookeeper, wanted).items():
+        requested.setdefault(one.group, {})[one.partition] = one.offset
+    for group, activity in group_activity(zookeeper, requested).items():
         require_no_consumers(zookeeper, group, activity, "The offsets were not imported")
     warnings: list[str] = []
     if brokers is not None:
         partitions = {one.partition for one in offsets if isinstance(one.partition, TopicPartition)}
         find_partitions(partitions, zookeeper.snapshot({tp.topic for tp in partitions}))
         earliest, latest = (list_offsets(brokers, dict.fromkeys(partitions, end)) for end in (EARLIEST, LATEST))
-        for group, of_group in wanted.items():
+        for group, of_group in requested.items():
             of_logs = {tp: offset for tp, offset in of_group.items() if isinstance(tp, TopicPartition)}
             inside, moved = clamp(of_logs, earliest, latest)
             of_group.update(inside.items())
             warnings += [f"{group}: {warning}" for warning in moved]
-    return PlannedImport(wanted, stored_offsets(zookeeper, wanted), tuple(warnings))
+    return PlannedImport(requested, stored_offsets(zookeeper, requested), tuple(warnings))
 
 
 @changes_cluster

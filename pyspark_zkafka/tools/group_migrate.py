@@ -50,7 +50,7 @@ from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _NOT_COPIED = "The offsets were not copied"
 _REFUSED = "while consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them"
-_MOVING = "its consumers go on committing there; stop them, or use --live"
+_MOVING = "its consumers keep committing there; stop them, or use --live"
 
 _COLUMNS = (
     *columns("group topic partition", right="partition"),
@@ -73,13 +73,13 @@ _Force = Annotated[
     bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
 ]
 _Interval = Annotated[
-    float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two looks.")
+    float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two comparisons.")
 ]
 _Timeout = Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BothStores:
     """A group in both stores at one moment: the differences, and the active consumers of either kind."""
 
     found: Sequence[Compared]
@@ -122,7 +122,7 @@ class Migration:
         names = self.brokers.group_names()
         return [name for name, offsets in self.brokers.committed_many(names).items() if offsets]
 
-    def look(self, groups: Iterable[str]) -> dict[str, Look]:
+    def read(self, groups: Iterable[str]) -> dict[str, BothStores]:
         """Compare the stores.
 
         ZooKeeper is read first: members with dual commits write to Kafka first, and are never seen ahead in ZooKeeper.
@@ -135,20 +135,20 @@ class Migration:
         snapshot = self.zookeeper.snapshot(topics)
         activity, states = group_activity(self.zookeeper, names), self.brokers.group_states(names)
         return {
-            name: Look(
+            name: BothStores(
                 compare(self._facts(stored[name], in_kafka[name], snapshot)), stored[name], activity[name], states[name]
             )
             for name in names
         }
 
-    def beyond_logs(self, looks: Mapping[str, Look]) -> list[str]:
+    def beyond_logs(self, by_group: Mapping[str, BothStores]) -> list[str]:
         """Return texts for the offsets to copy that are beyond the ends of their logs, as far as their leaders answer.
 
         Blocks for a request to each leader. The ends are read after the offsets: a running consumer is never beyond.
         """
-        copies = {name: to_copy(look.found, force=self.force) for name, look in looks.items()}
-        wanted = {tp: LATEST for offsets in copies.values() for tp in offsets}
-        ends, _ = self.brokers.list_offsets_each(wanted, _LOGS_S) if wanted else ({}, {})
+        copies = {name: to_copy(stores.found, force=self.force) for name, stores in by_group.items()}
+        requested = {tp: LATEST for offsets in copies.values() for tp in offsets}
+        ends, _ = self.brokers.list_offsets_each(requested, _LOGS_S) if requested else ({}, {})
         return [
             f"{name} {tp} ({offset}, and the log ends at {ends[tp]})"
             for name, offsets in copies.items()
@@ -166,14 +166,14 @@ class Migration:
         ZKafkaError
             A server refuses, or does not answer.
         """
-        look = self._look(group)
-        require_no_consumers(self.zookeeper, group, look.activity, f"{_NOT_COPIED}, as --live was not given")
-        self._require_inactive_in_kafka(group, look.state)
-        copies = to_copy(look.found, force=self.force)
-        failed = self._write(group, copies, look)
-        after = self._look(group)
+        stores = self._read(group)
+        require_no_consumers(self.zookeeper, group, stores.activity, f"{_NOT_COPIED}, as --live was not given")
+        self._require_inactive_in_kafka(group, stores.state)
+        copies = to_copy(stores.found, force=self.force)
+        failed = self._write(group, copies, stores)
+        after = self._read(group)
         require_inactive(group, after.activity, "Consumers have joined while the offsets were copied")
-        return report(look.found, after.found, copies.keys() - failed.keys(), failed)
+        return report(stores.found, after.found, copies.keys() - failed.keys(), failed)
 
     def follow(self, group: str, interval_s: float, timeout_s: float) -> list[Compared]:
         """Copy the offsets of a group again and again until both stores agree, or its consumers have left.
@@ -186,26 +186,26 @@ class Migration:
             A server refuses, or does not answer.
         """
         deadline = self.clock() + timeout_s
-        rounds, written, first = LiveRounds(), set[TopicPartition](), self._look(group)
-        look, failed = first, dict[TopicPartition, str]()
-        while look.is_active and not rounds.is_caught_up(look.found) and self.clock() < deadline:
+        rounds, written, first = LiveRounds(), set[TopicPartition](), self._read(group)
+        stores, failed = first, dict[TopicPartition, str]()
+        while stores.is_active and not rounds.is_caught_up(stores.found) and self.clock() < deadline:
             if self.to == "kafka":
-                self._require_inactive_in_kafka(group, look.state)
-            copies = rounds.writes(look.found)
-            failed = self._write(group, copies, look, live=True)
+                self._require_inactive_in_kafka(group, stores.state)
+            copies = rounds.writes(stores.found)
+            failed = self._write(group, copies, stores, live=True)
             written |= copies.keys() - failed.keys()
-            rounds = rounds.seen(look.found, wrote=bool(copies))
+            rounds = rounds.seen(stores.found, wrote=bool(copies))
             self.sleep(interval_s)
-            look = self._look(group)
-        if not look.is_active:
+            stores = self._read(group)
+        if not stores.is_active:
             rest = self.copy(group)
             written |= {c.partition for c in rest if c.state == "copied" and isinstance(c.partition, TopicPartition)}
             failed = {c.partition: c.reason for c in rest if c.reason and isinstance(c.partition, TopicPartition)}
-            look = self._look(group)
-        return report(first.found, look.found, written, failed)
+            stores = self._read(group)
+        return report(first.found, stores.found, written, failed)
 
-    def _look(self, group: str) -> Look:
-        return self.look([group])[group]
+    def _read(self, group: str) -> BothStores:
+        return self.read([group])[group]
 
     def _facts(self, stored: StoredOffsets, in_kafka: Mapping[TopicPartition, int], snapshot: ClusterSnapshot) -> Facts:
         source, target = (stored.values, in_kafka) if self.to == "kafka" else (in_kafka, stored.values)
@@ -219,7 +219,7 @@ class Migration:
         )
 
     def _write(
-        self, group: str, copies: Mapping[TopicPartition, int], look: Look, *, live: bool = False
+        self, group: str, copies: Mapping[TopicPartition, int], stores: BothStores, *, live: bool = False
     ) -> dict[TopicPartition, str]:
         """Write to the target, and return the reasons why partitions were not written."""
         if not copies:
@@ -227,11 +227,11 @@ class Migration:
         if self.to == "kafka":
             return {tp: error.message for tp, error in self.brokers.alter_offsets(group, copies).items()}
         try:
-            commit_offsets(self.zookeeper, group, copies, Unchanged(look.in_zookeeper.versions, inactive_only=not live))
+            commit_offsets(self.zookeeper, group, copies, Unchanged(stores.in_zookeeper.versions, inactive_only=not live))
         except GroupContended as error:
             if not live:
                 raise
-            return dict.fromkeys(copies, error.message)  # a member commits: the next look decides again
+            return dict.fromkeys(copies, error.message)  # a member commits: the next comparison decides again
         return {}
 
     def _require_inactive_in_kafka(self, group: str, state: GroupState) -> None:
@@ -257,7 +257,7 @@ def migrate(
 ) -> None:
     """Copy groups' offsets from ZooKeeper to Kafka, or back; never backwards without --force.
 
-    Run it again at any time: what is equal is left alone. Both stores are compared afterwards, and the exit status is 1
+    Run it again at any time: equal offsets are left alone. Both stores are compared afterwards, and the exit status is 1
     unless they agree on every partition that exists.
 
     Example: zkafka groups migrate billing --to kafka --live
@@ -269,24 +269,24 @@ def migrate(
         raise INVALID_OPTION("--force could set back what running consumers commit; use it without --live")
     with open_servers(target) as servers:
         migration = Migration(servers.ensemble, servers.brokers, to, force)
-        looks = migration.look(_all_groups(target, migration) if names is None else names)
-        unknown = [name for name in names or () if not looks[name].found]
+        by_group = migration.read(_all_groups(target, migration) if names is None else names)
+        unknown = [name for name in names or () if not by_group[name].found]
         if unknown:
             raise UNKNOWN_GROUP(
                 f"The groups {listing(unknown)} have no offsets, neither in ZooKeeper nor in Kafka; correct the names, "
                 "or the chroot",
                 groups=unknown,
             )
-        if beyond := migration.beyond_logs(looks):
+        if beyond := migration.beyond_logs(by_group):
             target.output.note(
                 f"Beyond the end of the log: {listing(beyond, _SHOWN)}. A consumer that starts there loses its place: "
                 "check that this is the right cluster, or reset the offset with zkafka groups reset-offsets."
             )
         if verify:
-            _note_activity(target, looks)
-            _report(target, {name: look.found for name, look in looks.items()})
-        elif _proceed(target, migration, looks, live=live):
-            _report(target, _run(target, migration, looks, (interval, timeout) if live else None))
+            _note_activity(target, by_group)
+            _report(target, {name: stores.found for name, stores in by_group.items()})
+        elif _proceed(target, migration, by_group, live=live):
+            _report(target, _run(target, migration, by_group, (interval, timeout) if live else None))
 
 
 def _all_groups(target: Target, migration: Migration) -> list[str]:
@@ -302,38 +302,38 @@ def _all_groups(target: Target, migration: Migration) -> list[str]:
     return [name for name in names if is_znode_name(name)]
 
 
-def _note_activity(target: Target, looks: Mapping[str, Look]) -> None:
+def _note_activity(target: Target, by_group: Mapping[str, BothStores]) -> None:
     """Name the groups whose commits may have come between the reads of the two stores."""
-    counts = {name: (len(look.activity.members), len(look.state.members)) for name, look in looks.items()}
+    counts = {name: (len(stores.activity.members), len(stores.state.members)) for name, stores in by_group.items()}
     for note in member_notes(counts):
         target.output.note(note)
-    active = [name for name, look in looks.items() if look.is_active]
+    active = [name for name, stores in by_group.items() if stores.is_active]
     if active:
         target.output.note(f"Active, so that the stores may differ by commits under way: {listing(active, _SHOWN)}.")
 
 
-def _proceed(target: Target, migration: Migration, looks: Mapping[str, Look], *, live: bool) -> bool:
-    count = sum(len(to_copy(look.found, force=migration.force)) for look in looks.values())
+def _proceed(target: Target, migration: Migration, by_group: Mapping[str, BothStores], *, live: bool) -> bool:
+    count = sum(len(to_copy(stores.found, force=migration.force)) for stores in by_group.values())
     if target.dry_run or not (target.yes or target.output.as_json):
-        _show(target, {name: look.found for name, look in looks.items()})
+        _show(target, {name: stores.found for name, stores in by_group.items()})
     place = "Kafka" if migration.to == "kafka" else "ZooKeeper"
-    active = [name for name, look in looks.items() if look.is_active]
+    active = [name for name, stores in by_group.items() if stores.is_active]
     if active and not live:
         target.output.note(f"Active, so that nothing will be copied without --live: {listing(active, _SHOWN)}.")
     follow = ", and follow their consumers" if live else ""
-    return target.proceed(f"Copy {count} offset(s) of {len(looks)} group(s) to {place}{follow}?")
+    return target.proceed(f"Copy {count} offset(s) of {len(by_group)} group(s) to {place}{follow}?")
 
 
 def _run(
-    target: Target, migration: Migration, looks: Mapping[str, Look], live: tuple[float, float] | None
+    target: Target, migration: Migration, by_group: Mapping[str, BothStores], live: tuple[float, float] | None
 ) -> dict[str, list[Compared]]:
     found: dict[str, list[Compared]] = {}
-    for name in with_progress(target, looks, "Migrating groups"):
+    for name in with_progress(target, by_group, "Migrating groups"):
         try:
             found[name] = migration.follow(name, *live) if live else migration.copy(name)
         except ZKafkaError as error:
-            if len(looks) > 1 and isinstance(error, _OF_A_GROUP) and not isinstance(error, BrokersUnavailable):
-                found[name] = not_copied(looks[name], error)
+            if len(by_group) > 1 and isinstance(error, _OF_A_GROUP) and not isinstance(error, BrokersUnavailable):
+                found[name] = not_copied(by_group[name], error)
                 continue
             if found:
                 _show(target, found)
@@ -341,9 +341,9 @@ def _run(
     return found
 
 
-def not_copied(look: Look, error: ZKafkaError) -> list[Compared]:
+def not_copied(stores: BothStores, error: ZKafkaError) -> list[Compared]:
     """Return the report of a group that was not copied at all, because of an error."""
-    return [replace(c, state="failed" if c.state == "behind" else c.state, reason=error.message) for c in look.found]
+    return [replace(c, state="failed" if c.state == "behind" else c.state, reason=error.message) for c in stores.found]
 
 
 def _report(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:

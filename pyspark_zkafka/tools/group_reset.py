@@ -35,7 +35,7 @@ from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.tools.arguments import (
-    Place,
+    PartitionSpec,
     find_partitions,
     parse_datetime_ms,
     parse_iso_duration_ms,
@@ -141,7 +141,7 @@ def plan_offsets(
         case ToPosition(position=position):
             return dict(logs(dict.fromkeys(partitions, position))), []
         case ToOffset(offset=offset):
-            wanted: Mapping[TopicPartition, int] = dict.fromkeys(partitions, offset)
+            requested: Mapping[TopicPartition, int] = dict.fromkeys(partitions, offset)
         case ShiftBy(by=by):
             missing = [tp for tp in partitions if tp not in current]
             if missing:
@@ -150,25 +150,25 @@ def plan_offsets(
                     "leave these partitions out, or use --to-earliest, --to-latest or --to-offset for them",
                     partitions=missing,
                 )
-            wanted = {tp: current[tp] + by for tp in partitions}
+            requested = {tp: current[tp] + by for tp in partitions}
         case FromFile(offsets=offsets):
-            wanted = offsets
+            requested = offsets
         case ToCurrent():
             missing = [tp for tp in partitions if tp not in current]
             latest = logs(dict.fromkeys(missing, LATEST)) if missing else {}
             return {tp: current[tp] if tp in current else latest[tp] for tp in partitions}, []
-    return clamp(wanted, logs(dict.fromkeys(wanted, EARLIEST)), logs(dict.fromkeys(wanted, LATEST)))
+    return clamp(requested, logs(dict.fromkeys(requested, EARLIEST)), logs(dict.fromkeys(requested, LATEST)))
 
 
 def clamp(
-    wanted: Mapping[TopicPartition, int],
+    requested: Mapping[TopicPartition, int],
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Offsets:
     """Move each offset outside of its log to the nearer end of the log, with Kafka's warning."""
-    offsets = {tp: max(earliest[tp], min(offset, latest[tp])) for tp, offset in wanted.items()}
+    offsets = {tp: max(earliest[tp], min(offset, latest[tp])) for tp, offset in requested.items()}
     warnings = []
-    for tp, offset in wanted.items():
+    for tp, offset in requested.items():
         if offset != offsets[tp]:
             side = "higher than latest" if offset > offsets[tp] else "lower than earliest"
             place = f"New offset ({offset}) is {side} offset for topic partition {tp}"
@@ -192,7 +192,7 @@ def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Lo
 # --- plan and change -----------------------------------------------------------------------------------------------------
 
 
-def list_offsets(brokers: GroupAdmin, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
+def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
     """Return the offset of each position, requested of the leaders.
 
     Raises
@@ -200,9 +200,9 @@ def list_offsets(brokers: GroupAdmin, wanted: Mapping[TopicPartition, Position])
     NoLeader
         Partitions have no leader, or the leader does not answer.
     """
-    if not wanted:
+    if not requested:
         return {}
-    found, failed = brokers.list_offsets_each(wanted)
+    found, failed = brokers.list_offsets_each(requested)
     if not failed:
         return found
     for error in failed.values():
@@ -242,7 +242,7 @@ class OffsetResets:
     zookeeper: ZooKeeperClient | None
     brokers: GroupAdmin
 
-    def plan(self, group: str, places: Collection[Place] | None, scenario: Scenario) -> PlannedReset:
+    def plan(self, group: str, requested: Collection[PartitionSpec] | None, scenario: Scenario) -> PlannedReset:
         """Plan a reset of some partitions; with None, of all partitions of which the group has an offset.
 
         Raises
@@ -260,7 +260,7 @@ class OffsetResets:
             stored = stored_offsets(self.zookeeper, [group])[group]
         if self.storage != "zookeeper":
             in_kafka = self.brokers.committed(group)
-        partitions, notes = self._partitions(places, scenario, {*stored.partitions, *in_kafka})
+        partitions, notes = self._partitions(requested, scenario, {*stored.partitions, *in_kafka})
         if isinstance(scenario, (ShiftBy, ToCurrent)):
             for tp in partitions:
                 if tp in stored.unreadable:
@@ -317,7 +317,7 @@ class OffsetResets:
 
     def _partitions(
         self,
-        places: Collection[Place] | None,
+        requested: Collection[PartitionSpec] | None,
         scenario: Scenario,
         stored: Collection[TopicPartition],
     ) -> tuple[list[TopicPartition], list[str]]:
@@ -325,8 +325,8 @@ class OffsetResets:
         cluster: ClusterSource = self.brokers if self.zookeeper is None else self.zookeeper
         if isinstance(scenario, FromFile):
             return find_partitions(scenario.offsets, cluster.snapshot({tp.topic for tp in scenario.offsets})), []
-        if places is not None:
-            found = find_partitions(places, cluster.snapshot(sorted({topic for topic, _ in places})))
+        if requested is not None:
+            found = find_partitions(requested, cluster.snapshot(sorted({topic for topic, _ in requested})))
             return found, [] if stored else ["The group has no offsets yet."]
         if not stored:
             raise UNKNOWN_GROUP("The group has no offsets to reset; correct its name, or name the topics with --topic")
@@ -370,11 +370,11 @@ def reset_offsets(
     scenario = _scenario(given, group)
     if bool(topic) + all_topics + (from_file is not None) != 1:
         raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
-    places = parse_partitions(topic) if topic else None
+    requested = parse_partitions(topic) if topic else None
     with open_servers(target) as servers:
         zookeeper = servers.zookeeper if offsets_storage == "kafka" else servers.ensemble
         resets = OffsetResets(offsets_storage, zookeeper, servers.brokers)
-        planned = resets.plan(group, places, scenario)
+        planned = resets.plan(group, requested, scenario)
         for note in planned.notes:
             target.output.note(note)
         rows = [

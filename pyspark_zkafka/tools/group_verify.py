@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.errors import listing
+from pyspark_zkafka.inspect.group_reads import read_groups
 from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Owner, partitions_by_topic
 from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition, session_text
@@ -39,7 +40,7 @@ _COLUMNS = columns("group topic partition problem found remedy", right="partitio
 _PAUSE_S = 1.0
 
 _Timeout = Annotated[
-    float, typer.Option(min=0.0, metavar="S", help="Verify again for so many seconds while a problem is found.")
+    float, typer.Option(min=0.0, metavar="S", help="Verify again for up to this many seconds while a problem is found.")
 ]
 
 
@@ -52,8 +53,6 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
 
     Example: zkafka groups verify billing --timeout 30 --zookeeper zk1:2181/kafka
     """
-    from pyspark_zkafka.inspect.group_reads import read_groups
-
     names, deadline = require_groups(groups, all_groups), time.monotonic() + timeout
     with open_servers(target) as servers:
         while True:

@@ -22,7 +22,7 @@ from pyspark_zkafka.tools.output import Column, Output, Row, columns, duration_t
 Draw = Callable[[Sequence[Row], Sequence[str]], None]
 
 _WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default
-_LEAST_GAIN_PER_S = 0.001  # below it, a difference of rates is noise
+_MIN_RATE_PER_S = 0.001  # below it, a difference of rates is noise
 _RATES = (
     Column("consumed_per_s", "CONSUMED/S", right=True),
     Column("produced_per_s", "PRODUCED/S", right=True),
@@ -98,8 +98,8 @@ class Progress:
             return 0.0
         if self.lag is None or self.consumed_per_s is None or self.produced_per_s is None:
             return None
-        gain = self.consumed_per_s - self.produced_per_s
-        return self.lag / gain if gain >= _LEAST_GAIN_PER_S else None
+        rate = self.consumed_per_s - self.produced_per_s
+        return self.lag / rate if rate >= _MIN_RATE_PER_S else None
 
 
 def progress(first: Observation, last: Observation) -> list[Progress]:

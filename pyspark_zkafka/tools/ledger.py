@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_IN_USE, UNKNOWN_LEDGER
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.options.kinds import parse_duration_ms
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_servers, reads_cluster, with_progress
 from pyspark_zkafka.tools.output import Column, Row, columns, duration_text, iso_time
-
-if TYPE_CHECKING:
-    from pyspark_zkafka.brokers.groups import GroupAdmin
 
 RECENT_MS = 60_000
 """The age up to which a ledger's newest entry suggests that its query is running."""
@@ -65,7 +64,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class QueryLedger:
     """All that a query has recorded.
 
     Attributes
@@ -127,9 +126,9 @@ def groups_of(names: Iterable[str], queries: Collection[str] | None = None) -> d
 
 def group_by_query(
     groups: Mapping[str, Collection[str]], metadata: Mapping[str, Mapping[TopicPartition, str]]
-) -> dict[str, Ledger]:
+) -> dict[str, QueryLedger]:
     """The ledgers by query, of groups by query and the metadata of their offsets by group."""
-    return {query: Ledger(query, tuple(names), _records(names, metadata)) for query, names in groups.items()}
+    return {query: QueryLedger(query, tuple(names), _records(names, metadata)) for query, names in groups.items()}
 
 
 def _records(groups: Iterable[str], metadata: Mapping[str, Mapping[TopicPartition, str]]) -> tuple[Record, ...]:
@@ -141,7 +140,7 @@ def _by_slot(record: Record) -> tuple[bool, int, str, TopicPartition]:
     return record.entry is None, record.entry.slot if record.entry else 0, record.group, record.partition
 
 
-def require_idle(ledgers: Iterable[Ledger], now_ms: int) -> None:
+def require_idle(ledgers: Iterable[QueryLedger], now_ms: int) -> None:
     """Raise LedgerError if one of the queries may be running: its newest entry is young, or its age unknown."""
     active = {ledger.query: (reason, ledger.written_ms) for ledger in ledgers if (reason := _reason(ledger, now_ms))}
     if active:
@@ -154,7 +153,7 @@ def require_idle(ledgers: Iterable[Ledger], now_ms: int) -> None:
         )
 
 
-def _reason(ledger: Ledger, now_ms: int) -> str | None:
+def _reason(ledger: QueryLedger, now_ms: int) -> str | None:
     """Why the query may be running; None if it is idle, as far as its ledger says."""
     if ledger.unreadable:
         return "it has unreadable entries, whose age is unknown"
@@ -164,9 +163,9 @@ def _reason(ledger: Ledger, now_ms: int) -> str | None:
     return f"its last entry is {max(0, age_ms) // 1000} s old" if age_ms < RECENT_MS else None
 
 
-def written_before(ledgers: Iterable[Ledger], time_ms: int) -> tuple[list[Ledger], list[Ledger]]:
-    """The ledgers whose entries are all older than a time, and those of which it is unknown."""
-    old, unknown = list[Ledger](), list[Ledger]()
+def written_before(ledgers: Iterable[QueryLedger], time_ms: int) -> tuple[list[QueryLedger], list[QueryLedger]]:
+    """Ledgers whose entries are all older than a time, and ledgers of unknown age."""
+    old, unknown = list[QueryLedger](), list[QueryLedger]()
     for ledger in ledgers:
         if ledger.written_ms is None:
             unknown.append(ledger)
@@ -178,7 +177,7 @@ def written_before(ledgers: Iterable[Ledger], time_ms: int) -> tuple[list[Ledger
 # --- reading and deleting ----------------------------------------------------------------------------------------------
 
 
-def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) -> dict[str, Ledger]:
+def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) -> dict[str, QueryLedger]:
     """The ledgers by query, all by default; blocks for a request to each broker, and one for each group of a ledger.
 
     Raises
@@ -200,7 +199,7 @@ def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) ->
     return ledgers
 
 
-def delete_ledger(brokers: GroupAdmin, ledger: Ledger, *, force: bool = False) -> None:
+def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = False) -> None:
     """Delete the groups of a ledger, if it is as it was when it was read; with `force`, whatever it is now.
 
     Blocks for two requests for each group. If one fails, those before it are deleted; to delete the rest, call it again.
@@ -309,8 +308,6 @@ def delete(
 
 
 def _age_ms(text: str) -> int:
-    from pyspark_zkafka.options.kinds import parse_duration_ms
-
     try:
         if text.strip().isdigit():
             raise ValueError("a number with its unit, such as 7d, 12h or 30m")
@@ -323,7 +320,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _list_row(ledger: Ledger) -> Row:
+def _list_row(ledger: QueryLedger) -> Row:
     last = ledger.last_entries
     return {
         "query": ledger.query,

@@ -22,7 +22,7 @@ copied. ``skipped``: there is nothing to copy, as the partition does not exist.
 """
 
 SETTLED_AFTER = 3
-"""The number of equal looks after which a target that is ahead is not taken for a commit under way."""
+"""The number of equal comparisons after which a target that is ahead is not taken for a commit under way."""
 
 _OUTDATED = "the offset is older than the topic: it belongs to a deleted one of the same name; reset it, or use --force"
 _LEGACY = "a byte position of Kafka 0.7"
@@ -65,7 +65,7 @@ class Compared:
     Parameters
     ----------
     before : int or None
-        The target's offset before this run; that of `target` if nothing was written.
+        The target's offset before this run; the offset in `target` if nothing was written.
     reason : str or None
         Explains every state except ``copied``, ``equal`` and ``behind``.
     """
@@ -146,12 +146,12 @@ def report(
 
 @dataclass(frozen=True, slots=True)
 class LiveRounds:
-    """The progress of a group whose members continue to commit, from one look to the next.
+    """The progress of a group whose members continue to commit, from one comparison to the next.
 
     A member with dual commits writes to Kafka first and to ZooKeeper right after. A commit to Kafka cannot depend on the
     stored offset: a copy may cross with a member's own commit, and set it back. Therefore a partition is only written while
-    no other client moves its target, and the group is caught up only if a later look finds the stores equal without a write
-    in between.
+    no other client moves its target, and the group is caught up only if a later comparison finds the stores equal, without
+    a write in between.
     """
 
     last: Mapping[Partition, Compared] | None = None
@@ -159,20 +159,20 @@ class LiveRounds:
     unchanged: int = 0
 
     def writes(self, found: Sequence[Compared]) -> dict[TopicPartition, int]:
-        """Return the offsets to write now: none at the first look, then those whose target has not moved since."""
+        """Return the offsets to write now: none at the first check, then the offsets whose target has not moved since."""
         if self.last is None:
             return {}
         still = {c.partition for c in found if c.partition in self.last and self.last[c.partition].target == c.target}
         return {tp: offset for tp, offset in to_copy(found).items() if tp in still}
 
     def seen(self, found: Sequence[Compared], *, wrote: bool) -> LiveRounds:
-        """Return the progress after a look and the writes that followed it."""
+        """Return the progress after a comparison and the writes that followed it."""
         now = {c.partition: c for c in found}
         same = not wrote and self.last is not None and _differing(now) == _differing(self.last)
         return LiveRounds(now, wrote, self.unchanged + 1 if same else 0)
 
     def is_caught_up(self, found: Sequence[Compared]) -> bool:
-        """Return whether nothing is left to copy, and nothing was written since the look before.
+        """Return whether nothing is left to copy, and nothing was written since the previous check.
 
         A target that is ahead may be a commit under way: it counts as settled if it stays.
         """

@@ -27,27 +27,27 @@ _HEADERS = (["topic", "partition", "offset"], ["group", "topic", "partition", "o
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffset:
-    """An offset of a group: the next one to read."""
+class OffsetLine:
+    """A line of a file of offsets: the next offset that a group reads of a partition."""
 
     group: str
     partition: Partition
     offset: int
 
 
-def zk_text(offsets: Iterable[GroupOffset]) -> str:
+def zk_text(offsets: Iterable[OffsetLine]) -> str:
     """Return lines of znodes and offsets, which ImportZkOffsets reads.
 
-    >>> zk_text([GroupOffset("billing", TopicPartition("orders", 3), 17)])
+    >>> zk_text([OffsetLine("billing", TopicPartition("orders", 3), 17)])
     '/consumers/billing/offsets/orders/3:17\\n'
     """
     return "".join(f"{offset_znode(o.group, o.partition)}:{o.offset}\n" for o in offsets)
 
 
-def csv_text(offsets: Iterable[GroupOffset], *, with_group: bool) -> str:
+def csv_text(offsets: Iterable[OffsetLine], *, with_group: bool) -> str:
     """Return lines ``group,topic,partition,offset``, or without the group; CSV cannot name partitions of Kafka 0.7.
 
-    >>> csv_text([GroupOffset("billing", TopicPartition("orders", 3), 17)], with_group=False)
+    >>> csv_text([OffsetLine("billing", TopicPartition("orders", 3), 17)], with_group=False)
     'orders,3,17\\n'
     """
     text = io.StringIO()
@@ -57,7 +57,7 @@ def csv_text(offsets: Iterable[GroupOffset], *, with_group: bool) -> str:
     return text.getvalue()
 
 
-def parse_offsets_file(name: str, text: str, group: str | None = None) -> list[GroupOffset]:
+def parse_offsets_file(name: str, text: str, group: str | None = None) -> list[OffsetLine]:
     """Return the offsets in a file of either form; an offset below 0 stands for none. One error has all problems.
 
     Parameters
@@ -94,10 +94,10 @@ def parse_offsets_file(name: str, text: str, group: str | None = None) -> list[G
             "a line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, GROUP,TOPIC,PARTITION,OFFSET or "
             "TOPIC,PARTITION,OFFSET",
         )
-    return [GroupOffset(g, partition, offset) for (g, partition), offset in found.items()]
+    return [OffsetLine(g, partition, offset) for (g, partition), offset in found.items()]
 
 
-def _zk_line(line: str, expected: str | None) -> GroupOffset:
+def _zk_line(line: str, expected: str | None) -> OffsetLine:
     path, _, offset = line.strip().rpartition(":")
     parts = path.split("/")
     if len(parts) != 6 or parts[:2] != ["", "consumers"] or parts[3] != "offsets":
@@ -111,7 +111,7 @@ def _zk_line(line: str, expected: str | None) -> GroupOffset:
     return _checked(group, partition, offset)
 
 
-def _csv_line(line: str, group: str | None) -> GroupOffset:
+def _csv_line(line: str, group: str | None) -> OffsetLine:
     try:
         (row,) = csv.reader([line])
     except csv.Error as error:
@@ -133,7 +133,7 @@ def _require_group(group: str, expected: str | None) -> None:
         raise ValueError(f"it is of group {group!r}, not {expected!r}")
 
 
-def _checked(group: str, partition: Partition, offset: str) -> GroupOffset:
+def _checked(group: str, partition: Partition, offset: str) -> OffsetLine:
     if not _NUMBER.fullmatch(offset) or int(offset) >= 2**63:
         raise ValueError(f"{offset!r} is not an offset")
     try:
@@ -142,4 +142,4 @@ def _checked(group: str, partition: Partition, offset: str) -> GroupOffset:
         raise ValueError(f"{group!r} cannot be the name of a group") from error
     if not is_topic_name(partition.topic):
         raise ValueError(f"{partition.topic!r} is not valid for a topic")
-    return GroupOffset(group, partition, int(offset))
+    return OffsetLine(group, partition, int(offset))

@@ -97,7 +97,7 @@ class ZooKeeperConnection:
         """Connect.
 
         Raises ZooKeeperError if no server answers within the connection timeout, ZooKeeperRefused if the credentials are
-        not accepted, and OptionError for an unusable TLS file, or for SASL without pure-sasl.
+        not accepted, and OptionError for an unreadable TLS file, or for SASL without pure-sasl.
         """
         if self._kazoo is not None:
             raise errors.already_open()

@@ -112,7 +112,7 @@ class NoMembers:
         return ids_path(self.group)
 
     def operations(self) -> Sequence[Operation]:
-        """The operations, to follow those that create ``/consumers/G``."""
+        """The operations, for after the creation of ``/consumers/G``."""
         if self.ids is None:
             return Create(self.path, b""), Delete(self.path)
         return Delete(self.path, self.ids.stat.version), Create(self.path, self.ids.data, acl=self.acl)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded(Generic[T]):
+class DecodedZnodes(Generic[T]):
     """Decoded znodes by name; `unreadable` has the errors of malformed ones."""
 
     readable: dict[str, T] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         nodes |= self.get_many([*below, *_partitions(found.readable)])
         return _snapshot(nodes, found)
 
-    def registrations(self) -> Decoded[BrokerRegistration]:
+    def registrations(self) -> DecodedZnodes[BrokerRegistration]:
         """The znodes of the live brokers, by name. Blocks for two rounds of requests."""
         ids = self.children_many([broker_znodes.BROKER_IDS]).get(broker_znodes.BROKER_IDS, [])
         nodes = self.get_many(f"{broker_znodes.BROKER_IDS}/{name}" for name in ids)
@@ -124,7 +124,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         stat = next(iter(self.exists_many(paths).values()), None)
         return None if stat is None else stat.czxid
 
-    def topic_configs(self, topics: Collection[str] | None = None) -> Decoded[dict[str, str]]:
+    def topic_configs(self, topics: Collection[str] | None = None) -> DecodedZnodes[dict[str, str]]:
         """Configurations of topics, all by default. Unknown topics are left out."""
         if topics is None:
             topics = self.children_many([admin_znodes.TOPIC_CONFIGS]).get(admin_znodes.TOPIC_CONFIGS, [])
@@ -155,7 +155,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         """The names of all present and former groups, sorted. Blocks for one round of requests."""
         return self.children_many([group_znodes.CONSUMERS]).get(group_znodes.CONSUMERS, [])
 
-    def group_members(self, group: str, watch: Watch | None = None) -> Decoded[ConsumerRegistration]:
+    def group_members(self, group: str, watch: Watch | None = None) -> DecodedZnodes[ConsumerRegistration]:
         """The group's consumers by id. Blocks for two rounds of requests. `watch` is for the set of ids."""
         ids = group_znodes.ids_path(group)
         names = self.children_many([ids], watch).get(ids, [])
@@ -207,9 +207,9 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _by_name(nodes: Mapping[str, Znode], decode: Callable[[str, Znode], T]) -> Decoded[T]:
+def _by_name(nodes: Mapping[str, Znode], decode: Callable[[str, Znode], T]) -> DecodedZnodes[T]:
     """Decode znodes. The keys are the last parts of their paths."""
-    found: Decoded[T] = Decoded()
+    found: DecodedZnodes[T] = DecodedZnodes()
     for path, node in nodes.items():
         try:
             found.readable[_name(path)] = decode(path, node)
@@ -218,7 +218,7 @@ def _by_name(nodes: Mapping[str, Znode], decode: Callable[[str, Znode], T]) -> D
     return found
 
 
-def _topics(nodes: Mapping[str, Znode]) -> Decoded[Topic]:
+def _topics(nodes: Mapping[str, Znode]) -> DecodedZnodes[Topic]:
     below = f"{znodes.TOPICS}/"
     topics = {path: node for path, node in nodes.items() if path.startswith(below) and is_topic_name(_name(path))}
     described = {path: node for path, node in topics.items() if node.data}  # without data, a topic has the layout of 0.7
@@ -231,7 +231,7 @@ def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
     return {znodes.partition_state_path(partition): partition for partition in partitions}
 
 
-def _snapshot(nodes: Mapping[str, Znode], topics: Decoded[Topic]) -> ClusterSnapshot:
+def _snapshot(nodes: Mapping[str, Znode], topics: DecodedZnodes[Topic]) -> ClusterSnapshot:
     elected, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
     controller = None if elected is None else znodes.decode_controller(znodes.CONTROLLER, elected.data)
     registered = {path: node for path, node in nodes.items() if path.startswith(broker_znodes.BROKER_IDS + "/")}

@@ -12,9 +12,9 @@ from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import SubscribePattern
-from pyspark_zkafka.options.values import GroupOptions
 from tests.support.eventually import eventually
 from tests.support.members import SESSION_S, settled
+from tests.support.options import group_options
 from tests.support.topic_group import Gate, TopicGroup, halted
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_new_partitions_and_topics(zkafka_cluster: LocalCluster, new_group: NewG
     query.start()
     query.wait_for(4)
     peer = GroupMember(
-        group.config, GroupOptions(group.name, consumer_id="c2", backoff_ms=200), SubscribePattern(f"{group.topic}.*")
+        group.config, group_options(group.name, consumer_id="c2", backoff_ms=200), SubscribePattern(f"{group.topic}.*")
     )
     group.opened.enter_context(peer)
     zkafka_cluster.add_partitions(group.topic, 12)

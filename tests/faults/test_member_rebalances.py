@@ -92,7 +92,7 @@ def test_retries_too_few(
     clock = StoppingClock()
     with new_member("c1", "t", max_retries=3, timing=Timing(clock=clock)) as member:
         holder = f"t-1 is owned by g_jvm-0 (session {session})"
-        warning = f"g_c1 cannot claim its partitions after 6 tries, and goes on trying: {holder}"
+        warning = f"g_c1 cannot claim its partitions after 6 tries, and continues to try: {holder}"
         eventually(lambda: warning in caplog.text)
         assert member.owned() == {}
         assert not member.settled

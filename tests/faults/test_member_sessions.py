@@ -17,10 +17,10 @@ from pyspark_zkafka.errors import ConsumerIdTaken
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, SubscribePattern
-from pyspark_zkafka.options.values import GroupOptions
 from tests.support.chroot import IDLE_JVM
 from tests.support.eventually import eventually
 from tests.support.members import FORKING, SESSION_S, MemberProcesses, numbers, seconds, settled
+from tests.support.options import group_options
 from tests.support.wire import Wire
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMember, proc
     process, _ = processes.joined("c2")
     survivor = new_member("c3", "t")
     survivor.join()
-    leaver = GroupMember(chroot.config, GroupOptions("g", consumer_id="c1"), Subscribe(("t",)))
+    leaver = GroupMember(chroot.config, group_options("g", consumer_id="c1"), Subscribe(("t",)))
     leaver.join()
     leaver.leave()
     chroot.other.delete(chroot.register("g", "g_after", IDLE_JVM))

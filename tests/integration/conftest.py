@@ -12,6 +12,7 @@ from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.options import ensemble_config
 from tests.support.wire import Wire
 
 
@@ -19,7 +20,7 @@ from tests.support.wire import Wire
 def zookeeper_config(zkafka_cluster: LocalCluster) -> ZooKeeperConfig:
     """The settings of a connection to the ZooKeeper of the real brokers."""
     hosts, _, chroot = zkafka_cluster.zookeeper_connect.partition("/")
-    return ZooKeeperConfig(hosts, f"/{chroot}")
+    return ensemble_config(hosts, f"/{chroot}")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import export_offsets, run_kafka_tool
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.group_delete import delete_group
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -322,7 +322,7 @@ def test_a_jvm_consumer_that_joins_during_resets(zkafka_cluster: LocalCluster, t
             consumer.start(wait=False)
             last = reset_until_refused(client, group, tp)
             consumer.wait_ready()
-            assert Deadline(30).until(lambda: any(r.partition == 0 for r in consumer.records) or None)
+            assert Wait(30).until(lambda: any(r.partition == 0 for r in consumer.records) or None)
         finally:
             consumer.kill()
     assert min(r.offset for r in consumer.records if r.partition == 0) == last

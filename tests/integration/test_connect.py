@@ -15,7 +15,7 @@ import pyspark
 import pytest
 
 from pyspark_zkafka.testing import LocalCluster
-from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
+from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
 
 DRIVER = Path(__file__).parent / "drivers" / "connect.py"
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -41,7 +41,7 @@ def server() -> Iterator[str]:
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         servers.start("connect", [*command, "spark-internal"], {"SPARK_HOME": str(SPARK_HOME)})
-        assert Deadline(90).until(lambda: accepts(port) or None), servers.log_tail("connect")
+        assert Wait(90).until(lambda: accepts(port) or None), servers.log_tail("connect")
         yield f"sc://{LOOPBACK}:{port}"
 
 

@@ -18,11 +18,11 @@ from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.membership import tries_in_vain
+from tests.support.options import group_options
 
 NewTopic = Callable[..., str]
 EARLIEST = {"auto.offset.reset": "earliest"}
@@ -45,7 +45,7 @@ class Group:
         """Another member, in this process, that commits nothing."""
         zookeeper = parse_connection({"zookeeper.connect": self.connect}).zookeeper
         assert zookeeper is not None
-        options = GroupOptions(self.name, consumer_id="zz-other", backoff_ms=300)
+        options = group_options(self.name, consumer_id="zz-other", backoff_ms=300)
         with GroupMember(zookeeper, options, Subscribe((topic,))) as member:
             yield member
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -54,6 +54,6 @@ def test_it_leaves_at_once_however_often_it_is_told(
             planning.send_signal(signal.SIGTERM)
             return None if planning.poll() is None else True
 
-        assert Deadline(10, poll_s=0.0005).until(told_and_ended)
+        assert Wait(10, poll_s=0.0005).until(told_and_ended)
         assert znodes.get_children(f"/consumers/{group}/ids") == []
         assert planning.stderr.read() == ""

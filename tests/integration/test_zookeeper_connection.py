@@ -16,6 +16,7 @@ from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Reason, SetData
+from tests.support.options import ensemble_config
 from tests.support.wire import Wire
 from tests.support.zookeeper_sessions import connections
 
@@ -60,13 +61,13 @@ def test_a_server_that_refuses_connections_is_an_error_in_time() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         hosts = f"127.0.0.1:{unused.getsockname()[1]}"
-        took = _fails_to_connect(ZooKeeperConfig(hosts, connection_timeout_ms=700), f"{hosts}.*Connection refused")
+        took = _fails_to_connect(ensemble_config(hosts, connection_timeout_ms=700), f"{hosts}.*Connection refused")
     assert took < 2
 
 
 def test_a_host_without_address_is_an_error_in_time() -> None:
     """An unknown name is said to be one."""
-    config = ZooKeeperConfig("no-such-host.invalid:2181", connection_timeout_ms=700)
+    config = ensemble_config("no-such-host.invalid:2181", connection_timeout_ms=700)
     _fails_to_connect(config, "Cannot resolve no-such-host")
 
 
@@ -75,7 +76,7 @@ def test_a_server_that_is_silent_is_an_error_in_time() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        config = ZooKeeperConfig(
+        config = ensemble_config(
             f"127.0.0.1:{silent.getsockname()[1]}", session_timeout_ms=30_000, connection_timeout_ms=700
         )
         took = _fails_to_connect(config, "within 700 ms")

@@ -17,9 +17,10 @@ from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe
-from pyspark_zkafka.options.values import GroupAcl, GroupOptions, ZooKeeperConfig
+from pyspark_zkafka.options.values import GroupAcl, ZooKeeperConfig
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Check, Create
+from tests.support.options import group_options
 from tests.support.topic_znodes import make_topic
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def test_documented_rights(chroot: Chroot, restrict: Callable[..., None], group:
     if group == "new":
         creator = make_digest_acl("alice", SECRET, read=True, create=True)
         chroot.other.set_acls("/consumers", [creator, OF_OPERATOR])
-    with GroupMember(replace(chroot.config, auth=ALICE), GroupOptions(group), Subscribe(("t",))) as member:
+    with GroupMember(replace(chroot.config, auth=ALICE), group_options(group), Subscribe(("t",))) as member:
         assert member.wait_settled(20)
         written = dict.fromkeys(member.owned(), 5)
         assert written.keys() == {TopicPartition("t", 0), TopicPartition("t", 1)}
@@ -125,7 +126,7 @@ def test_groups_that_are_closed(chroot: Chroot, acl: GroupAcl) -> None:
     chroot.other.ensure_path("/consumers")
     config = replace(chroot.config, auth=ALICE, acl=acl)
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
-    members = [GroupMember(config, GroupOptions("g", consumer_id=name), Subscribe(("t",))) for name in ("a", "b")]
+    members = [GroupMember(config, group_options("g", consumer_id=name), Subscribe(("t",))) for name in ("a", "b")]
     with ExitStack() as opened:
         for member in members:
             opened.enter_context(member)
@@ -161,11 +162,11 @@ def test_credentials_do_not_appear_in_logs_or_errors(chroot: Chroot, caplog: pyt
     assert "Connecting to" in caplog.text
 
 
-def test_sasl_where_the_server_has_none_is_an_error_in_time(zookeeper_config: ZooKeeperConfig) -> None:
+def test_sasl_where_the_server_has_none_is_an_error_in_time(ensemble_config: ZooKeeperConfig) -> None:
     """A server without SASL never finishes the exchange; we do."""
     started = time.monotonic()
     with pytest.raises(ZooKeeperError, match=r"that they support SASL \(zookeeper.auth\)"):
         ZooKeeperClient(
-            replace(zookeeper_config, auth=("sasl", f"DIGEST-MD5:alice:{SECRET}"), connection_timeout_ms=700)
+            replace(ensemble_config, auth=("sasl", f"DIGEST-MD5:alice:{SECRET}"), connection_timeout_ms=700)
         ).__enter__()
     assert time.monotonic() - started < 3

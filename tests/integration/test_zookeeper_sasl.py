@@ -16,6 +16,7 @@ from pyspark_zkafka.errors import ZooKeeperRefused
 from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from tests.support.options import ensemble_config
 
 pytestmark = pytest.mark.server
 
@@ -35,7 +36,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperConfig
     ) as cluster:
         hosts = cluster.zookeeper_connect.partition("/")[0]
         _make_private(hosts)
-        yield ZooKeeperConfig(hosts, "/private")
+        yield ensemble_config(hosts, "/private")
 
 
 def _make_private(hosts: str) -> None:

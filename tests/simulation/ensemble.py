@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZnodeStat
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Operation, Outcome, Reason, SetData
+from tests.support.options import ensemble_config
 
 
 class Ensemble:
@@ -96,7 +96,7 @@ class Session:
     session_id: int
     turn: Callable[[], None]
     lose_answer: Callable[[], bool]
-    config = ZooKeeperConfig("127.0.0.1:2181")
+    config = ensemble_config("127.0.0.1:2181")
 
     def get_many(self, paths: Iterable[str]) -> dict[str, Znode]:
         return self.ask(get=paths).nodes

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.connection import Results, Watch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Operation, Outcome
 from tests.simulation.ensemble import Ensemble
+from tests.support.options import ensemble_config
 
 __all__ = ["EnsembleClient"]
 
@@ -29,7 +29,7 @@ class EnsembleClient(ZooKeeperClient):
     def __init__(
         self, ensemble: Ensemble | None = None, meanwhile: Callable[[], None] = lambda: None, lost_answers: int = 0
     ) -> None:
-        super().__init__(ZooKeeperConfig("zk1:2181", "/kafka"))
+        super().__init__(ensemble_config("zk1:2181", "/kafka"))
         self.ensemble = ensemble or Ensemble()
         self.meanwhile = meanwhile
         self.lost_answers = lost_answers

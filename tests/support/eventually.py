@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 
 __all__ = ["eventually"]
 
@@ -36,7 +36,7 @@ def eventually(
 
         eventually(lambda: group.owners() == {0: "c1"}, timeout_s=10, message=group.owners)
     """
-    found = Deadline(timeout_s, poll_s=poll_s).until(lambda: probe() or None)
+    found = Wait(timeout_s, poll_s=poll_s).until(lambda: probe() or None)
     if found is None:
         shown = message() if callable(message) else message
         raise AssertionError(f"after {timeout_s:g} s: {shown}")

@@ -34,15 +34,14 @@ SESSION_S = 2.0
 MEMBER = """
 import signal, sys, threading
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
-from pyspark_zkafka.model.planning import Subscribe
+from pyspark_zkafka.options.stream import parse_stream
 
 hosts, chroot, consumer, session_ms = sys.argv[1:]
-member = GroupMember(
-    ZooKeeperConfig(hosts, chroot, int(session_ms), 6000),
-    GroupOptions("g", consumer_id=consumer, backoff_ms=200, hold_ms=0),
-    Subscribe(("t",)),
-)
+options = {"zookeeper.connect": hosts + chroot, "group.id": "g", "consumer.id": consumer, "subscribe": "t"}
+options |= {"zookeeper.session.timeout.ms": session_ms, "zookeeper.connection.timeout.ms": "6000"}
+options |= {"rebalance.backoff.ms": "200", "rebalance.hold.ms": "0"}
+parsed = parse_stream(options)
+member = GroupMember(parsed.read.connection.zookeeper, parsed.group, parsed.read.subscription)
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # as the planning process of a query has it
 with member:
     print(f"0x{member.owner.session:x}", flush=True)
@@ -56,7 +55,8 @@ FORKING = (
 import os, time
 with member:
     if os.fork() == 0:
-        child = GroupMember(member.client.config, GroupOptions("g", consumer_id="child", backoff_ms=200), Subscribe(("t",)))
+        forked = parse_stream({**options, "consumer.id": "child"}).group
+        child = GroupMember(member.client.config, forked, parsed.read.subscription)
         child.join()
         child.wait_settled(5)
         print("child", len(child.owned()), flush=True)

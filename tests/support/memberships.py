@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
@@ -14,8 +14,8 @@ from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.group.membership import KafkaJoin, Membership
 from pyspark_zkafka.group.offsets import GroupOffsets, KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.planning import Listener, Subscribe, Subscription
-from pyspark_zkafka.options.values import Connection, GroupOptions, KafkaGroupOptions, ZooKeeperConfig
+from pyspark_zkafka.model.planning import Subscribe, Subscription
+from tests.support.options import broker_connection, ensemble_config, group_options, kafka_group_options
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -47,10 +47,10 @@ def kafka_member(
     servers: str, group: str, subscription: Subscription, hold_ms: int = 0, **options: Any
 ) -> KafkaGroupMember:
     """A member that Kafka coordinates, not joined yet; `options` are fields of KafkaGroupOptions."""
-    connection = Connection(None, servers, Listener(None, "PLAINTEXT"))
-    kafka = KafkaGroupOptions(**{"session_timeout_ms": SESSION_MS, **options})
-    group_options = GroupOptions(group, membership="kafka", hold_ms=hold_ms, kafka=kafka)
-    return KafkaJoin(connection, servers, group_options, subscription).member()
+    connection = broker_connection(servers)
+    kafka = kafka_group_options(**{"session_timeout_ms": SESSION_MS, **options})
+    member = group_options(group, membership="kafka", hold_ms=hold_ms, kafka=kafka)
+    return KafkaJoin(connection, servers, member, subscription).member()
 
 
 @dataclass
@@ -77,7 +77,7 @@ class MemberGroup:
     def offsets(self, member: Membership) -> GroupOffsets | KafkaMemberOffsets:
         """The group's offsets, as a member of it commits them."""
         if isinstance(member, GroupMember):
-            connection = Connection(member.client.config, None, Listener(None, "PLAINTEXT"))
+            connection = replace(broker_connection(None), zookeeper=member.client.config)
             return GroupOffsets(connection, "", self.name, ("zookeeper",), member.client)
         assert isinstance(member, KafkaGroupMember)
         stored = KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, self.name)
@@ -105,5 +105,5 @@ class MemberGroup:
 
     def _zookeeper(self, subscription: Subscription, hold_ms: int) -> GroupMember:
         hosts, _, chroot = self.cluster.zookeeper_connect.partition("/")
-        options = GroupOptions(self.name, backoff_ms=200, hold_ms=hold_ms)
-        return GroupMember(ZooKeeperConfig(hosts, f"/{chroot}", SESSION_MS), options, subscription)
+        options = group_options(self.name, backoff_ms=200, hold_ms=hold_ms)
+        return GroupMember(ensemble_config(hosts, f"/{chroot}", SESSION_MS), options, subscription)

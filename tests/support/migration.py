@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark_zkafka.testing import LocalCluster, configs, run_kafka_tool
 from pyspark_zkafka.testing.jars import kafka_classpath
-from pyspark_zkafka.testing.processes import LOOPBACK, Deadline
+from pyspark_zkafka.testing.processes import LOOPBACK, Wait
 from pyspark_zkafka.testing.servers import format_storage
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ClusterSpec, Server
 from pyspark_zkafka.testing.topics import TopicState, open_metadata_state
@@ -131,9 +131,9 @@ class MigratingCluster(LocalCluster):
             return super()._topic_state()
         return open_metadata_state(self._client_settings())  # KRaft's controller ignores elections in ZooKeeper
 
-    def _wait_registered(self, deadline: Deadline) -> set[int]:
+    def _wait_registered(self, deadline: Wait) -> set[int]:
         return set(self.running_broker_ids) if self._moved else super()._wait_registered(deadline)
 
-    def _wait_until_unregistered(self, broker: int, deadline: Deadline) -> None:
+    def _wait_until_unregistered(self, broker: int, deadline: Wait) -> None:
         if broker not in self._moved:
             super()._wait_until_unregistered(broker, deadline)

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.processes import LOOPBACK, Deadline, ServerProcesses
+from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
 
 __all__ = ["SparkStandalone", "spark_standalone"]
 
@@ -73,7 +73,7 @@ def spark_standalone(
             size = ["--cores", "1", "--memory", worker_memory, "--work-dir", str(folder)]
             start(folder.name, "worker.Worker", *size, found.master, host=f"127.0.0.{number}" if apart else LOOPBACK)
         status_page = f"http://{LOOPBACK}:{page}/json/"
-        if Deadline(startup_timeout_s).until(lambda: _alive(status_page) == workers or None) is None:
+        if Wait(startup_timeout_s).until(lambda: _alive(status_page) == workers or None) is None:
             logs = "\n".join(servers.log_tail(name) for name in ("master", *(folder.name for folder in found.workers)))
             raise LocalClusterError(
                 "NOT_READY",

@@ -16,10 +16,10 @@ from kazoo.exceptions import NoNodeError
 
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.planning import Subscribe
-from pyspark_zkafka.options.values import GroupOptions, ZooKeeperConfig
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.members import SESSION_S
+from tests.support.options import ensemble_config, group_options
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -35,7 +35,7 @@ class TopicGroup:
     def __init__(self, cluster: LocalCluster, topic: str, znodes: KazooClient) -> None:
         self.cluster, self.topic, self.name, self.znodes = cluster, topic, f"group-of-{topic}", znodes
         hosts, _, chroot = cluster.zookeeper_connect.partition("/")
-        self.config = ZooKeeperConfig(hosts, f"/{chroot}", int(SESSION_S * 1000), 6000)
+        self.config = ensemble_config(hosts, f"/{chroot}", int(SESSION_S * 1000))
         self.opened = ExitStack()
 
     def options(self, consumer: str, **more: str) -> dict[str, str]:
@@ -53,7 +53,7 @@ class TopicGroup:
 
     def member(self, consumer: str) -> GroupMember:
         """A member in this process, whose session lasts: it owns, and reads nothing."""
-        options = GroupOptions(self.name, consumer_id=consumer, backoff_ms=200, hold_ms=0)
+        options = group_options(self.name, consumer_id=consumer, backoff_ms=200, hold_ms=0)
         config = replace(self.config, session_timeout_ms=20_000)
         return self.opened.enter_context(GroupMember(config, options, Subscribe((self.topic,))))
 

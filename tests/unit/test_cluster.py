@@ -8,7 +8,7 @@ from pyspark_zkafka.cluster import bootstrap_servers, of_listener
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
 from pyspark_zkafka.model.planning import Listener
-from pyspark_zkafka.options.values import Connection
+from tests.support.options import broker_connection
 
 SNAPSHOT = ClusterSnapshot(
     {
@@ -20,7 +20,7 @@ SNAPSHOT = ClusterSnapshot(
 
 def servers(listener: Listener, given: str | None = None, snapshot: ClusterSnapshot = SNAPSHOT) -> str:
     """The bootstrap servers of a connection through ZooKeeper."""
-    return bootstrap_servers(Connection(None, given, listener), snapshot)
+    return bootstrap_servers(broker_connection(given, listener), snapshot)
 
 
 def test_servers() -> None:

@@ -12,11 +12,11 @@ from pyspark_zkafka.group.registration import Registration, registration_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.options.values import GroupOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.chroot import JVM
 from tests.support.meddled import Meddled
 from tests.support.membership import IDS, created
+from tests.support.options import group_options
 
 if TYPE_CHECKING:
     from tests.support.chroot import Chroot
@@ -35,7 +35,7 @@ class TestRegistration:
 
     def test_bytes(self, chroot: Chroot) -> None:
         """The bytes are those of a JVM's consumer: compact, in its order of keys, the timestamp a text of milliseconds."""
-        content = registration_of(GroupOptions("g", threads=2), Subscribe(("peer-a", "peer-b")))
+        content = registration_of(group_options("g", threads=2), Subscribe(("peer-a", "peer-b")))
         assert self.register(chroot, content) == (
             b'{"version":1,"subscription":{"peer-a":2,"peer-b":2},"pattern":"static","timestamp":"1795227256228"}'
         )
@@ -46,19 +46,19 @@ class TestRegistration:
     )
     def test_filter(self, chroot: Chroot, subscription: Any, pattern: bytes) -> None:
         """A pattern is registered as a filter, with the number of threads, normalised as the JVM does it."""
-        assert self.register(chroot, registration_of(GroupOptions("g", threads=3), subscription)) == (
+        assert self.register(chroot, registration_of(group_options("g", threads=3), subscription)) == (
             b'{"version":1,"subscription":{"a.*|b":3},"pattern":"%s","timestamp":"1795227256228"}' % pattern
         )
 
     def test_sticky(self, chroot: Chroot) -> None:
         """A member with the assignor that JVMs do not know says so, in a key that they skip."""
-        content = registration_of(GroupOptions("g", strategy="sticky"), Subscribe(("t",)))
+        content = registration_of(group_options("g", strategy="sticky"), Subscribe(("t",)))
         assert json.loads(self.register(chroot, content))["assignor"] == "sticky"
 
     def test_assign(self) -> None:
         """Named partitions leave nothing to share out."""
         with pytest.raises(GroupError, match="ASSIGN_IN_GROUP"):
-            registration_of(GroupOptions("g"), Assign((TopicPartition("t", 0),)))
+            registration_of(group_options("g"), Assign((TopicPartition("t", 0),)))
 
     def test_parents(self, chroot: Chroot) -> None:
         """Missing parents are made as 1.1.1 makes them: group and ids with empty data, /consumers with null."""

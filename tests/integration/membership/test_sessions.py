@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.group.member import GroupMember
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 from tests.support.chroot import JVM
 from tests.support.eventually import eventually
 from tests.support.members import settled
@@ -82,7 +82,7 @@ class TestSession:
             zkafka_cluster.pause("zookeeper")
             try:
                 # Usually noticed after a third to two thirds of the session's timeout; a request in between delays that.
-                Deadline(8).until(lambda: not first.client.connected or None)
+                Wait(8).until(lambda: not first.client.connected or None)
                 assert first.owned() == claims[0]
             finally:
                 zkafka_cluster.resume("zookeeper")

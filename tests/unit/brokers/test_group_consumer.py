@@ -23,9 +23,10 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import Connection, KafkaGroupOptions
 from tests.support.eventually import eventually
+from tests.support.options import kafka_group_options
 
-CLASSIC, CONSUMER = KafkaGroupOptions(), KafkaGroupOptions(protocol="consumer")
-STATIC = KafkaGroupOptions(instance_id="one")
+CLASSIC, CONSUMER = kafka_group_options(), kafka_group_options(protocol="consumer")
+STATIC = kafka_group_options(instance_id="one")
 TEXT = "joining group g"
 
 
@@ -53,7 +54,7 @@ class TestProperties:
     )
     def test_heartbeats(self, session_ms: int, heartbeat_ms: int) -> None:
         """Three heartbeats at least are due within a session."""
-        found = properties(KafkaGroupOptions(session_timeout_ms=session_ms))
+        found = properties(kafka_group_options(session_timeout_ms=session_ms))
         assert (found["session.timeout.ms"], found["heartbeat.interval.ms"]) == (session_ms, heartbeat_ms)
 
     def test_what_the_protocol_has(self) -> None:
@@ -192,7 +193,7 @@ def events() -> Events:
 @pytest.fixture(params=["range", "cooperative-sticky"])
 def member(request: pytest.FixtureRequest, servers: str, events: Events) -> Iterator[GroupConsumer]:
     """A member of a group of its own on librdkafka's mock cluster, which has topic ``t`` of four partitions."""
-    options = KafkaGroupOptions(strategy=request.param, session_timeout_ms=6000)
+    options = kafka_group_options(strategy=request.param, session_timeout_ms=6000)
     found = GroupConsumer(servers, connection(), f"group-{request.param}", options, events)
     found.open()
     yield found

@@ -11,8 +11,8 @@ from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Ste
 from pyspark_zkafka.model.assignors import Subscribers
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from tests.support.options import ensemble_config
 
 OWN = ConsumerRegistration({"t": 1})
 VIEW = GroupView({"g_c1": OWN, "g_c2": OWN}, ("t",), Subscribers({"t": ("g_c1-0", "g_c2-0")}, {"t": (0, 1, 2)}))
@@ -20,7 +20,7 @@ VIEW = GroupView({"g_c1": OWN, "g_c2": OWN}, ("t",), Subscribers({"t": ("g_c1-0"
 
 def watch(strategy: str, own: ConsumerRegistration) -> GroupWatch:
     """A member's watch on its group, which is not read."""
-    client = ZooKeeperClient(ZooKeeperConfig("zk1:2181"))
+    client = ZooKeeperClient(ensemble_config("zk1:2181"))
     return GroupWatch(client, "g", own, strategy, lambda event: None, lambda event: None)
 
 

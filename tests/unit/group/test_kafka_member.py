@@ -18,8 +18,8 @@ from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscribe, SubscribePattern
-from pyspark_zkafka.options.values import GroupOptions, KafkaGroupOptions
 from tests.support.eventually import eventually
+from tests.support.options import group_options, kafka_group_options
 
 T0, T1 = (TopicPartition("t", n) for n in range(2))
 TOPIC = Subscribe(("t",))
@@ -102,7 +102,7 @@ def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Ite
     made: list[KafkaGroupMember] = []
 
     def make(subscription: Any = TOPIC, is_final: Any = None, hold_ms: int = 60_000, **kafka: Any) -> Any:
-        options = GroupOptions("g", "kafka", hold_ms=hold_ms, kafka=KafkaGroupOptions(**kafka))
+        options = group_options("g", membership="kafka", hold_ms=hold_ms, kafka=kafka_group_options(**kafka))
         made.append(KafkaGroupMember(options, subscription, coordinator.connect, is_final))
         made[-1].join()
         return made[-1]

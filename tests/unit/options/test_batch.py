@@ -25,7 +25,7 @@ T0 = TopicPartition("t", 0)
 def test_read_defaults() -> None:
     """The minimal options of a read give Spark's defaults."""
     assert parse_read(READ) == ReadOptions(
-        connection=Connection(ZooKeeperConfig("zk:2181"), None, Listener(), {}),
+        connection=Connection(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto"),
         subscription=Subscribe(("orders",)),
         start=OffsetSpec("startingOffsets", everywhere=EARLIEST),
         end=OffsetSpec("endingOffsets", everywhere=LATEST),

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED, parse_jaas
-from pyspark_zkafka.options.librdkafka import Role, judge
+from pyspark_zkafka.options.librdkafka import Role, validate
 from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -33,7 +33,7 @@ def test_every_librdkafka_property_is_classified() -> None:
     rows = {row.name for row in PROPERTIES}
     passed_on = set(LIBRDKAFKA["properties"]) - rows - set(REFUSED)
     assert {LIBRDKAFKA["properties"][name] for name in passed_on} == {"*"}
-    assert all(judge(name, "1").known for name in passed_on)
+    assert all(validate(name, "1").known for name in passed_on)
     assert not rows & set(REFUSED)
 
 

@@ -46,7 +46,7 @@ def test_a_cluster_must_be_named(parse: Any) -> None:
 def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
     """Hosts get the default port, blanks are removed, and the chroot has no slash at its end."""
     found = parse_connection({"zookeeper.connect": text}).zookeeper
-    assert found == ZooKeeperConfig(hosts, chroot)
+    assert found == ZooKeeperConfig(hosts, chroot, 6000, 6000, "open")
     assert found.connect == hosts + chroot
 
 

@@ -14,7 +14,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
-from pyspark_zkafka.options.librdkafka import UNKNOWN, Verdict, judge, judge_together, load
+from pyspark_zkafka.options.librdkafka import UNKNOWN, Validation, load, validate, validate_together
 from pyspark_zkafka.options.values import Connection
 from pyspark_zkafka.records.producer import producer_properties
 from tests.support.cases import each
@@ -90,8 +90,8 @@ def test_an_executor_with_another_librdkafka(name: str, value: str) -> None:
 
 def test_secrets_that_librdkafka_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a secret value nor librdkafka's reason to refuse it is shown."""
-    verdict = Verdict(known=True, problem='Invalid value "open-sesame"')
-    monkeypatch.setattr("pyspark_zkafka.options.client_properties.judge", lambda name, value: verdict)
+    validation = Validation(known=True, problem='Invalid value "open-sesame"')
+    monkeypatch.setattr("pyspark_zkafka.options.client_properties.validate", lambda name, value: validation)
     _, (problem,) = translate({"new.password": "open-sesame"}, "consumer")
     assert problem.startswith("kafka.new.password is malformed")
     assert "open-sesame" not in problem
@@ -131,9 +131,9 @@ def test_a_librdkafka_that_cannot_be_loaded() -> None:
 def test_properties_together(capfd: pytest.CaptureFixture[str]) -> None:
     """Properties are judged together without connecting, logging in, or a line of librdkafka's log."""
     given = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL", "debug": "all", "client.id": "me"}
-    assert judge_together({**given, "ssl.ca.location": "/no/such/file"}, {}, "consumer") == ""
-    assert judge_together(given, {"fetch.max.bytes": "1000"}, "consumer").startswith("`fetch.max.bytes` must be >= ")
-    assert judge_together({"bootstrap.servers": "127.0.0.1:1"}, {"fetch.max.bytes": "1000"}, "consumer") == ""
+    assert validate_together({**given, "ssl.ca.location": "/no/such/file"}, {}, "consumer") == ""
+    assert validate_together(given, {"fetch.max.bytes": "1000"}, "consumer").startswith("`fetch.max.bytes` must be >= ")
+    assert validate_together({"bootstrap.servers": "127.0.0.1:1"}, {"fetch.max.bytes": "1000"}, "consumer") == ""
     assert capfd.readouterr().err == ""
 
 
@@ -150,7 +150,7 @@ def test_names_that_no_property_can_have(name: str) -> None:
     """A name that would reach librdkafka as another one, which may be refused, is unknown."""
     (problem,) = problems({f"kafka.{name}": "no-such-plugin"})
     assert "is unknown to Kafka's Java clients and to librdkafka" in problem
-    assert judge(name, "no-such-plugin") == UNKNOWN
+    assert validate(name, "no-such-plugin") == UNKNOWN
 
 
 @each("name", ["bootstrap.servers", "client.id", "ssl.ca.location", "sasl.password", "test.mock.broker.rtt", "no.such"])
@@ -158,7 +158,7 @@ def test_values_with_a_zero_byte(name: str) -> None:
     """A value that librdkafka would truncate is a problem for every property; a secret is not shown."""
     (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
     assert problem == f"kafka.{name} contains a zero byte, where librdkafka would end the value; remove it"
-    assert judge(name, "5\0open-sesame") == UNKNOWN
+    assert validate(name, "5\0open-sesame") == UNKNOWN
 
 
 @each("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,17 @@ from tests.support.option_problems import problems as problems_of
 ZK = {"zookeeper.connect": "zk:2181"}
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
 STREAM = {**ZK, "subscribe": "orders"}
+IN_KAFKA = KafkaGroupOptions("classic", "cooperative-sticky", session_timeout_ms=45_000, max_poll_interval_ms=300_000)
+BILLING = GroupOptions(
+    "billing",
+    membership="auto",
+    threads=1,
+    strategy="range",
+    max_retries=4,
+    backoff_ms=2000,
+    hold_ms=4000,
+    kafka=IN_KAFKA,
+)
 GROUP = {**STREAM, "group.id": "billing"}
 T0 = TopicPartition("t", 0)
 LATEST_BATCH = (
@@ -143,19 +155,19 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
 @each(
     ("given", "group"),
     [
-        ({}, GroupOptions("billing", hold_ms=4000)),
-        ({"groupMembership": "NONE"}, GroupOptions("billing", "none")),
-        ({"groupMembership": "zookeeper"}, GroupOptions("billing", "zookeeper")),
-        ({"consumer.id": "c1", "consumer.threads": "3"}, GroupOptions("billing", consumer_id="c1", threads=3)),
+        ({}, BILLING),
+        ({"groupMembership": "NONE"}, replace(BILLING, membership="none")),
+        ({"groupMembership": "zookeeper"}, replace(BILLING, membership="zookeeper")),
+        ({"consumer.id": "c1", "consumer.threads": "3"}, replace(BILLING, consumer_id="c1", threads=3)),
         (
             {"rebalance.max.retries": "10", "rebalance.backoff.ms": "300"},
-            GroupOptions("billing", max_retries=10, backoff_ms=300, hold_ms=1500),
+            replace(BILLING, max_retries=10, backoff_ms=300, hold_ms=1500),
         ),
-        ({"rebalance.hold.ms": "0"}, GroupOptions("billing", hold_ms=0)),
+        ({"rebalance.hold.ms": "0"}, replace(BILLING, hold_ms=0)),
         *(
             (
                 {"partition.assignment.strategy": s.upper()},
-                GroupOptions("billing", strategy=s, kafka=KafkaGroupOptions(strategy=in_kafka(s))),
+                replace(BILLING, strategy=s, kafka=replace(IN_KAFKA, strategy=in_kafka(s))),
             )
             for s in STRATEGIES
         ),

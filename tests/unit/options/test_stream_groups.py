@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pyspark_zkafka.model.planning import SubscribePattern
@@ -15,6 +17,7 @@ from tests.support.option_problems import problems
 
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
 ZK = {"zookeeper.connect": "zk:2181"}
+CLASSIC = KafkaGroupOptions("classic", "cooperative-sticky", session_timeout_ms=45_000, max_poll_interval_ms=300_000)
 GROUP = {**ZK, "subscribe": "orders", "group.id": "billing"}
 
 IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
@@ -23,19 +26,19 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
 @each(
     ("given", "options"),
     [
-        ({}, KafkaGroupOptions()),
-        ({"group.protocol": "Consumer"}, KafkaGroupOptions(protocol="consumer")),
-        ({"partition.assignment.strategy": "range"}, KafkaGroupOptions(strategy="range")),
-        ({"group.instance.id": "one"}, KafkaGroupOptions(instance_id="one")),
-        ({"session.timeout.ms": "6000"}, KafkaGroupOptions(session_timeout_ms=6000)),
-        ({"kafka.max.poll.interval.ms": "60000"}, KafkaGroupOptions(max_poll_interval_ms=60_000)),
+        ({}, CLASSIC),
+        ({"group.protocol": "Consumer"}, replace(CLASSIC, protocol="consumer")),
+        ({"partition.assignment.strategy": "range"}, replace(CLASSIC, strategy="range")),
+        ({"group.instance.id": "one"}, replace(CLASSIC, instance_id="one")),
+        ({"session.timeout.ms": "6000"}, replace(CLASSIC, session_timeout_ms=6000)),
+        ({"kafka.max.poll.interval.ms": "60000"}, replace(CLASSIC, max_poll_interval_ms=60_000)),
         (
             {"kafka.max.poll.interval.ms": "10000", "session.timeout.ms": "6000"},
-            KafkaGroupOptions(session_timeout_ms=6_000, max_poll_interval_ms=10_000),
+            replace(CLASSIC, session_timeout_ms=6_000, max_poll_interval_ms=10_000),
         ),
         (
             {"kafka.max.poll.interval.ms": "10000", "group.protocol": "consumer"},
-            KafkaGroupOptions(protocol="consumer", max_poll_interval_ms=10_000),
+            replace(CLASSIC, protocol="consumer", max_poll_interval_ms=10_000),
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.testing.readiness import (
     has_topics,
     registered_brokers,
@@ -132,7 +132,7 @@ def test_ready() -> None:
     """ZooKeeper is ready when it answers that it serves, which it is asked again until then."""
     not_yet = b"This ZooKeeper instance is not currently serving requests\n"
     with answering(not_yet, b"", b"Zookeeper version: 3.4.10\nMode: standalone\n") as port:
-        wait_for_zookeeper(Processes(port), Deadline(30, poll_s=0))  # type: ignore[arg-type]
+        wait_for_zookeeper(Processes(port), Wait(30, poll_s=0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("answer", [b"This ZooKeeper instance is not currently serving requests\n", b"", None])
@@ -141,7 +141,7 @@ def test_not_ready(answer: bytes | None) -> None:
     with answering(answer or b"") as port:
         processes: Any = Processes(1 if answer is None else port)
         with pytest.raises(LocalClusterError, match=r"NOT_READY\] ZooKeeper does not serve after 0 s") as caught:
-            wait_for_zookeeper(processes, Deadline(0))
+            wait_for_zookeeper(processes, Wait(0))
     assert caught.value.message.endswith("\nthe log of zookeeper")
 
 
@@ -149,7 +149,7 @@ def test_dead() -> None:
     """A ZooKeeper that has died is not waited for."""
     dead = LocalClusterError("SERVER_DIED", "zookeeper has ended")
     with pytest.raises(LocalClusterError, match="SERVER_DIED"):
-        wait_for_zookeeper(Processes(1, dead), Deadline(600))  # type: ignore[arg-type]
+        wait_for_zookeeper(Processes(1, dead), Wait(600))  # type: ignore[arg-type]
 
 
 def test_silent_ensemble() -> None:

@@ -1,10 +1,10 @@
-"""Deadlines."""
+"""Limited waits."""
 
 from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 
 
 class Time:
@@ -20,7 +20,7 @@ class Time:
 def test_deadline_looks_until_found() -> None:
     """The thing looked for is returned as soon as it is there."""
     time = Time()
-    deadline = Deadline(1, lambda: time.now, time.sleep)
+    deadline = Wait(1, lambda: time.now, time.sleep)
     assert deadline.until(lambda: "there" if time.now >= 0.2 else None) == "there"
     assert 0.2 <= time.now < 0.3
 
@@ -28,7 +28,7 @@ def test_deadline_looks_until_found() -> None:
 def test_deadline_passes() -> None:
     """After the deadline the answer is None, and one that has passed before still looks once."""
     time = Time()
-    deadline = Deadline(1, lambda: time.now, time.sleep)
+    deadline = Wait(1, lambda: time.now, time.sleep)
     assert deadline.until(lambda: None) is None
     assert time.now == pytest.approx(1)
     assert deadline.until(lambda: "there") == "there"

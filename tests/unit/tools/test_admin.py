@@ -72,5 +72,5 @@ def test_follow_for_a_time() -> None:
     clock = iter([0.0, 4.0, 6.0])
     looks = follow(lambda: "state", lambda state: False, 5, lambda: next(clock), lambda s: None)
     assert [next(looks), next(looks)] == ["state", "state"]
-    with pytest.raises(ClusterStateError, match=r"\[ADMIN_UNFINISHED\] The change is not done after 5 s, and goes on"):
+    with pytest.raises(ClusterStateError, match=r"\[ADMIN_UNFINISHED\] The change is not done after 5 s, and continues"):
         next(looks)

@@ -13,7 +13,7 @@ from pyspark_zkafka.errors import ClusterStateError, GroupContended, GroupError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.tools.group_files import export_offsets, import_offsets, plan_import
-from pyspark_zkafka.tools.offset_files import GroupOffset
+from pyspark_zkafka.tools.offset_files import OffsetLine
 from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
@@ -94,7 +94,7 @@ def stored() -> EnsembleClient:
 
 def test_import(stored: EnsembleClient) -> None:
     """Each group gets its offsets; an offset outside of its log is moved to the nearer end, with a warning."""
-    planned = plan_import(stored, BROKERS, [GroupOffset("g", T0, 5), GroupOffset("h", T1, 7)])
+    planned = plan_import(stored, BROKERS, [OffsetLine("g", T0, 5), OffsetLine("h", T1, 7)])
     assert planned.offsets == {"g": {T0: 10}, "h": {T1: 7}}
     assert len(planned.warnings) == 1
     assert planned.warnings[0].startswith("g: ")
@@ -104,21 +104,21 @@ def test_import(stored: EnsembleClient) -> None:
 def test_unchecked(stored: EnsembleClient) -> None:
     """Unchecked offsets, of unknown partitions, too, are taken as they are."""
     gone = TopicPartition("gone", 3)
-    planned = plan_import(stored, None, [GroupOffset("g", T0, 5), GroupOffset("g", gone, 1)])
+    planned = plan_import(stored, None, [OffsetLine("g", T0, 5), OffsetLine("g", gone, 1)])
     assert (planned.offsets, planned.warnings) == ({"g": {T0: 5, gone: 1}}, ())
 
 
 def test_unknown_partition(stored: EnsembleClient) -> None:
     """A partition that does not exist is refused before anything is written."""
     with pytest.raises(ClusterStateError, match="t-9"):
-        plan_import(stored, BROKERS, [GroupOffset("g", T0, 5), GroupOffset("g", TopicPartition("t", 9), 5)])
+        plan_import(stored, BROKERS, [OffsetLine("g", T0, 5), OffsetLine("g", TopicPartition("t", 9), 5)])
 
 
 def test_positions_of_kafka_07(stored: EnsembleClient) -> None:
     """Byte positions of Kafka 0.7 are not compared with logs."""
     legacy = LegacyPartition("t", 1, 0)
     stored.put("/consumers/g/offsets/t/1-0", b"4096")
-    planned = plan_import(stored, BROKERS, [GroupOffset("g", legacy, 8192)])
+    planned = plan_import(stored, BROKERS, [OffsetLine("g", legacy, 8192)])
     assert (planned.offsets, planned.current("g", legacy)) == ({"g": {legacy: 8192}}, 4096)
 
 
@@ -126,4 +126,4 @@ def test_active_group(stored: EnsembleClient) -> None:
     """A group with a member prevents the whole import."""
     stored.put("/consumers/h/ids/h_a")
     with pytest.raises(GroupError, match="The offsets were not imported: group h must be inactive"):
-        plan_import(stored, BROKERS, [GroupOffset("g", T0, 50), GroupOffset("h", T0, 50)])
+        plan_import(stored, BROKERS, [OffsetLine("g", T0, 50), OffsetLine("h", T0, 50)])

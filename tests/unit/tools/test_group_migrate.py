@@ -183,7 +183,7 @@ def test_contradictions(run: Callable[..., list[Row]], given: dict[str, bool], t
 def test_report_of_a_look(client: EnsembleClient, group_admin: Any) -> None:
     """A group that was only looked at has the same offset in the target before and after."""
     group_admin.stored["g"] = {T0: 3}
-    (found,) = Migration(client, group_admin, "kafka").look(["g"])["g"].found
+    (found,) = Migration(client, group_admin, "kafka").read(["g"])["g"].found
     assert (found.partition, found.source, found.before, found.target, found.state) == (T0, 5, 3, 3, "behind")
 
 
@@ -267,7 +267,7 @@ def test_active_groups(stores: EnsembleClient, brokers: GroupBrokers) -> None:
     brokers.states["g"] = ACTIVE
     with pytest.raises(GroupError, match="brokers accept offsets from these alone"):
         migration(stores, brokers, "kafka").copy("g")
-    with pytest.raises(GroupError, match="its consumers go on committing there; stop them, or use --live"):
+    with pytest.raises(GroupError, match="its consumers keep committing there; stop them, or use --live"):
         migration(stores, brokers, "zookeeper").copy("g")
     stores.put("/consumers/g/ids/g_a")
     with pytest.raises(GroupError, match="were not copied, as --live was not given: group g must be inactive"):
@@ -332,7 +332,7 @@ def test_follow_to_zookeeper(stores: EnsembleClient, brokers: GroupBrokers) -> N
 
 def test_groups_that_were_not_copied(stores: EnsembleClient, brokers: GroupBrokers) -> None:
     """What was to be copied has failed, for the reason of the error."""
-    look = migration(stores, brokers, "kafka").look(["g"])["g"]
+    look = migration(stores, brokers, "kafka").read(["g"])["g"]
     found = not_copied(look, GroupError("GROUP_ACTIVE", "members are active"))
     assert [(c.partition, c.state, c.reason) for c in found] == [
         (T0, "failed", "members are active"),

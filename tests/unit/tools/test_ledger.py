@@ -16,7 +16,7 @@ from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools import ledger
 from pyspark_zkafka.tools.ledger import (
     RECENT_MS,
-    Ledger,
+    QueryLedger,
     Record,
     delete_ledger,
     group_by_query,
@@ -89,7 +89,7 @@ def entry(slot: int, batch: int = 7, rows: int = 10, *, run: str = "r1", at_ms: 
     return Entry(slot, batch, rows, DIGEST, run, at_ms=at_ms)
 
 
-def recorded(*texts: Entry | str, query: str = "zkafka-q") -> Ledger:
+def recorded(*texts: Entry | str, query: str = "zkafka-q") -> QueryLedger:
     """The ledger with the entries, each under a key of its own; a text is an entry as it is."""
     group = f"{query}.slots-8-0"
     found = {TopicPartition("t", n): text if isinstance(text, str) else encode(text) for n, text in enumerate(texts)}
@@ -158,7 +158,7 @@ def test_ledger_without_entries() -> None:
         (recorded(), "no entry with a time.*; stop them, and use --force"),
     ],
 )
-def test_query_that_may_be_running(found: Ledger, reason: str) -> None:
+def test_query_that_may_be_running(found: QueryLedger, reason: str) -> None:
     """A ledger that is younger than a minute may be of a running query; of one without an age, no wait tells."""
     with pytest.raises(LedgerError, match=reason) as raised:
         require_idle([recorded(entry(0), query="idle"), found], NOW)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.tools.offset_files import GroupOffset, csv_text, parse_offsets_file, zk_text
+from pyspark_zkafka.tools.offset_files import OffsetLine, csv_text, parse_offsets_file, zk_text
 from tests.support.cases import each
 
 T0 = TopicPartition("t", 0)
@@ -24,28 +24,28 @@ LEGACY = st.builds(LegacyPartition, TOPICS, st.integers(0, 100), st.integers(0, 
 @given(st.dictionaries(st.tuples(GROUPS, MODERN | LEGACY), st.integers(0, 2**63 - 1), min_size=1))
 def test_lines_of_znodes_round_trip(offsets: dict[tuple[str, TopicPartition | LegacyPartition], int]) -> None:
     """What is exported is imported, whatever the names of the groups are, partitions of Kafka 0.7 too."""
-    exported = [GroupOffset(group, partition, offset) for (group, partition), offset in offsets.items()]
+    exported = [OffsetLine(group, partition, offset) for (group, partition), offset in offsets.items()]
     assert parse_offsets_file("f", zk_text(exported)) == exported
 
 
 @given(st.dictionaries(st.tuples(GROUPS, MODERN), st.integers(0, 2**63 - 1), min_size=1))
 def test_csv_round_trips(offsets: dict[tuple[str, TopicPartition], int]) -> None:
     """The same for CSV with a column for the group."""
-    exported = [GroupOffset(group, partition, offset) for (group, partition), offset in offsets.items()]
+    exported = [OffsetLine(group, partition, offset) for (group, partition), offset in offsets.items()]
     assert parse_offsets_file("f", csv_text(exported, with_group=True)) == exported
 
 
 def test_three_columns() -> None:
     """Lines without a group belong to the one that is given; quotes, a header and Windows' line ends are read."""
     text = '\ufefftopic,partition,offset\r\n"t",0,7\r\n\r\n t2 , 1 , 8\r\n'
-    found = [GroupOffset("g", T0, 7), GroupOffset("g", TopicPartition("t2", 1), 8)]
+    found = [OffsetLine("g", T0, 7), OffsetLine("g", TopicPartition("t2", 1), 8)]
     assert parse_offsets_file("f", text, "g") == found
 
 
 def test_blanks_of_group_names() -> None:
     """Blanks belong to the name of a group, as for kafka-consumer-groups, but not to the other cells."""
     found = parse_offsets_file("f", ' g ,t , 0, 7\r\n"g ",t,0,8 \n')
-    assert found == [GroupOffset(" g ", T0, 7), GroupOffset("g ", T0, 8)]
+    assert found == [OffsetLine(" g ", T0, 7), OffsetLine("g ", T0, 8)]
     with pytest.raises(OptionError, match="it is of group ' g', not 'g'"):
         parse_offsets_file("f", " g,t,0,1\n", "g")
 
@@ -58,7 +58,7 @@ def test_lines_after_an_empty_one_count() -> None:
 
 def test_negative_offsets() -> None:
     """A partition at -1 is read like others: commands decide what it stands for."""
-    assert parse_offsets_file("f", "/consumers/g/offsets/t/0:-1\n") == [GroupOffset("g", T0, -1)]
+    assert parse_offsets_file("f", "/consumers/g/offsets/t/0:-1\n") == [OffsetLine("g", T0, -1)]
 
 
 @each(

@@ -13,15 +13,16 @@ import pytest
 from cryptography.x509 import DNSName
 
 from pyspark_zkafka.errors import OptionError, ZooKeeperError
-from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
+from pyspark_zkafka.options.values import ZooKeeperTls
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection, tls_context
 from tests.support.certificates import Authority
+from tests.support.options import ensemble_config
 
 
 def test_constructing_a_client_does_nothing() -> None:
     """No connection, no thread: only the block opens it; outside of it each call fails, and no retry repeats it."""
-    client = ZooKeeperConnection(ZooKeeperConfig("zk1:2181", "/kafka"))
+    client = ZooKeeperConnection(ensemble_config("zk1:2181", "/kafka"))
     client.close()
     retry = Retry(3, 0.5, lambda pause_s: pytest.fail("a programming error was repeated"))
     with pytest.raises(ZooKeeperError, match="use it inside its with block"):
@@ -91,7 +92,7 @@ def test_a_session_lasts_as_long_as_granted() -> None:
             serving = threading.Thread(target=serve, args=(server, granted_ms))
             serving.start()
             hosts = f"127.0.0.1:{server.getsockname()[1]}"
-            config = ZooKeeperConfig(hosts, session_timeout_ms=asked_ms, connection_timeout_ms=60_000)
+            config = ensemble_config(hosts, session_timeout_ms=asked_ms, connection_timeout_ms=60_000)
             started = time.monotonic()
             with ZooKeeperConnection(config) as client:
                 assert client.session_timeout_ms == granted_ms

@@ -9,11 +9,11 @@ from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.errors import ZKafkaError, ZooKeeperError, ZooKeeperRefused
-from pyspark_zkafka.options.values import ZooKeeperConfig
 from pyspark_zkafka.zookeeper import kazoo_errors as errors
 from tests.support.cases import each
+from tests.support.options import ensemble_config
 
-CONFIG = ZooKeeperConfig("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
+CONFIG = ensemble_config("zk1:2181", "/kafka", auth=("digest", "alice:open-sesame"))
 
 
 @each(

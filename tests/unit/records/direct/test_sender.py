@@ -338,7 +338,7 @@ def settings(**kafka: Any) -> ProduceSettings:
     from pyspark_zkafka.options.values import Connection
 
     given = {name.replace("_", "."): value for name, value in kafka.items()}
-    return producer_settings_of(producer_properties(Connection(None, "b", Listener(), given), "b:1"))[1]
+    return producer_settings_of(producer_properties(Connection(None, "b", Listener(), given, "auto"), "b:1"))[1]
 
 
 def test_settings() -> None:

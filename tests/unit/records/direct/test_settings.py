@@ -24,7 +24,7 @@ LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.usern
 def settings(**kafka: Any) -> Settings:
     """The settings of a read with properties, in which _ stands for a dot."""
     given = {name.replace("_", "."): value for name, value in kafka.items()}
-    return settings_of(consumer_properties(Connection(None, "b", Listener(), given), "b1:1,b2:2", "g", 10**6))
+    return settings_of(consumer_properties(Connection(None, "b", Listener(), given, "auto"), "b1:1,b2:2", "g", 10**6))
 
 
 def test_defaults() -> None:

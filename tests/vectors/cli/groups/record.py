@@ -28,7 +28,7 @@ from pyspark_zkafka.inspect.group_reads import read_groups, read_logs
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
 from pyspark_zkafka.testing.kafka_tools import run_kafka_tool
-from pyspark_zkafka.testing.processes import Deadline
+from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.tools import app
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -127,7 +127,7 @@ def require_settled(cluster: LocalCluster) -> None:
         read = all(row["lag"] == 0 for row in partitions if row["group"] != "uncommitted")
         return (owned and read and len(rows) == 9 + 2 + 3 + 3) or None
 
-    assert Deadline(120).until(settled), zkafka(cluster, "describe", "--all-groups")
+    assert Wait(120).until(settled), zkafka(cluster, "describe", "--all-groups")
 
 
 def record(cluster: LocalCluster, znodes: KazooClient, folder: Path) -> None:
