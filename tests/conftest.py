@@ -23,7 +23,7 @@ from tests.support.acls import CONFIG as GUARDED
 from tests.support.chroot import Chroot
 from tests.support.forced_transport import force_transport
 from tests.support.memberships import PROMPT
-from tests.support.scheduling import Durations, in_order, in_shard, unit_of
+from tests.support.scheduling import SERVER_FOLDERS, Durations, in_order, in_shard, unit_of
 from tests.support.stream import Stream
 
 if TYPE_CHECKING:
@@ -87,9 +87,7 @@ def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark server tests, select the shard, and sort the tests so that workers start with the longest units."""
-    servers = {
-        ROOT / "tests" / name for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks", "release")
-    }
+    servers = {ROOT / folder for folder in SERVER_FOLDERS}
     for item in items:
         if not servers.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.server)
@@ -127,7 +125,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         seconds: dict[str, float] = defaultdict(float)
         for report in (report for kind in ("passed", "failed", "") for report in stats.get(kind, [])):
             seconds[report.nodeid] += report.duration
-        Durations(DURATIONS).record(seconds)
+        Durations(DURATIONS).record(seconds, ROOT)
 
 
 @pytest.fixture(scope="session", autouse=True)
