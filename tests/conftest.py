@@ -47,8 +47,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How fast examples run says something of the machine, on which servers run beside them, and nothing of the code.
-settings.register_profile("beside-servers", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("beside-servers")
+settings.register_profile("whole", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("everyday", settings.get_profile("whole"), max_examples=40)
 
 KAFKA_CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -66,6 +66,11 @@ FAST = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 """Configuration of brokers that are there to be broken."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples of each property where long tests are left out."""
+    settings.load_profile("everyday" if config.option.markexpr == "not long" else "whole")
 
 
 @pytest.hookimpl(wrapper=True)
