@@ -24,7 +24,7 @@ from tests.support.chroot import Chroot
 from tests.support.forced_transport import force_transport
 from tests.support.memberships import PROMPT
 from tests.support.options import ensemble_config, group_options
-from tests.support.scheduling import Durations, in_order, in_shard, unit_of
+from tests.support.scheduling import SERVER_FOLDERS, Durations, in_order, in_shard, unit_of
 from tests.support.stream import Stream
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How fast examples run says something of the machine, on which servers run beside them, and nothing of the code.
-settings.register_profile("beside-servers", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("beside-servers")
+settings.register_profile("whole", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("everyday", settings.get_profile("whole"), max_examples=40)
 
 KAFKA_CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
@@ -67,6 +67,11 @@ FAST = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
 """Configuration of brokers that are there to be broken."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples of each property where long tests are left out."""
+    settings.load_profile("everyday" if config.option.markexpr == "not long" else "whole")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,9 +93,7 @@ def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
 @pytest.hookimpl(wrapper=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     """Mark server tests, select the shard, and sort the tests so that workers start with the longest units."""
-    servers = {
-        ROOT / "tests" / name for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks", "release")
-    }
+    servers = {ROOT / folder for folder in SERVER_FOLDERS}
     for item in items:
         if not servers.isdisjoint(item.path.parents):
             item.add_marker(pytest.mark.server)
@@ -128,7 +131,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         seconds: dict[str, float] = defaultdict(float)
         for report in (report for kind in ("passed", "failed", "") for report in stats.get(kind, [])):
             seconds[report.nodeid] += report.duration
-        Durations(DURATIONS).record(seconds)
+        Durations(DURATIONS).record(seconds, ROOT)
 
 
 @pytest.fixture(scope="session", autouse=True)

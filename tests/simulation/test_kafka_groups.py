@@ -8,7 +8,7 @@ from tests.simulation.kafka_group import KINDS, STEPS, simulate
 from tests.simulation.schedules import shortest
 
 SCHEDULES = pytest.mark.parametrize(
-    "seeds", [range(60), pytest.param(range(60, 334), marks=pytest.mark.long)], ids=["first", "more"]
+    "seeds", [range(30), pytest.param(range(30, 334), marks=pytest.mark.long)], ids=["first", "more"]
 )
 
 

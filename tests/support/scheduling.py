@@ -10,11 +10,12 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-__all__ = ["Durations", "in_order", "in_shard", "unit_of"]
+__all__ = ["SERVER_FOLDERS", "Durations", "in_order", "in_shard", "unit_of"]
 
 SHARED_SERVERS = (
     "breakable_cluster",
@@ -27,8 +28,14 @@ SHARED_SERVERS = (
 )
 """Fixtures of the session that start servers. Each has one instance in a run: on the worker that runs its unit."""
 
+SERVER_FOLDERS = tuple(
+    f"tests/{name}" for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks", "release")
+)
+"""Folders of tests with real servers."""
+
 _SHORTEST_S = 0.1
-_UNKNOWN_S = 0.1
+_QUICK_S = 0.05
+"""What a test takes whose duration was too short to be recorded."""
 
 
 class Durations:
@@ -37,20 +44,41 @@ class Durations:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._known: dict[str, float] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        self._files = {_file(function) for function in self._known}
+        by_folder: dict[str, list[float]] = defaultdict(list)
+        for function, took in self._known.items():
+            by_folder[_folder(function)].append(took)
+        self._usual = {folder: sum(took) / len(took) for folder, took in by_folder.items()}
 
     def of(self, nodeid: str) -> float:
-        """The expected seconds of a test."""
-        return self._known.get(_function(nodeid), _UNKNOWN_S)
+        """The expected seconds of a test: for a new file with servers, the mean of its folder."""
+        is_new = _folder(nodeid) in SERVER_FOLDERS and _file(nodeid) not in self._files
+        return self._known.get(_function(nodeid), self._usual.get(_folder(nodeid), _QUICK_S) if is_new else _QUICK_S)
 
-    def record(self, seconds: Mapping[str, float]) -> None:
-        """Replace the durations of the tests that ran, given by whole node id."""
+    def record(self, seconds: Mapping[str, float], root: Path | None = None) -> None:
+        """Replace the durations of the tests that ran, given by whole node id, and forget those that `root` has no more."""
         by_function: dict[str, list[float]] = defaultdict(list)
         for nodeid, took in seconds.items():
             by_function[_function(nodeid)].append(took)
         means = {function: round(sum(took) / len(took), 1) for function, took in by_function.items()}
-        known = {**self._known, **means}
+        known = {**(self._known if root is None else in_tree(self._known, root)), **means}
         lasting = {function: took for function, took in sorted(known.items()) if took >= _SHORTEST_S}
         self._file.write_text(json.dumps(lasting, indent=0) + "\n", encoding="utf-8")
+
+
+def in_tree(known: Mapping[str, float], root: Path) -> dict[str, float]:
+    """The durations of tests that the files below a folder still have."""
+
+    @cache
+    def text(file: str) -> str:
+        return (root / file).read_text(encoding="utf-8") if (root / file).exists() else ""
+
+    def is_there(function: str) -> bool:
+        file, *names = function.split("::")
+        name = names[-1].rpartition(".")[2]  # of a doctest: its object
+        return bool(re.search(rf"\b(def|class) {re.escape(name)}\b", text(file)))
+
+    return {function: took for function, took in known.items() if is_there(function)}
 
 
 def _function(nodeid: str) -> str:
@@ -70,11 +98,15 @@ def unit_of(item: pytest.Item) -> str:
         if fixture in getattr(item, "fixturenames", ()) or fixture in named:
             unit = f"{fixture}-{params[fixture]}" if fixture in params else fixture
             return "kafka4" if unit == "kraft_cluster-4.3.1" else unit
-    return _file(item).removeprefix("tests/").removesuffix(".py")
+    return _file(item.nodeid).removeprefix("tests/").removesuffix(".py")
 
 
-def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def _folder(nodeid: str) -> str:
+    return "/".join(nodeid.split("/")[:2])
 
 
 def in_order(items: Sequence[pytest.Item], durations: Durations, runs: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
@@ -94,7 +126,7 @@ def in_shard(items: Sequence[pytest.Item], durations: Durations, shard: str) -> 
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise pytest.UsageError(f"--zkafka-shard is {shard!r}; write it like 2/6")
     units = {item: unit_of(item) for item in items}
-    parts = {item: _file(item) if unit == "breakable_cluster" else unit for item, unit in units.items()}
+    parts = {item: _file(item.nodeid) if unit == "breakable_cluster" else unit for item, unit in units.items()}
     tests = ((unit, parts[item], durations.of(item.nodeid)) for item, unit in units.items())
     shards = shard_by_part(tests, int(match[2]))
     return [item for item in items if shards[parts[item]] == int(match[1])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
@@ -62,13 +63,33 @@ def tests() -> list[Any]:
 
 
 def test_durations(tmp_path: Path) -> None:
-    """A test has the mean of its parameters; other tests keep theirs, and one never seen takes little."""
+    """A test has the mean of its parameters; other tests keep theirs, and one that is quick has no record."""
     durations = Durations(tmp_path / "durations.json")
     durations.record({"t.py::test[a]@unit": 1.0, "t.py::test[b]": 2.0, "t.py::test_quick": 0.01})
     durations = Durations(tmp_path / "durations.json")
     durations.record({"t.py::test_later": 7.0})
     durations = Durations(tmp_path / "durations.json")
-    assert [durations.of(f"t.py::{name}") for name in ("test[c]", "test_later", "test_quick")] == [1.5, 7.0, 0.1]
+    assert [durations.of(f"t.py::{name}") for name in ("test[c]", "test_later", "test_quick")] == [1.5, 7.0, 0.05]
+
+
+def test_new_file(tmp_path: Path) -> None:
+    """Tests with servers, of a file without any record, are expected to take what those of their folder do on average."""
+    known = {"faults/one.py": 3.0, "faults/deep/two.py": 5.0, "parity/one.py": 1.0, "unit/one.py": 1.0}
+    durations = Durations(tmp_path / "durations.json")
+    durations.record({f"tests/{file}::test": took for file, took in known.items()})
+    durations = Durations(tmp_path / "durations.json")
+    new = ("faults/new.py::test", "faults/deep/new.py::test[x]", "parity/one.py::test_new", "unit/new.py::test")
+    assert [durations.of(f"tests/{nodeid}") for nodeid in new] == [4.0, 4.0, 0.05, 0.05]
+
+
+def test_tests_that_are_gone(tmp_path: Path) -> None:
+    """Recording forgets tests whose file or function is gone."""
+    (tmp_path / "t.py").write_text("class TestIt:\n    def test_there(self): ...\n\ndef helper(): ...\n")
+    durations = Durations(tmp_path / "durations.json")
+    kept = {"t.py::TestIt::test_there": 2.0, "t.py::t.helper": 3.0}
+    durations.record({**kept, "t.py::test_gone": 1.0, "gone.py::test_there": 1.0})
+    Durations(tmp_path / "durations.json").record({}, tmp_path)
+    assert json.loads((tmp_path / "durations.json").read_text()) == kept
 
 
 @pytest.mark.parametrize("count", [1, 3, 6])
