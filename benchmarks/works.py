@@ -14,6 +14,7 @@ from benchmarks.session import Bench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 
 @dataclass
@@ -125,11 +126,15 @@ class Stream(Work):
     def act(self, engine: Engine) -> Any:
         checkpoint = self.bench.folder / f"checkpoint-{secrets.token_hex(4)}"
         stream = engine.stream(self.bench, self.topic, self.per_trigger)
-        writer = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-        query = writer.start()
+        query = self.start(engine, stream, str(checkpoint))
         query.awaitTermination()
         shutil.rmtree(checkpoint)
         return query
+
+    def start(self, engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
+        """Start the query that is timed."""
+        options = {"checkpointLocation": checkpoint}
+        return stream.writeStream.format("noop").options(**options).trigger(availableNow=True).start()
 
     def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
         progress = [p for p in found.recentProgress if p["numInputRows"] > 0]

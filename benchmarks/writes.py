@@ -1,4 +1,4 @@
-"""Writing: rows that lie in memory, to a topic that forgets them soon."""
+"""Writing: rows in memory, or of a stream, to a topic that forgets them soon."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import topics
 from benchmarks.checks import check_written, require
+from benchmarks.cluster import Topic
 from benchmarks.engines import Engine
-from benchmarks.works import Work
+from benchmarks.works import Stream, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 _QUICK = {"kafka.max.partition.fetch.bytes": str(8 * 1024**2), "kafka.fetch.max.wait.ms": "20"}
 
@@ -68,10 +70,7 @@ class Write(Work):
         return {"by_partition": written}
 
     def _verify_with_markers(self, engine: Engine, written: list[int]) -> dict[str, Any]:
-        """Each task's transaction leaves a marker in each partition that it wrote to."""
-        most = len(self.topic.ends) ** 2
-        markers = sum(written) - self.records
-        require(0 < markers <= most, True, f"{engine.label}: {markers} markers of {most} at the most in {self.topic.name}")
+        _check_markers(sum(written) - self.records, len(self.topic.ends) ** 2, engine, self.topic)
         return {"by_partition": written}
 
     def _read(self, topic: str, start: list[int] | None = None, end: list[int] | None = None) -> DataFrame:
@@ -80,6 +79,35 @@ class Write(Work):
         if start is not None and end is not None:
             options |= {"startingOffsets": _offsets(topic, start), "endingOffsets": _offsets(topic, end)}
         return self.bench.spark.read.format("kafka").options(**options).load()
+
+
+@dataclass
+class Copy(Stream):
+    """Trigger.AvailableNow from topic to topic, in micro-batches of a few rows: what a micro-batch costs that writes."""
+
+    def open(self) -> None:
+        self._target = topics.target(self.bench.cluster, self.topic.shape)
+
+    def begin(self) -> None:
+        self._before = sum(topics.ends(self.bench.cluster, self._target))
+
+    def start(self, engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
+        return engine.start_write(self.bench, stream.select("key", "value"), self._target, checkpoint)
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        extra = super().verify(engine, found)
+        written = sum(topics.ends(self.bench.cluster, self._target)) - self._before
+        if engine.is_transactional:
+            most = len(self.topic.ends) ** 2 * extra["micro_batches"]
+            _check_markers(written - self.records, most, engine, self.topic)
+        else:
+            require(written, self.records, f"{engine.label} copied {self.topic.name}")
+        return extra
+
+
+def _check_markers(markers: int, most: int, engine: Engine, topic: Topic) -> None:
+    """Each task's transaction leaves a marker in each partition that it wrote to."""
+    require(0 < markers <= most, True, f"{engine.label}: {markers} markers, at most {most} are due, in {topic.name}")
 
 
 def _offsets(topic: str, offsets: list[int]) -> str:
