@@ -121,6 +121,8 @@ class Session:
     def time(self, engine: str, number: int) -> dict[str, Any]:
         """Do the work once, and return the round."""
         mine, work, meter = ENGINES[engine], self._work, Meter(self._bench.cluster.pid)
+        if mine.uses_python:
+            work.touch(mine)
         work.begin()
         meter.wait_for_quiet()
         meter.start()

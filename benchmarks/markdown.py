@@ -210,5 +210,5 @@ def _times(found: float, *, ours: bool = True) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+    first, *others = [f"| {' | '.join(line)} |".replace("|  |", "| |") for line in (head, *rows)]
+    return "\n".join([first, f"|{'---|' * len(head)}", *others])

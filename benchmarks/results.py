@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
@@ -175,11 +176,16 @@ def save(path: Path, document: dict[str, Any]) -> None:
 
 
 def load(paths: Iterable[Path]) -> dict[str, Any]:
-    """Return what `save` wrote to several files as one document, with the environment of the first."""
+    """Return what `save` wrote to several files as one document, with the environment of the first.
+
+    If several files have a case, the last one counts.
+    """
     documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    rounds = [parse_round(one) for document in documents for one in document["rounds"]]
+    found: dict[CaseName, list[Round]] = {}
+    for document in documents:
+        found |= cases(map(parse_round, document["rounds"]))
     figures = {name: rows for document in documents for name, rows in document["figures"].items()}
-    return {"environment": documents[0]["environment"], "rounds": rounds, "figures": figures}
+    return {"environment": documents[0]["environment"], "rounds": list(chain(*found.values())), "figures": figures}
 
 
 def parse_round(found: dict[str, Any]) -> Round:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
+_FEW = 1_000
 _QUICK = {"kafka.max.partition.fetch.bytes": str(8 * 1024**2), "kafka.fetch.max.wait.ms": "20"}
 
 
@@ -40,6 +41,11 @@ class Write(Work):
         stored = self.bench.spark.sparkContext._jsc.sc().getRDDStorageInfo()
         require([one.numCachedPartitions() for one in stored], [len(self.topic.ends)], "partitions in memory")
         self._frame = self._cached if self.keys else self._cached.select("value")
+
+    def touch(self, engine: Engine) -> None:
+        numbers = self.bench.spark.range(0, _FEW, 1, len(self.topic.ends)).selectExpr("CAST(id AS STRING) AS text")
+        few = numbers.selectExpr("CAST(text AS BINARY) AS key", "CAST(text AS BINARY) AS value")
+        engine.write(self.bench, few if self.keys else few.select("value"), self._target)
 
     def close(self) -> None:
         self._cached.unpersist(blocking=True)
@@ -84,6 +90,8 @@ class Write(Work):
 @dataclass
 class Copy(Stream):
     """Trigger.AvailableNow from topic to topic, in micro-batches of a few rows: what a micro-batch costs that writes."""
+
+    _target: str = ""
 
     def open(self) -> None:
         self._target = topics.target(self.bench.cluster, self.topic.shape)

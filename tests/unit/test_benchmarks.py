@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
+from pathlib import Path
 
 from benchmarks import markdown, matrix
 from benchmarks.engines import ENGINES
 from benchmarks.job import Case, turns
-from benchmarks.results import EITHER, Contender, Round, cases, ratio, summaries
+from benchmarks.results import EITHER, Contender, Round, cases, load, ratio, save, summaries
 from benchmarks.session import SETTINGS
 from benchmarks.usage import Usage
 from tests.support.cases import each
@@ -69,6 +70,15 @@ class TestFigures:
         assert {tuple(one): round(found[one].seconds, 2) for one in found} == {key: s[1] for key, s in SECONDS.items()}
         assert found[Contender("ours", "defaults")].others_share == 0.25
         assert found[Contender("ours", "defaults")].cpu_ratios == {"jvm": 4.0, "jvm-tuned": 0.75}
+
+    def test_the_last_of_several_files_counts(self, tmp_path: Path) -> None:
+        """A case that was measured again replaces the earlier figures; other cases stay."""
+        files = [tmp_path / "1.json", tmp_path / "2.json"]
+        documents = [[*rounds(), *rounds("write")], rounds()[3:]]
+        for path, several in zip(files, documents, strict=True):
+            save(path, {"environment": ENVIRONMENT, "rounds": several, "figures": {}})
+        found = cases(load(files)["rounds"])
+        assert [len(several) for several in found.values()] == [9, 12]
 
 
 class TestMarkdown:
