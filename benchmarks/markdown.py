@@ -54,7 +54,7 @@ def replaced(page: str, found: dict[str, str]) -> str:
 
 def _inside(block: re.Match[str], found: dict[str, str]) -> str:
     name = block[1]
-    return f"{found[name]}\n" if name in found else block[0][len(block[1] + block[2]) :]
+    return f"\n{found[name]}\n\n" if name in found else block[0][len(block[1] + block[2]) :]
 
 
 def _environment(document: dict[str, Any]) -> str:

@@ -101,7 +101,7 @@ class TestMarkdown:
     def test_replaces_what_was_measured_and_leaves_the_rest(self) -> None:
         """Tables of other runs stay."""
         names = ("stream20", "write-nokey")
-        page = "".join(f"<!-- figures: {name} -->\nold\n<!-- end of figures -->\ntext\n" for name in names)
+        page = "".join(f"<!-- figures: {name} -->\n\nold\n\n<!-- end of figures -->\ntext\n" for name in names)
         assert markdown.replaced(page, {"stream20": "new"}) == page.replace("old", "new", 1)
 
     @each("page", markdown.PAGES)
