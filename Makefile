@@ -62,7 +62,8 @@ soak-exactly-once: $(READY)
 soak-planner: $(READY)
 	$(BIN)/python -m tests.faults.long_planning $(or $(BATCHES),100000)
 
-# More than an hour on an idle machine; BENCH_ARGS=--quick for a few. docs/benchmarks/ holds what it draws.
+# All parts take some hours on an idle machine. BENCH_ARGS=--quick for the most important figures in 15 minutes, BENCH_ARGS=writes for
+# one part in less than half an hour; docs/benchmarks.md lists the parts, and says how to make the tables of the documentation.
 bench: $(BENCH_READY)
 	$(BIN)/python -m benchmarks all $(BENCH_ARGS)
 

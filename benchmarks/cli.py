@@ -1,4 +1,4 @@
-"""The commands: ``all`` measures everything, ``run`` compares what is asked for, ``up`` and ``down`` keep the cluster."""
+"""The commands: ``all`` measures parts or everything, ``run`` what is asked for, ``markdown`` and ``plot`` show figures."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from benchmarks import apart, cluster, extras, matrix, plots, results, tables, topics
-from benchmarks.engines import ENGINES, READS, STREAMS, WRITES
+from benchmarks import apart, cluster, extras, markdown, matrix, plots, results, tables, topics
+from benchmarks.engines import COPIES, ENGINES, READS, STREAMS, WRITES
 from benchmarks.job import Case, Job
-from benchmarks.session import ROOT
+from benchmarks.session import ROOT, SETTINGS
 from benchmarks.shapes import SHAPES
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-WORKS = (*sorted(READS), *sorted(STREAMS), *sorted(WRITES))
+WORKS = (*sorted(READS), *sorted(STREAMS), *sorted(WRITES), *sorted(COPIES))
 PLOTS = ROOT / "docs" / "benchmarks"
 _WIDTH = 124
-_FULL_SCALE, _QUICK_SCALE = 0.5, 0.05
+_PARTS = (*matrix.PARTS, *extras.NAMES)
+_OF_FEW_RECORDS = {"stream-tiny": 100, "copy": 25}
+_BOTH = ",".join(SETTINGS)
 _Scale = Annotated[float, typer.Option(help="How many records: 1 is 4 M small ones, 1 M of the others.")]
-_Sockets = Annotated[bool, typer.Option(help="Between the JVM and the Python workers.")]
+_Settings = Annotated[str, typer.Option(help=f"Spark's settings: {', '.join(SETTINGS)}.")]
+_Figures = Annotated[list[Path], typer.Argument(help="What runs have saved.")]
 
 
 @app.command()
@@ -45,48 +48,59 @@ def down() -> None:
 def run(
     only: Annotated[str, typer.Option(help=f"Works: {', '.join((*WORKS, *extras.NAMES))}.")] = "read,write",
     records: Annotated[str, typer.Option(help=f"Shapes: {', '.join(SHAPES)}.")] = "small,big",
-    engines: Annotated[str, typer.Option(help=f"Engines: {', '.join(ENGINES)}.")] = ",".join(matrix.COMPARED),
+    engines: Annotated[str, typer.Option(help=f"Engines: {', '.join(ENGINES)}.")] = ",".join(matrix.MAIN),
     rounds: Annotated[int, typer.Option(min=1)] = 5,
     master: Annotated[str, typer.Option(help="local[n] or standalone; several with + between them.")] = "local[2]",
     scale: _Scale = 1.0,
-    unix_sockets: _Sockets = True,
-    quick: Annotated[bool, typer.Option(help="Shortly, what is no comparison of works.")] = False,
+    settings: _Settings = _BOTH,
+    quick: Annotated[bool, typer.Option(help="Less of what is measured as well as throughput.")] = False,
     output: Annotated[Path, typer.Option(help="Where the figures go.")] = ROOT / "build" / "run.json",
 ) -> None:
     """Compare what is asked for, on the cluster that is up, or on one that ends with the command."""
     wanted, names = _names(only, (*WORKS, *extras.NAMES)), _names(engines, ENGINES)
     works = [work for work in wanted if work in WORKS and any(work in ENGINES[name].works for name in names)]
     cases = [Case(work, shape, scale, names, rounds) for work in works for shape in _names(records, SHAPES)]
-    tiny = [matrix.tiny(200, names, rounds)] if "stream200" in works else []
-    cases = [case for case in cases if case.work != "stream200"] + tiny
-    jobs = [Job(one, cases, unix_sockets) for one in master.split("+")] if cases else []
+    cases = [case for case in cases if case.work not in _OF_FEW_RECORDS]
+    cases += [matrix.tiny(work, number, names, rounds) for work, number in _OF_FEW_RECORDS.items() if work in works]
+    jobs = [Job(one, cases, tuple(_names(settings, SETTINGS))) for one in master.split("+")] if cases else []
     others = [name for name in wanted if name in extras.NAMES]
-    size = matrix.QUICK if quick else matrix.FULL
-    _measure(jobs, others, size, output, scale=scale, rounds=rounds, unix_sockets=unix_sockets)
+    _measure(jobs, others, matrix.QUICK if quick else matrix.FULL, output, scale=scale, rounds=rounds, settings=settings)
 
 
 @app.command("all")
 def measure_all(
-    quick: Annotated[bool, typer.Option(help="A little of everything, to see that it works.")] = False,
-    rounds: Annotated[int | None, typer.Option(min=1, help="5, or 1 if quick.")] = None,
-    scale: Annotated[float | None, typer.Option(help="1 is 4 M small records; 0.5, or 0.05 if quick.")] = None,
-    unix_sockets: _Sockets = True,
-    output: Annotated[Path, typer.Option(help="Where the figures go.")] = ROOT / "build" / "bench.json",
-    plot: Annotated[bool | None, typer.Option(help="Draw into docs/benchmarks/; by default unless quick.")] = None,
+    parts: Annotated[list[str] | None, typer.Argument(help=f"Some of {', '.join(_PARTS)}.")] = None,
+    quick: Annotated[bool, typer.Option(help="Three rounds; without parts, only what most users do.")] = False,
+    rounds: Annotated[int | None, typer.Option(min=1, help="5, or 3 if quick.")] = None,
+    scale: Annotated[float, typer.Option(help="1 is 4 M small records.")] = 0.5,
+    output: Annotated[Path | None, typer.Option(help="By default build/bench.json, or build/bench-PART.json.")] = None,
 ) -> None:
-    """Measure everything, show it, save it and draw it."""
-    scale = scale or (_QUICK_SCALE if quick else _FULL_SCALE)
-    rounds = rounds or (1 if quick else 5)
-    jobs = (matrix.quick if quick else matrix.full)(scale, rounds, unix_sockets=unix_sockets)
-    size = matrix.QUICK if quick else matrix.FULL
-    _measure(jobs, list(extras.NAMES), size, output, scale=scale, rounds=rounds, unix_sockets=unix_sockets)
-    if plot or (plot is None and not quick):
-        draw(output)
+    """Measure all parts, or some, or quickly the most important; show the figures and save them."""
+    rounds = rounds or (3 if quick else 5)
+    wanted = _names(",".join(parts), _PARTS) if parts else [] if quick else list(_PARTS)
+    jobs = [job for part in wanted if part in matrix.PARTS for job in matrix.PARTS[part](scale, rounds)]
+    jobs = jobs if wanted else matrix.quick(scale, rounds)
+    others = [part for part in wanted if part in extras.NAMES]
+    output = output or ROOT / "build" / f"{'-'.join(['bench', *(parts or ())])}.json"
+    _measure(jobs, others, matrix.QUICK if quick else matrix.FULL, output, scale=scale, rounds=rounds)
+
+
+@app.command("markdown")
+def print_markdown(
+    figures: _Figures,
+    update: Annotated[bool, typer.Option(help="Also replace the tables in README.md and docs/.")] = False,
+) -> None:
+    """Print the tables of the documentation from what runs have saved."""
+    found = markdown.tables(results.load(figures))
+    for name, table in found.items():
+        typer.echo(f"<!-- figures: {name} -->\n{table}\n")
+    for page in markdown.PAGES if update else ():
+        page.write_text(markdown.replaced(page.read_text(encoding="utf-8"), found), encoding="utf-8")
 
 
 @app.command("plot")
 def draw(
-    figures: Annotated[Path, typer.Argument(help="What a run has saved.")] = ROOT / "build" / "bench.json",
+    figures: _Figures,
     folder: Annotated[Path, typer.Option(help="Where the drawings go.")] = PLOTS,
 ) -> None:
     """Draw what was measured before."""
@@ -95,7 +109,7 @@ def draw(
 
 
 @app.command()
-def show(figures: Annotated[Path, typer.Argument(help="What a run has saved.")] = ROOT / "build" / "bench.json") -> None:
+def show(figures: _Figures) -> None:
     """Show what was measured before."""
     _show(results.load(figures))
 
@@ -106,12 +120,17 @@ def _measure(jobs: list[Job], others: list[str], size: matrix.Extras, output: Pa
     failures: list[apart.MeasurementFailed] = []
 
     def add_job(job: Job) -> None:
-        document["rounds"] += apart.measure(job)
+        for rounds in apart.measure(job):
+            document["rounds"] += rounds
+            results.save(output, document)
 
-    def add_extra(name: str) -> None:
-        document["figures"] |= apart.measure_extra(name, size, unix_sockets=settings["unix_sockets"])
+    def add_extra(name: str, under: str) -> None:
+        document["figures"].setdefault(name, []).extend(apart.measure_extra(name, size, under))
 
-    steps = [*(partial(add_job, job) for job in jobs), *(partial(add_extra, name) for name in others)]
+    steps = [partial(add_job, job) for job in jobs]
+    for name in others:
+        under = SETTINGS if name in extras.WITH_SPARK else ("recommended",)
+        steps += [partial(add_extra, name, each) for each in under]
     try:
         with cluster.borrowed():
             for step in steps:

@@ -14,10 +14,12 @@ from benchmarks.session import Bench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 READS = frozenset({"read", "value", "group"})
 WRITES = frozenset({"write", "write-nokey"})
-STREAMS = frozenset({"stream20", "stream200"})
+STREAMS = frozenset({"stream20", "stream-tiny"})
+COPIES = frozenset({"copy"})
 
 JVM_READ = {
     "kafka.max.partition.fetch.bytes": str(8 * 1024**2),
@@ -34,8 +36,8 @@ JVM_WRITE = {
     "kafka.send.buffer.bytes": str(1024**2),
     "kafka.enable.idempotence": "false",
 }
-PURE_PYTHON = {"transport": "librdkafka"}
-DIRECT = {"transport": "direct"}
+JVM_IDEMPOTENT = {**JVM_WRITE, "kafka.acks": "all", "kafka.enable.idempotence": "true"}
+LIBRDKAFKA = {"transport": "librdkafka"}
 
 
 class Engine:
@@ -49,6 +51,8 @@ class Engine:
     """Whether what it reads is what the topic holds."""
     is_transactional = False
     """Whether each task's transaction adds a marker to each partition that it writes to."""
+    uses_python = True
+    """Whether rows pass through Python workers, so that Spark's settings for them matter."""
 
     def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
         """All records of a topic."""
@@ -62,6 +66,10 @@ class Engine:
         """Write a frame's rows to a topic; returns when all are acknowledged."""
         raise NotImplementedError
 
+    def start_write(self, bench: Bench, stream: DataFrame, topic: str, checkpoint: str) -> StreamingQuery:
+        """Start to write a stream's rows to a topic, up to the present ends of what it reads."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class SourceEngine(Engine):
@@ -70,12 +78,16 @@ class SourceEngine(Engine):
     name: str
     label: str
     format: str
-    works: frozenset[str] = READS | WRITES | STREAMS
+    works: frozenset[str] = READS | WRITES | STREAMS | COPIES
     read_options: Mapping[str, str] = field(default_factory=dict)
     write_options: Mapping[str, str] = field(default_factory=dict)
     is_transactional: bool = False
     tasks: int | None = None
     """How many of them read a micro-batch, if not one for each partition."""
+
+    @property
+    def uses_python(self) -> bool:  # type: ignore[override]
+        return self.format == "zkafka"
 
     def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
         reader = bench.spark.read.format(self.format).options(**self._reading(bench, topic))
@@ -94,6 +106,10 @@ class SourceEngine(Engine):
         if self.is_transactional:
             options |= {"writerName": uuid.uuid4().hex, "batchId": "0"}
         frame.write.format(self.format).options(**options).mode("append").save()
+
+    def start_write(self, bench: Bench, stream: DataFrame, topic: str, checkpoint: str) -> StreamingQuery:
+        options = {**self._connection(bench), **self.write_options, "topic": topic, "checkpointLocation": checkpoint}
+        return stream.writeStream.format(self.format).options(**options).trigger(availableNow=True).start()
 
     def _reading(self, bench: Bench, topic: Topic) -> dict[str, str]:
         headers = str(topic.has_headers).lower()
@@ -121,7 +137,7 @@ class PlainEngine(Engine):
 class ArrowEngine(Engine):
     """A limit: a Python data source without Kafka, which makes batches up and throws batches away."""
 
-    name, label = "arrow", "limit: Arrow path of Spark"
+    name, label = "arrow", "Spark's limit"
     works = frozenset({"read", "value", "write", "write-nokey"}) | STREAMS
     reads_topic = False
 
@@ -138,9 +154,10 @@ class ArrowEngine(Engine):
 class LibrdkafkaEngine(Engine):
     """A limit: one process for each core, outside Spark, that consumes and throws messages away."""
 
-    name, label = "librdkafka", "limit: consume() outside Spark"
+    name, label = "librdkafka", "consume() outside Spark"
     works = frozenset({"read"})
     makes_frames = False
+    uses_python = False
 
     def __init__(self) -> None:
         self._consumers: Consumers | None = None
@@ -159,17 +176,17 @@ class LibrdkafkaEngine(Engine):
 
 def _all() -> tuple[Engine, ...]:
     no_crc, no_idempotence = {"kafka.check.crcs": "false"}, {"kafka.enable.idempotence": "false"}
-    once = {"deliveryGuarantee": "exactly-once"}
+    once, written = {"deliveryGuarantee": "exactly-once"}, WRITES | COPIES
     return (
         SourceEngine("ours", "zkafka", "zkafka"),
-        SourceEngine("ours-direct", "zkafka, transport=direct", "zkafka", READS | STREAMS, read_options=DIRECT),
-        SourceEngine("python", "zkafka, pure Python", "zkafka", read_options=PURE_PYTHON, write_options=PURE_PYTHON),
+        SourceEngine("ours-librdkafka", "zkafka, librdkafka", "zkafka", read_options=LIBRDKAFKA, write_options=LIBRDKAFKA),
         SourceEngine("ours-nocrc", "zkafka, check.crcs=false", "zkafka", READS | STREAMS, read_options=no_crc),
-        SourceEngine("ours-joined", "zkafka, two tasks a micro-batch", "zkafka", STREAMS, tasks=2),
+        SourceEngine("ours-joined", "zkafka, two tasks", "zkafka", STREAMS, tasks=2),
         SourceEngine("ours-noidem", "zkafka, enable.idempotence=false", "zkafka", WRITES, write_options=no_idempotence),
-        SourceEngine("ours-once", "zkafka, exactly-once", "zkafka", WRITES, write_options=once, is_transactional=True),
-        SourceEngine("jvm", "JVM connector, defaults", "kafka"),
-        SourceEngine("jvm-tuned", "JVM connector, tuned", "kafka", read_options=JVM_READ, write_options=JVM_WRITE),
+        SourceEngine("ours-once", "zkafka, exactly-once", "zkafka", written, write_options=once, is_transactional=True),
+        SourceEngine("jvm", "JVM, defaults", "kafka"),
+        SourceEngine("jvm-tuned", "JVM, tuned", "kafka", read_options=JVM_READ, write_options=JVM_WRITE),
+        SourceEngine("jvm-idempotent", "JVM, tuned, idempotent", "kafka", WRITES, write_options=JVM_IDEMPOTENT),
         PlainEngine(),
         LibrdkafkaEngine(),
         ArrowEngine(),

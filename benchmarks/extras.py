@@ -1,6 +1,6 @@
-"""What is measured beside throughput: latency, memory, layouts, starts, plans, rebalances, exactly-once.
+"""What is measured as well as throughput: latency, memory, layouts, starts, plans, rebalances.
 
-Run as a module, in a process of its own: ``python -m benchmarks.extras NAME SIZE UNIX_SOCKETS OUTPUT``.
+Run as a module, in a process of its own: ``python -m benchmarks.extras NAME SIZE SETTINGS OUTPUT``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import BenchCluster, running
-from benchmarks.exactly_once import micro_batches
 from benchmarks.groups import rebalances
 from benchmarks.large_plan import large_plans
 from benchmarks.latency import latencies
@@ -23,47 +22,43 @@ from benchmarks.plan_times import plan_times
 from benchmarks.session import opened
 from benchmarks.starts import starts
 
-NAMES = ("latency", "memory", "layouts", "starts", "planning", "large-plan", "rebalance", "exactly-once")
+WITH_SPARK = ("latency", "memory", "layouts", "starts")
+"""Those that are measured under each of Spark's settings."""
+NAMES = (*WITH_SPARK, "planning", "large-plan", "rebalance")
 _MASTER = "local[2]"
-_MASTERS = (_MASTER, "local[8]")
 _Rows = list[dict[str, Any]]
 
 
-def measure(name: str, size: Extras, cluster: BenchCluster, *, unix_sockets: bool) -> _Rows:
+def measure(name: str, size: Extras, cluster: BenchCluster, settings: str) -> _Rows:
     """Rows of figures."""
     if name == "planning":
         return plan_times(size.plan_sizes, size.plan_rounds)
     if name == "large-plan":
         return large_plans(size.large_sizes, size.plan_rounds)
     if name == "memory":
-        return task_memory(cluster, size.memory_scale, unix_sockets=unix_sockets)
+        return task_memory(cluster, size.memory_scale, settings)
     if name == "rebalance":
         return rebalances(cluster, size.group_sizes, size.group_rounds)
-    if name == "exactly-once":
-        return [row for master in _MASTERS for row in _micro_batches(master, size, cluster, unix_sockets=unix_sockets)]
-    with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
+    with opened(_MASTER, cluster, settings) as bench:
         if name == "layouts":
             return layouts(bench, size.layout_scale, size.many_partitions, size.layout_rounds)
         return latencies(bench, size.latency_s) if name == "latency" else starts(bench, size.start_rounds, size.idle_s)
 
 
-def _micro_batches(master: str, size: Extras, cluster: BenchCluster, *, unix_sockets: bool) -> _Rows:
-    with opened(master, cluster, unix_sockets=unix_sockets) as bench:
-        return micro_batches(bench, size.once_batches, size.once_rounds)
-
-
-def main(name: str, size: str, unix_sockets: str, output: str) -> None:
+def main(name: str, size: str, settings: str, output: str) -> None:
     """Measure on the cluster that is up; write the rows as JSON."""
     cluster = running()
     if cluster is None:
         raise RuntimeError("no cluster is up")
-    found = measure(name, Extras(**json.loads(size)), cluster, unix_sockets=unix_sockets == "True")
-    Path(output).write_text(json.dumps({name: found}), encoding="utf-8")
+    rows = measure(name, Extras(**json.loads(size)), cluster, settings)
+    if name in WITH_SPARK:
+        rows = [{"settings": settings, **row} for row in rows]
+    Path(output).write_text(json.dumps(rows), encoding="utf-8")
 
 
-def arguments(name: str, size: Extras, unix_sockets: bool, output: Path) -> list[str]:
+def arguments(name: str, size: Extras, settings: str, output: Path) -> list[str]:
     """What `main` takes."""
-    return [name, json.dumps(asdict(size)), str(unix_sockets), str(output)]
+    return [name, json.dumps(asdict(size)), settings, str(output)]
 
 
 if __name__ == "__main__":

@@ -1,37 +1,39 @@
-"""All cases of one master, in a process of their own: one Spark session, engines in turns, every result checked."""
+"""What is compared, and the process that does it under some of Spark's settings: it answers one request after the other.
+
+Run as a module: ``python -m benchmarks.job MASTER SETTINGS`` reads one JSON request a line, and answers each with a line.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
-
-from rich.console import Console
+from typing import Any
 
 from benchmarks import topics
 from benchmarks.cluster import BenchCluster, running
 from benchmarks.engines import ENGINES, Engine
-from benchmarks.results import Round
-from benchmarks.session import Bench, opened
+from benchmarks.results import EITHER, Round
+from benchmarks.session import SETTINGS, Bench, opened
+from benchmarks.shapes import PARTITIONS
 from benchmarks.usage import Meter
 from benchmarks.works import Read, ReadGroups, ReadValues, Stream, Work
-from benchmarks.writes import Write
+from benchmarks.writes import Copy, Write
 
 TINY_RECORDS = 500
-"""How many records each of the tiny micro-batches reads."""
+"""Records of each micro-batch of `stream-tiny`, and rows of each task of `copy`."""
 _STREAM_BATCHES = 20
-
-console = Console()
+_PER_TRIGGER = {"stream-tiny": TINY_RECORDS, "copy": TINY_RECORDS * PARTITIONS}
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is compared: a work on a shape at a scale, by engines, in so many rounds, after some that are not timed."""
+    """A work on a shape at a scale, by several engines, in so many rounds, after some that are not timed."""
 
     work: str
     shape: str
@@ -40,82 +42,52 @@ class Case:
     rounds: int
     warm_up: int = 2
 
+    @property
+    def compared(self) -> list[Engine]:
+        """The engines that can do the work."""
+        return [ENGINES[name] for name in self.engines if self.work in ENGINES[name].works]
+
 
 @dataclass(frozen=True)
 class Job:
-    """The cases of a master."""
+    """The cases of a master, each under several of Spark's settings."""
 
     master: str
     cases: list[Case]
-    unix_sockets: bool = True
-
-    def to_json(self) -> str:
-        """For the process that runs it."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Job:
-        """What `to_json` gave."""
-        found = json.loads(text)
-        return cls(**{**found, "cases": [Case(**case) for case in found["cases"]]})
+    settings: tuple[str, ...] = tuple(SETTINGS)
 
 
-def run(job: Job, cluster: BenchCluster) -> Iterator[Round]:
-    """All rounds of all cases."""
-    with opened(job.master, cluster, unix_sockets=job.unix_sockets) as bench:
-        for case in job.cases:
-            with opened_work(bench, case) as work:
-                yield from _rounds(job.master, case, work)
+@dataclass(frozen=True)
+class Turn:
+    """An engine that is timed once, in the session with these settings."""
+
+    engine: str
+    settings: str
 
 
-def _rounds(master: str, case: Case, work: Work) -> Iterator[Round]:
-    engines = [ENGINES[name] for name in case.engines if case.work in ENGINES[name].works]
-    for engine in engines:
-        work.check(engine)
-    for engine in engines * case.warm_up:
-        _warm_up(engine, work)
-    shuffled = random.Random(f"{master} {case}")
-    for number in range(case.rounds):
-        # What an engine leaves behind, e.g. in the JVMs' heaps, another bears; so it must not always be the same one.
-        turns = shuffled.sample(engines, len(engines))
-        found = {engine.name: _timed(master, case, work, engine, number) for engine in turns}
-        in_order = [found[engine.name] for engine in engines]
-        said = "  ".join(f"{one.engine} {one.records / one.seconds:,.0f}/s" for one in in_order)
-        where = f"{master} {case.work} {case.shape} {number + 1}/{case.rounds}"
-        console.print(f"{where}: {said}", highlight=False, soft_wrap=True)
-        yield from in_order
+def turns(engines: Sequence[Engine], settings: Sequence[str], number: int, source: random.Random) -> list[Turn]:
+    """Return the turns of a round, in random order.
 
-
-def _warm_up(engine: Engine, work: Work) -> None:
-    work.begin()
-    work.verify(engine, work.act(engine))
-
-
-def _timed(master: str, case: Case, work: Work, engine: Engine, number: int) -> Round:
-    meter = Meter(work.bench.cluster.pid)
-    work.begin()
-    meter.wait_for_quiet_brokers()
-    meter.start()
-    begin = time.perf_counter()
-    found = work.act(engine)
-    seconds = time.perf_counter() - begin
-    usage = meter.stop()
-    extra = work.verify(engine, found)
-    where = (master, case.work, case.shape, engine.name, number)
-    return Round(*where, seconds, work.records, work.payload_bytes, usage, extra)
+    An engine that does not use Python has one turn a round, and its turns alternate between the sessions.
+    """
+    found = [Turn(one.name, each) for one in engines if one.uses_python for each in settings]
+    found += [Turn(one.name, settings[number % len(settings)]) for one in engines if not one.uses_python]
+    # What an engine leaves behind, such as garbage in the JVMs' heaps, costs the next one: the order must change.
+    return source.sample(found, len(found))
 
 
 @contextmanager
 def opened_work(bench: Bench, case: Case) -> Iterator[Work]:
-    """The work of a case, with its topic filled and what it needs at hand, for a ``with`` block."""
+    """Open the work of a case for a ``with`` block, with its topic filled."""
     topic = topics.filled(bench.cluster, case.shape, case.scale)
-    per_trigger = TINY_RECORDS if case.work == "stream200" else -(-topic.facts.records // _STREAM_BATCHES)
+    per_trigger = _PER_TRIGGER.get(case.work, -(-topic.facts.records // _STREAM_BATCHES))
     work = {
         "read": lambda: Read(bench, topic),
         "value": lambda: ReadValues(bench, topic),
         "group": lambda: ReadGroups(bench, topic),
         "stream20": lambda: Stream(bench, topic, per_trigger=per_trigger),
-        "stream200": lambda: Stream(bench, topic, per_trigger=per_trigger),
+        "stream-tiny": lambda: Stream(bench, topic, per_trigger=per_trigger),
+        "copy": lambda: Copy(bench, topic, per_trigger=per_trigger),
         "write": lambda: Write(bench, topic),
         "write-nokey": lambda: Write(bench, topic, keys=False),
     }[case.work]()
@@ -124,14 +96,70 @@ def opened_work(bench: Bench, case: Case) -> Iterator[Work]:
         yield work
 
 
-def main(specification: str, output: str) -> None:
-    """Run a job on the cluster that is up; write its rounds as JSON lines."""
+class Session:
+    """One Spark session that does what it is asked."""
+
+    def __init__(self, bench: Bench, master: str, settings: str) -> None:
+        self._bench, self._master, self._settings = bench, master, settings
+        self._opened = ExitStack()
+
+    def open(self, case: dict[str, Any]) -> None:
+        """Prepare a case; the case before it is closed."""
+        self._opened.close()
+        self._case = Case(**case)
+        self._work = self._opened.enter_context(opened_work(self._bench, self._case))
+
+    def check(self, engine: str) -> None:
+        """Do the work once, and compare all that can be compared."""
+        self._work.check(ENGINES[engine])
+
+    def warm_up(self, engine: str) -> None:
+        """Do the work once."""
+        self._work.begin()
+        self._work.verify(ENGINES[engine], self._work.act(ENGINES[engine]))
+
+    def time(self, engine: str, number: int) -> dict[str, Any]:
+        """Do the work once, and return the round."""
+        mine, work, meter = ENGINES[engine], self._work, Meter(self._bench.cluster.pid)
+        if mine.uses_python:
+            work.touch(mine)
+        work.begin()
+        meter.wait_for_quiet()
+        meter.start()
+        begin = time.perf_counter()
+        found = work.act(mine)
+        seconds = time.perf_counter() - begin
+        usage = meter.stop()
+        extra = work.verify(mine, found)
+        settings = self._settings if mine.uses_python else EITHER
+        where = (self._master, self._case.work, self._case.shape, engine, settings, number)
+        return asdict(Round(*where, seconds, work.records, work.payload_bytes, usage, extra))
+
+    def close(self) -> None:
+        """Close the case."""
+        self._opened.close()
+
+
+def main(master: str, settings: str) -> None:
+    """Answer requests on the cluster that is up, until there are no more."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # what the JVM prints is no answer
+        _serve(_running(), master, settings, answers)
+
+
+def _serve(cluster: BenchCluster, master: str, settings: str, answers: Any) -> None:
+    with opened(master, cluster, settings) as bench, closing(Session(bench, master, settings)) as session:
+        for line in sys.stdin:
+            request = json.loads(line)
+            answers.write(json.dumps(getattr(session, request.pop("do"))(**request)) + "\n")
+            answers.flush()
+
+
+def _running() -> BenchCluster:
     cluster = running()
     if cluster is None:
         raise RuntimeError("no cluster is up")
-    with Path(output).open("w", encoding="utf-8") as lines:
-        for one in run(Job.from_json(specification), cluster):
-            lines.write(json.dumps(asdict(one)) + "\n")
+    return cluster
 
 
 if __name__ == "__main__":

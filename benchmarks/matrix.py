@@ -1,35 +1,27 @@
-"""What ``make bench`` measures, by default and quickly."""
+"""What ``make bench`` measures: parts of less than half an hour each on two idle cores, or quickly the most important."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from benchmarks.job import TINY_RECORDS, Case, Job
 from benchmarks.session import STANDALONE
-from benchmarks.shapes import POOL, SHAPES
+from benchmarks.shapes import PARTITIONS, POOL, SHAPES
 
-COMPARED = ["ours", "python", "jvm", "jvm-tuned"]
-EVERYTHING = [
-    "ours",
-    "python",
-    "ours-nocrc",
-    "ours-noidem",
-    "jvm",
-    "jvm-tuned",
-    "mapinarrow",
-    "librdkafka",
-    "arrow",
-]
-LARGE = ["ours", "jvm-tuned", "arrow"]
-WRITTEN = ["ours", "ours-once", *EVERYTHING[1:]]
-STREAMED = ["ours", "ours-joined", "python", "jvm", "jvm-tuned", "arrow"]
-MAIN = ["ours", "jvm", "jvm-tuned"]
+MAIN_MASTER = "local[2]"
+READ = ["ours", "ours-librdkafka", "jvm", "jvm-tuned", "arrow"]
+WRITTEN = ["ours", "ours-librdkafka", "ours-once", "jvm", "jvm-tuned", "jvm-idempotent", "arrow"]
+STREAMED = ["ours", "ours-joined", "jvm", "jvm-tuned", "arrow"]
+COPIED = ["ours", "ours-once", "jvm"]
+MAIN = ["ours", "jvm", "jvm-tuned", "jvm-idempotent"]
+ALTERNATIVES = ["ours", "ours-nocrc", "ours-noidem", "mapinarrow", "librdkafka"]
 _TWO = ("small", "big")
 
 
 @dataclass(frozen=True)
 class Extras:
-    """How much is measured beside throughput."""
+    """How much is measured as well as throughput."""
 
     latency_s: float = 20.0
     memory_scale: float = 0.5
@@ -43,8 +35,6 @@ class Extras:
     large_sizes: tuple[int, ...] = (10_000, 100_000)
     group_sizes: tuple[int, ...] = (2, 5, 20)
     group_rounds: int = 3
-    once_batches: int = 50
-    once_rounds: int = 3
 
 
 FULL = Extras()
@@ -61,44 +51,88 @@ QUICK = Extras(
     large_sizes=(10_000,),
     group_sizes=(2,),
     group_rounds=1,
-    once_batches=25,
-    once_rounds=1,
 )
 
 
-def full(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
-    """Everything at local[2]; reads and keyed writes of small and big records, half as many, at the other masters.
+def quick(scale: float, rounds: int) -> list[Job]:
+    """Return what most users do, at local[2]."""
+    read = [engine for engine in READ if engine != "ours-librdkafka"]
+    written = [engine for engine in WRITTEN if engine not in ("ours-librdkafka", "ours-once")]
+    cases = [Case("read", shape, scale, read, rounds, warm_up=1) for shape in _TWO]
+    # The check of a write is a write, too, and warms up.
+    cases += [Case("write", shape, scale, written, rounds, warm_up=0) for shape in _TWO]
+    cases += [Case("write", "small", scale / 2, ["ours", "ours-once"], rounds, warm_up=0)]
+    cases += [tiny("copy", 20, ["ours", "ours-once"], min(rounds, 2))]
+    cases += [Case("stream20", "small", 2 * scale, STREAMED, rounds, warm_up=1)]
+    return [Job(MAIN_MASTER, cases)]
 
-    Streams are of twice as many records: a query's start is a second or so of its time. Reads of small records are also of
-    twice and of ten times as many, by the engines for which fixed costs count.
-    """
-    local = [Case("read", shape, scale, EVERYTHING, rounds) for shape in _TWO]
-    local += [Case("read", shape, scale, COMPARED, rounds) for shape in ("events-lz4", "events-zstd")]
-    local += [Case("value", shape, scale, COMPARED, rounds) for shape in _TWO]
-    local += [Case("group", shape, scale, COMPARED, rounds) for shape in _TWO]
+
+def _reads(scale: float, rounds: int) -> list[Job]:
+    cases = [Case("read", shape, scale, READ, rounds) for shape in _TWO]
+    return [Job(MAIN_MASTER, cases + [Case("value", shape, scale, READ, rounds, warm_up=1) for shape in _TWO])]
+
+
+def _reads_of_queries(scale: float, rounds: int) -> list[Job]:
+    """Return reads of JSON with headers, and into a grouping query."""
+    cases = [Case("read", shape, scale, MAIN, rounds) for shape in ("events-lz4", "events-zstd")]
+    return [Job(MAIN_MASTER, cases + [Case("group", shape, scale, MAIN, rounds) for shape in _TWO])]
+
+
+def _reads_by_size(scale: float, rounds: int) -> list[Job]:
+    """Return reads of twice and ten times as many small records: fixed costs count less in these."""
+    engines = ["ours", "jvm-tuned", "arrow"]
     sizes = [(factor, work) for factor in (2, 10) for work in ("read", "value")]
-    local += [Case(work, "small", factor * scale, LARGE, min(rounds, 3), warm_up=1) for factor, work in sizes]
-    local += [Case("stream20", shape, 2 * scale, STREAMED, rounds) for shape in _TWO]
-    local += [tiny(200, ["ours", "ours-joined", "jvm", "jvm-tuned", "arrow"], min(rounds, 2))]
-    local += [Case("write", shape, scale, WRITTEN, rounds) for shape in _TWO]
-    local += [Case("write-nokey", shape, scale, MAIN, rounds) for shape in _TWO]
-    others = [Case(work, shape, scale / 2, MAIN, rounds) for work in ("read", "write") for shape in _TWO]
-    masters = ("local[1]", "local[4]", STANDALONE)
-    return [Job("local[2]", local, unix_sockets), *(Job(master, others, unix_sockets) for master in masters)]
+    return [Job(MAIN_MASTER, [Case(w, "small", n * scale, engines, min(rounds, 3), warm_up=1) for n, w in sizes])]
 
 
-def quick(scale: float, rounds: int, *, unix_sockets: bool) -> list[Job]:
-    """A little of everything, at local[2]: to see that it works."""
-    cases = [Case("read", "small", scale, EVERYTHING, rounds), Case("read", "big", scale, MAIN, rounds)]
-    cases += [Case("read", shape, scale, ["ours", "python"], rounds) for shape in ("events-lz4", "events-zstd")]
-    cases += [Case(work, "small", scale, ["ours", "jvm-tuned"], rounds) for work in ("value", "group", "stream20")]
-    cases += [tiny(20, ["ours", "jvm"], rounds)]
-    cases += [Case("write", "small", scale, WRITTEN, rounds), Case("write", "big", scale, MAIN, rounds)]
-    cases += [Case("write-nokey", "small", scale, ["ours", "jvm"], rounds)]
-    return [Job("local[2]", [replace(case, warm_up=0) for case in cases], unix_sockets)]
+def _writes(scale: float, rounds: int) -> list[Job]:
+    return [Job(MAIN_MASTER, [Case("write", shape, scale, WRITTEN, rounds) for shape in _TWO])]
 
 
-def tiny(batches: int, engines: list[str], rounds: int) -> Case:
-    """So many micro-batches of a few records each; of a topic of their own."""
-    records = max(batches * TINY_RECORDS, POOL)
-    return Case("stream200", "small", records / SHAPES["small"].full_records, engines, rounds, warm_up=1)
+def _alternatives(scale: float, rounds: int) -> list[Job]:
+    """Return what CRCs and idempotence cost, writes without keys, and what one would write by hand."""
+    cases = [Case(work, shape, scale, ALTERNATIVES, rounds) for work in ("read", "write") for shape in _TWO]
+    return [Job(MAIN_MASTER, cases + [Case("write-nokey", shape, scale, MAIN, rounds, warm_up=1) for shape in _TWO])]
+
+
+def _exactly_once(scale: float, rounds: int) -> list[Job]:
+    """Return writes of 1 M and of 4 M rows, and micro-batches of 8 tasks on two cores or eight threads."""
+    writes = [Case("write", "small", factor * scale, ["ours", "ours-once"], rounds) for factor in (0.5, 2)]
+    copies = [tiny("copy", 25, COPIED, min(rounds, 3))]
+    return [Job(MAIN_MASTER, writes + copies), Job("local[8]", copies)]
+
+
+def _streams(scale: float, rounds: int) -> list[Job]:
+    """Return streams of twice as many records: the start of a query takes a second or so."""
+    return [Job(MAIN_MASTER, [Case("stream20", shape, 2 * scale, STREAMED, rounds, warm_up=1) for shape in _TWO])]
+
+
+def _tiny_streams(scale: float, rounds: int) -> list[Job]:
+    return [Job(MAIN_MASTER, [tiny("stream-tiny", 100, STREAMED, min(rounds, 3))])]
+
+
+def _masters(scale: float, rounds: int) -> list[Job]:
+    """Return reads and writes of half as many records with other numbers of cores."""
+    some = min(rounds, 3)
+    cases = [Case(work, shape, scale / 2, MAIN, some, warm_up=1) for work in ("read", "write") for shape in _TWO]
+    return [Job(master, cases) for master in ("local[1]", "local[4]", STANDALONE)]
+
+
+PARTS: dict[str, Callable[[float, int], list[Job]]] = {
+    "reads": _reads,
+    "writes": _writes,
+    "exactly-once": _exactly_once,
+    "streams": _streams,
+    "tiny-streams": _tiny_streams,
+    "reads-of-queries": _reads_of_queries,
+    "reads-by-size": _reads_by_size,
+    "alternatives": _alternatives,
+    "masters": _masters,
+}
+"""The jobs of each part, at a scale and with a number of rounds."""
+
+
+def tiny(work: str, batches: int, engines: list[str], rounds: int) -> Case:
+    """Return so many micro-batches of a few records each, of a topic of their own."""
+    records = max(batches * TINY_RECORDS * (PARTITIONS if work == "copy" else 1), POOL)
+    return Case(work, "small", records / SHAPES["small"].full_records, engines, rounds, warm_up=1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-ENGINE_NAMES = ("ours", "python")
+ENGINE_NAMES = ("ours", "ours-librdkafka")
 WORKS = (
     ("read", "small", 1.0),
     ("read", "big", 1.0),
@@ -29,14 +29,14 @@ WORKS = (
 _MASTER = "local[1]"
 
 
-def task_memory(cluster: BenchCluster, scale: float, *, unix_sockets: bool) -> list[dict[str, Any]]:
+def task_memory(cluster: BenchCluster, scale: float, settings: str) -> list[dict[str, Any]]:
     """A row for each work, shape and engine, all in MiB: a session of its own, and so workers of their own, for each."""
-    with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
+    with opened(_MASTER, cluster, settings) as bench:
         bare = _peak(bench, lambda: _pass_on(bench))
     rows = []
     for work, shape, part in WORKS:
         for name in ENGINE_NAMES:
-            with opened(_MASTER, cluster, unix_sockets=unix_sockets) as bench:
+            with opened(_MASTER, cluster, settings) as bench:
                 peak = _task(bench, Case(work, shape, scale * part, [name], 1), ENGINES[name])
             rows.append(
                 {

@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.engines import ENGINES
-from benchmarks.results import CaseName, Round, Summary, cases, ratio, summaries
+from benchmarks.matrix import MAIN_MASTER
+from benchmarks.results import EITHER, CaseName, Contender, Round, Summary, cases, summaries
 from benchmarks.shapes import SHAPES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FIGURE_ENGINES = ("ours", "jvm", "jvm-tuned")
-MAIN_MASTER = "local[2]"
+FIGURE_ENGINES = ("ours", "jvm", "jvm-tuned", "jvm-idempotent")
 _COLOURS = {
     "ours": "#1b7f5c",
-    "ours-direct": "#1b7f5c",
-    "python": "#7cc4a8",
+    "ours-librdkafka": "#7cc4a8",
     "ours-nocrc": "#4aa383",
     "ours-joined": "#4aa383",
     "ours-noidem": "#4aa383",
     "ours-once": "#4aa383",
     "jvm": "#b0563a",
     "jvm-tuned": "#dd9b7c",
+    "jvm-idempotent": "#dd9b7c",
     "mapinarrow": "#8c8c8c",
     "librdkafka": "#cfcfcf",
     "arrow": "#cfcfcf",
@@ -34,7 +34,8 @@ _TITLES = {
     "value": "Read, value alone",
     "group": "Read and group",
     "stream20": "Stream, 20 micro-batches",
-    "stream200": "Stream, tiny micro-batches",
+    "stream-tiny": "Stream, tiny micro-batches",
+    "copy": "Topic to topic, small micro-batches",
     "write": "Write with keys",
     "write-nokey": "Write without keys",
 }
@@ -87,11 +88,11 @@ def _figure(panels: Sequence[tuple[str, list[Round]]], engines: Sequence[str], p
 
     columns = min(len(panels), 2)
     lines = -(-len(panels) // columns)
-    most = max(len({one.engine for one in rounds} & set(engines)) for _, rounds in panels)
+    most = max(len({one.contender for one in rounds if one.engine in engines}) for _, rounds in panels)
     figure = Figure(figsize=(5.2 * columns, (0.75 + 0.27 * most) * lines + 0.3), layout="constrained")
     axes = figure.subplots(lines, columns, squeeze=False).flatten()
     for axis, (title, rounds) in zip(axes, panels, strict=False):
-        _bars(axis, title, rounds, [one for one in summaries(rounds) if one.engine in engines])
+        _bars(axis, title, [one for one in summaries(rounds) if one.contender.engine in engines])
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     figure.supxlabel(caption, fontsize=7, color="#555555")
@@ -99,21 +100,26 @@ def _figure(panels: Sequence[tuple[str, list[Round]]], engines: Sequence[str], p
     return path
 
 
-def _bars(axis: Axes, title: str, rounds: list[Round], found: Sequence[Summary]) -> None:
+def _bars(axis: Axes, title: str, found: Sequence[Summary]) -> None:
     """Million records per second, each bar labelled with it and with its ratio to the JVM connector's defaults."""
     speeds = [one.records_per_s / 1e6 for one in found]
-    bars = axis.barh(range(len(found)), speeds, color=[_COLOURS[one.engine] for one in found], height=0.72)
-    axis.bar_label(bars, [_label(one, rounds) for one in found], padding=3, fontsize=8)
-    axis.set_yticks(range(len(found)), [ENGINES[one.engine].label for one in found])
+    bars = axis.barh(range(len(found)), speeds, color=[_COLOURS[one.contender.engine] for one in found], height=0.72)
+    axis.bar_label(bars, [_label(one) for one in found], padding=3, fontsize=8)
+    axis.set_yticks(range(len(found)), [_name(one.contender) for one in found])
     axis.invert_yaxis()
     axis.set_title(f"{title} (M records/s)", loc="left", fontsize=9, fontweight="bold")
     _strip(axis, max(speeds) * 1.35)
 
 
-def _label(found: Summary, rounds: list[Round]) -> str:
+def _label(found: Summary) -> str:
     speed = f"{found.records_per_s / 1e6:.3g}"
-    times = None if found.engine == "jvm" else ratio(rounds, found.engine, "jvm")
-    return speed if times is None else f"{speed}  ({times:.2f}x)"
+    is_peer = found.contender.engine == "jvm" or "jvm" not in found.ratios
+    return speed if is_peer else f"{speed}  ({found.ratios['jvm']:.2f}x)"
+
+
+def _name(contender: Contender) -> str:
+    name = ENGINES[contender.engine].label
+    return name if contender.settings == EITHER else f"{name} ({contender.settings})"
 
 
 def _resources(rounds: list[Round], path: Path, caption: str) -> Path | None:
@@ -138,10 +144,10 @@ def _stacked(axis: Axes, title: str, found: Sequence[Summary]) -> None:
     spark = [one.spark_cpu_s_per_million for one in found]
     brokers = [one.broker_cpu_s_per_million for one in found]
     places = range(len(found))
-    axis.barh(places, spark, color=[_COLOURS[one.engine] for one in found], height=0.72)
+    axis.barh(places, spark, color=[_COLOURS[one.contender.engine] for one in found], height=0.72)
     rest = axis.barh(places, brokers, left=spark, color="#f0d58c", height=0.72)
     axis.bar_label(rest, [f"{a:.2f} + {b:.2f}" for a, b in zip(spark, brokers, strict=True)], padding=3, fontsize=8)
-    axis.set_yticks(places, [ENGINES[one.engine].label for one in found])
+    axis.set_yticks(places, [_name(one.contender) for one in found])
     axis.invert_yaxis()
     axis.set_title(f"{title} (CPU s per M records)", loc="left", fontsize=9, fontweight="bold")
     _strip(axis, max(a + b for a, b in zip(spark, brokers, strict=True)) * 1.35)

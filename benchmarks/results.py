@@ -1,4 +1,4 @@
-"""The figures of all rounds, and what they say together: medians, and medians of ratios within rounds."""
+"""The figures of all rounds, and what they amount to: medians, and medians of ratios within rounds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from benchmarks.usage import Usage
+
+EITHER = "either"
+"""The settings of engines that do not use Python, whose turns alternate between the sessions."""
+PEERS = ("jvm", "jvm-tuned", "jvm-idempotent")
+
+
+class Contender(NamedTuple):
+    """An engine under some of Spark's settings."""
+
+    engine: str
+    settings: str
+
+    def __str__(self) -> str:
+        return self.engine if self.settings == EITHER else f"{self.engine}/{self.settings}"
 
 
 class CaseName(NamedTuple):
@@ -35,12 +50,18 @@ class Round:
     work: str
     shape: str
     engine: str
+    settings: str
     number: int
     seconds: float
     records: int
     payload_bytes: int
     usage: Usage
     extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def contender(self) -> Contender:
+        """Whose round it is."""
+        return Contender(self.engine, self.settings)
 
     @property
     def case(self) -> CaseName:
@@ -50,21 +71,25 @@ class Round:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the rounds of an engine say; `ratios` are of speed, to the engines named, above 1 where this one is faster."""
+    """Medians over the rounds of a contender.
 
-    engine: str
+    `ratios` are of speed, `cpu_ratios` of CPU time without the brokers: medians of the ratios within rounds, by peer.
+    `others_share` is how many cores other processes of the machine used meanwhile, on average.
+    """
+
+    contender: Contender
     rounds: int
     records_per_s: float
     mb_per_s: float
     seconds: float
+    spark_cpu_s: float
     spark_cpu_s_per_million: float
     broker_cpu_s_per_million: float
     worker_peak_mb: float
     jvm_peak_mb: float
+    others_share: float
     ratios: dict[str, float]
-
-
-PEERS = ("jvm", "jvm-tuned")
+    cpu_ratios: dict[str, float]
 
 
 def cases(rounds: Iterable[Round]) -> dict[CaseName, list[Round]]:
@@ -76,34 +101,42 @@ def cases(rounds: Iterable[Round]) -> dict[CaseName, list[Round]]:
 
 
 def summaries(rounds: list[Round]) -> list[Summary]:
-    """The summary of each engine of a case, in the order in which they are in the registry."""
-    return [_summary(engine, rounds) for engine in dict.fromkeys(one.engine for one in rounds)]
+    """Return the summary of each contender of a case, in the order in which they came."""
+    return [_summary(one, rounds) for one in dict.fromkeys(one.contender for one in rounds)]
 
 
-def ratio(rounds: Iterable[Round], engine: str, peer: str) -> float | None:
-    """How many times as fast as its peer an engine is: the median of the ratios within the rounds."""
-    times = {(one.engine, one.number): one.seconds for one in rounds}
-    pairs = [times[peer, n] / s for (name, n), s in times.items() if name == engine and (peer, n) in times]
+def ratio(rounds: Iterable[Round], contender: Contender, peer: Contender, of: Callable[[Round], float]) -> float | None:
+    """Return the median of the ratios within rounds, of the peer's value to the contender's."""
+    values = {(one.contender, one.number): of(one) for one in rounds}
+    pairs = [values[peer, n] / value for (name, n), value in values.items() if name == contender and (peer, n) in values]
     return median(pairs) if pairs else None
 
 
-def _summary(engine: str, rounds: list[Round]) -> Summary:
-    mine = [one for one in rounds if one.engine == engine]
+def _summary(contender: Contender, rounds: list[Round]) -> Summary:
+    mine = [one for one in rounds if one.contender == contender]
 
     def middle(of: Callable[[Round], float]) -> float:
         return median(map(of, mine))
 
+    def ratios(of: Callable[[Round], float]) -> dict[str, float]:
+        return {
+            peer: found for peer in PEERS if (found := ratio(rounds, contender, Contender(peer, EITHER), of)) is not None
+        }
+
     return Summary(
-        engine=engine,
+        contender=contender,
         rounds=len(mine),
         records_per_s=middle(lambda one: one.records / one.seconds),
         mb_per_s=middle(lambda one: one.payload_bytes / one.seconds / 1e6),
         seconds=middle(lambda one: one.seconds),
+        spark_cpu_s=middle(lambda one: one.usage.spark_cpu_s),
         spark_cpu_s_per_million=middle(lambda one: one.usage.spark_cpu_s / one.records * 1e6),
         broker_cpu_s_per_million=middle(lambda one: one.usage.broker_cpu_s / one.records * 1e6),
         worker_peak_mb=middle(lambda one: one.usage.worker_peak_mb),
         jvm_peak_mb=middle(lambda one: one.usage.jvm_peak_mb),
-        ratios={peer: found for peer in PEERS if (found := ratio(rounds, engine, peer)) is not None},
+        others_share=mean(one.usage.other_cpu_s / one.seconds for one in mine),
+        ratios=ratios(lambda one: one.seconds),
+        cpu_ratios=ratios(lambda one: one.usage.spark_cpu_s),
     )
 
 
@@ -142,10 +175,17 @@ def save(path: Path, document: dict[str, Any]) -> None:
     path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
 
 
-def load(path: Path) -> dict[str, Any]:
-    """A document of figures as `save` wrote it."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return {**found, "rounds": [parse_round(one) for one in found["rounds"]]}
+def load(paths: Iterable[Path]) -> dict[str, Any]:
+    """Return what `save` wrote to several files as one document, with the environment of the first.
+
+    If several files have a case, the last one counts.
+    """
+    documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    found: dict[CaseName, list[Round]] = {}
+    for document in documents:
+        found |= cases(map(parse_round, document["rounds"]))
+    figures = {name: rows for document in documents for name, rows in document["figures"].items()}
+    return {"environment": documents[0]["environment"], "rounds": list(chain(*found.values())), "figures": figures}
 
 
 def parse_round(found: dict[str, Any]) -> Round:

@@ -1,4 +1,4 @@
-"""The one Spark session that all engines of a master share."""
+"""Spark's settings, and the session that all engines share under them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 STANDALONE = "standalone"
+SETTINGS: dict[str, dict[str, str]] = {
+    "defaults": {
+        "spark.python.unix.domain.socket.enabled": "false",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    },
+    "recommended": {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
+    },
+}
+"""Spark's settings that are measured: its own defaults, and those that docs/performance.md recommends."""
 CONNECTOR_VERSION = "4.2.0"
 CONNECTOR = (
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",
@@ -48,19 +59,19 @@ def prepare_environment() -> None:
 
 
 @contextmanager
-def opened(master: str, cluster: BenchCluster, *, unix_sockets: bool) -> Iterator[Bench]:
-    """A session on a master: ``local[n]``, or ``standalone`` for a cluster of two workers with one core each."""
+def opened(master: str, cluster: BenchCluster, settings: str) -> Iterator[Bench]:
+    """Open a session with some of `SETTINGS`; a master is ``local[n]``, or ``standalone``: two workers of one core each."""
     prepare_environment()
     with ExitStack() as stack:
         url = stack.enter_context(spark_standalone(worker_memory="2g")).master if master == STANDALONE else master
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="zkafka-bench-", ignore_cleanup_errors=True)))
-        spark = _session(url, folder, unix_sockets=unix_sockets)
+        spark = _session(url, folder, settings)
         stack.callback(spark.stop)
         spark.sparkContext.setLogLevel("ERROR")
         yield Bench(spark, cluster, _cores(master), folder)
 
 
-def _session(master: str, folder: Path, *, unix_sockets: bool) -> SparkSession:
+def _session(master: str, folder: Path, settings: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from pyspark_zkafka.testing import fetch_jars
@@ -71,7 +82,7 @@ def _session(master: str, folder: Path, *, unix_sockets: bool) -> SparkSession:
         "spark.driver.memory": "4g",
         "spark.executor.memory": "2g",
         "spark.executor.cores": "1",
-        "spark.python.unix.domain.socket.enabled": str(unix_sockets).lower(),
+        **SETTINGS[settings],
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         # Begin when both workers have given their executor.

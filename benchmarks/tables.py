@@ -11,7 +11,20 @@ from rich.table import Table
 from benchmarks.engines import ENGINES
 from benchmarks.results import PEERS, Round, Summary, cases, summaries
 
-_HEADINGS = ("engine", "records/s", "MB/s", "CPU s/M", "brokers", "worker MiB", "JVM MiB", "x JVM", "x tuned")
+_HEADINGS = (
+    "engine",
+    "settings",
+    "s",
+    "records/s",
+    "CPU s/M",
+    "brokers",
+    "worker MiB",
+    "JVM MiB",
+    "others",
+    "JVM",
+    "tuned",
+    "idem.",
+)
 
 
 def show(rounds: Iterable[Round], console: Console) -> None:
@@ -23,7 +36,7 @@ def show(rounds: Iterable[Round], console: Console) -> None:
 def _table(title: str, rounds: list[Round]) -> Table:
     table = Table(title=title, title_justify="left")
     for number, heading in enumerate(_HEADINGS):
-        table.add_column(heading, justify="right" if number else "left", no_wrap=True)
+        table.add_column(heading, justify="right" if number > 1 else "left", no_wrap=True)
     for summary in summaries(rounds):
         table.add_row(*_cells(summary))
     return table
@@ -31,13 +44,15 @@ def _table(title: str, rounds: list[Round]) -> Table:
 
 def _cells(found: Summary) -> list[str]:
     return [
-        ENGINES[found.engine].label,
+        ENGINES[found.contender.engine].label,
+        found.contender.settings,
+        f"{found.seconds:.2f}",
         f"{found.records_per_s:,.0f}",
-        f"{found.mb_per_s:,.0f}",
         f"{found.spark_cpu_s_per_million:.2f}",
         f"{found.broker_cpu_s_per_million:.2f}",
         f"{found.worker_peak_mb:,.0f}",
         f"{found.jvm_peak_mb:,.0f}",
+        f"{found.others_share:.2f}",
         *(f"{found.ratios[peer]:.2f}" if peer in found.ratios else "" for peer in PEERS),
     ]
 

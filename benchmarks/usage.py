@@ -86,12 +86,14 @@ def reset_peak(pid: int) -> None:
 class Usage:
     """What was used meanwhile.
 
-    `spark_cpu_s` is of all processes that this one has started, itself apart. Peaks are resident memory: of the JVM that is
-    largest, of the Python worker that is largest among those that worked, and of all of these together.
+    `spark_cpu_s` is of all processes that this one has started, itself apart. `other_cpu_s` is of everything else on the
+    machine. Peaks are resident memory: of the largest JVM, of the largest Python worker among those that worked, and of all
+    of these workers together.
     """
 
     spark_cpu_s: float
     broker_cpu_s: float
+    other_cpu_s: float
     jvm_peak_mb: float
     worker_peak_mb: float
     workers_peak_mb: float
@@ -109,31 +111,37 @@ class Meter:
     def __init__(self, cluster_pid: int) -> None:
         self._cluster_pid = cluster_pid
         self._before: dict[int, Process] = {}
+        self._busy_s = 0.0
 
-    def wait_for_quiet_brokers(self) -> None:
-        """Wait until the brokers have done what they were left with, e.g. dropped segments; up to some seconds."""
+    def wait_for_quiet(self) -> None:
+        """Wait until the brokers and all sessions have finished what was left to do; for some seconds."""
         deadline = time.monotonic() + _QUIET_TIMEOUT_S
         used = math.inf
         while used > _QUIET_CPU * _QUIET_S and time.monotonic() < deadline:
             before = processes()
             time.sleep(_QUIET_S)
-            used = used_s(before, self._brokers(processes()))
+            now = processes()
+            used = used_s(before, self._brokers(now)) + used_s(before, tree(os.getppid(), now))
 
     def start(self) -> None:
         """Begin."""
+        self._busy_s = _busy_s()
         self._before = processes()
         for process in tree(os.getpid(), self._before):
             reset_peak(process.pid)
 
     def stop(self) -> Usage:
         """What was used since the beginning."""
+        busy_s = _busy_s() - self._busy_s
         now, here = processes(), os.getpid()
         family = tree(here, now)
+        used_here, used_by_brokers = used_s(self._before, family), used_s(self._before, self._brokers(now))
         jvms = [peak_mb(p.pid) for p in family if command(p.pid)[:1] == ["java"]]
         workers = [peak_mb(p.pid) for p in family if self._worked(p) and _is_worker(command(p.pid))]
         return Usage(
-            spark_cpu_s=used_s(self._before, family) - (now[here].own_ticks - self._before[here].own_ticks) / _TICKS,
-            broker_cpu_s=used_s(self._before, self._brokers(now)),
+            spark_cpu_s=used_here - (now[here].own_ticks - self._before[here].own_ticks) / _TICKS,
+            broker_cpu_s=used_by_brokers,
+            other_cpu_s=max(busy_s - used_here - used_by_brokers, 0.0),
             jvm_peak_mb=max(jvms, default=0.0),
             worker_peak_mb=max(workers, default=0.0),
             workers_peak_mb=sum(workers),
@@ -145,6 +153,13 @@ class Meter:
 
     def _brokers(self, everything: dict[int, Process]) -> list[Process]:
         return [p for p in tree(self._cluster_pid, everything) if "kafka.Kafka" in command(p.pid)]
+
+
+def _busy_s() -> float:
+    """CPU time of the whole machine: all but idle time, and guests' time, which user time includes."""
+    with (_PROC / "stat").open() as lines:
+        user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, lines.readline().split()[1:9])
+    return (user + nice + system + interrupts + soft_interrupts + stolen) / _TICKS
 
 
 def _process(pid: int) -> Process | None:

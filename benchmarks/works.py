@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import topics
 from benchmarks.checks import check_read, check_values, require, rows_drained
 from benchmarks.cluster import Topic
 from benchmarks.engines import Engine
@@ -14,6 +15,7 @@ from benchmarks.session import Bench
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
 
 @dataclass
@@ -42,6 +44,14 @@ class Work:
 
     def check(self, engine: Engine) -> None:
         """Do the work once, and compare all that can be compared."""
+
+    def touch(self, engine: Engine) -> None:
+        """Do the same with a few records: Spark ends Python workers that idle for a minute, as while others have turns."""
+        replace(self, topic=self.few()).act(engine)
+
+    def few(self) -> Topic:
+        """Return a topic of the same shape with as few records as possible."""
+        return topics.filled(self.bench.cluster, self.topic.shape, 0)
 
     def begin(self) -> None:
         """Take down what `verify` compares with."""
@@ -122,14 +132,21 @@ class Stream(Work):
 
     per_trigger: int = 0
 
+    def touch(self, engine: Engine) -> None:
+        replace(self, topic=self.few(), per_trigger=self.few().facts.records).act(engine)
+
     def act(self, engine: Engine) -> Any:
         checkpoint = self.bench.folder / f"checkpoint-{secrets.token_hex(4)}"
         stream = engine.stream(self.bench, self.topic, self.per_trigger)
-        writer = stream.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-        query = writer.start()
+        query = self.start(engine, stream, str(checkpoint))
         query.awaitTermination()
         shutil.rmtree(checkpoint)
         return query
+
+    def start(self, engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
+        """Start the query that is timed."""
+        options = {"checkpointLocation": checkpoint}
+        return stream.writeStream.format("noop").options(**options).trigger(availableNow=True).start()
 
     def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
         progress = [p for p in found.recentProgress if p["numInputRows"] > 0]

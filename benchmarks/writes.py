@@ -1,4 +1,4 @@
-"""Writing: rows that lie in memory, to a topic that forgets them soon."""
+"""Writing: rows in memory, or of a stream, to a topic that forgets them soon."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks import topics
 from benchmarks.checks import check_written, require
+from benchmarks.cluster import Topic
 from benchmarks.engines import Engine
-from benchmarks.works import Work
+from benchmarks.works import Stream, Work
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
 
+_FEW = 1_000
 _QUICK = {"kafka.max.partition.fetch.bytes": str(8 * 1024**2), "kafka.fetch.max.wait.ms": "20"}
 
 
@@ -38,6 +41,11 @@ class Write(Work):
         stored = self.bench.spark.sparkContext._jsc.sc().getRDDStorageInfo()
         require([one.numCachedPartitions() for one in stored], [len(self.topic.ends)], "partitions in memory")
         self._frame = self._cached if self.keys else self._cached.select("value")
+
+    def touch(self, engine: Engine) -> None:
+        numbers = self.bench.spark.range(0, _FEW, 1, len(self.topic.ends)).selectExpr("CAST(id AS STRING) AS text")
+        few = numbers.selectExpr("CAST(text AS BINARY) AS key", "CAST(text AS BINARY) AS value")
+        engine.write(self.bench, few if self.keys else few.select("value"), self._target)
 
     def close(self) -> None:
         self._cached.unpersist(blocking=True)
@@ -68,10 +76,7 @@ class Write(Work):
         return {"by_partition": written}
 
     def _verify_with_markers(self, engine: Engine, written: list[int]) -> dict[str, Any]:
-        """Each task's transaction leaves a marker in each partition that it wrote to."""
-        most = len(self.topic.ends) ** 2
-        markers = sum(written) - self.records
-        require(0 < markers <= most, True, f"{engine.label}: {markers} markers of {most} at the most in {self.topic.name}")
+        _check_markers(sum(written) - self.records, len(self.topic.ends) ** 2, engine, self.topic)
         return {"by_partition": written}
 
     def _read(self, topic: str, start: list[int] | None = None, end: list[int] | None = None) -> DataFrame:
@@ -80,6 +85,37 @@ class Write(Work):
         if start is not None and end is not None:
             options |= {"startingOffsets": _offsets(topic, start), "endingOffsets": _offsets(topic, end)}
         return self.bench.spark.read.format("kafka").options(**options).load()
+
+
+@dataclass
+class Copy(Stream):
+    """Trigger.AvailableNow from topic to topic, in micro-batches of a few rows: what a micro-batch costs that writes."""
+
+    _target: str = ""
+
+    def open(self) -> None:
+        self._target = topics.target(self.bench.cluster, self.topic.shape)
+
+    def begin(self) -> None:
+        self._before = sum(topics.ends(self.bench.cluster, self._target))
+
+    def start(self, engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
+        return engine.start_write(self.bench, stream.select("key", "value"), self._target, checkpoint)
+
+    def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
+        extra = super().verify(engine, found)
+        written = sum(topics.ends(self.bench.cluster, self._target)) - self._before
+        if engine.is_transactional:
+            most = len(self.topic.ends) ** 2 * extra["micro_batches"]
+            _check_markers(written - self.records, most, engine, self.topic)
+        else:
+            require(written, self.records, f"{engine.label} copied {self.topic.name}")
+        return extra
+
+
+def _check_markers(markers: int, most: int, engine: Engine, topic: Topic) -> None:
+    """Each task's transaction leaves a marker in each partition that it wrote to."""
+    require(0 < markers <= most, True, f"{engine.label}: {markers} markers, at most {most} are due, in {topic.name}")
 
 
 def _offsets(topic: str, offsets: list[int]) -> str:
