@@ -221,7 +221,11 @@ def init_producer_id_request() -> Request:
 def read_init_producer_id(response: Reader) -> tuple[int, int, int]:
     """Version 0: the error, the id and its epoch."""
     response.int32()  # throttle time
-    return response.int16(), response.int64(), response.int16()
+    error, number, epoch = response.int16(), response.int64(), response.int16()
+    # Brokers do not deduplicate what is sent without an id.
+    if error == NONE and min(number, epoch) < 0:
+        raise MalformedResponse(f"the producer id {number} with the epoch {epoch}")
+    return error, number, epoch
 
 
 def produce_request(version: int, timeout_ms: int, batches: Sequence[tuple[TopicPartition, memoryview]]) -> Request:
@@ -257,12 +261,16 @@ def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, P
             response.string()  # error in words
         return number, Produced(error, offset, log_start)
 
-    def topic() -> dict[TopicPartition, Produced]:
+    def topic() -> list[tuple[TopicPartition, Produced]]:
         name = response.required_string()
-        return {TopicPartition(name, number): found for number, found in response.array(row)}
+        return [(TopicPartition(name, number), found) for number, found in response.array(row)]
 
-    found = {tp: one for part in response.array(topic) for tp, one in part.items()}
-    return found, response.int32()
+    rows = [row for rows in response.array(topic) for row in rows]
+    found, throttle_ms = dict(rows), response.int32()
+    response.finish()
+    if len(found) < len(rows):
+        raise MalformedResponse("the response to Produce has a partition twice")
+    return found, throttle_ms
 
 
 class ListedOffset(NamedTuple):

@@ -432,7 +432,8 @@ class DirectSender(Sender):
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(number, error)
 
-    def _answer(self, request: Produce, found: Mapping[TopicPartition, Produced], now: float) -> None:
+    def _answer(self, request: Produce, answers: Mapping[TopicPartition, Produced], now: float) -> None:
+        found = {batch.partition: answers[batch.partition] for batch in request.batches if batch.partition in answers}
         removed = [
             tp
             for tp, answer in found.items()
