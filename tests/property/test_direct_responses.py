@@ -27,6 +27,8 @@ READERS: dict[str, Callable[[Reader], Any]] = {
     **{f"SaslAuthenticate {v}": lambda r, v=v: messages.read_sasl_authenticate(r, v) for v in (0, 2)},
     **{f"Metadata {v}": lambda r, v=v: messages.read_metadata(r, v, "t") for v in (4, 7)},
     **{f"ListOffsets {v}": lambda r, v=v: messages.read_list_offsets(r, v, TP) for v in (1, 5)},
+    **{f"Produce {v}": lambda r, v=v: messages.read_produce(r, v) for v in (5, 8)},
+    "InitProducerId": messages.read_init_producer_id,
     "OffsetForLeaderEpoch": lambda r: messages.read_epoch_end(r, TP),
     **{f"Fetch {v}": lambda r, v=v: read_fetch(r, v, PARTS) for v in (4, 11, 12, 17)},
 }

@@ -63,6 +63,7 @@ class ScriptedBroker:
         self._ranges = ranges
         self.received: list[Received] = []
         self.connections = 0
+        self._serving: list[threading.Thread] = []
 
     def __enter__(self) -> ScriptedBroker:
         self._listener = socket.create_server((LOOPBACK, 0))
@@ -75,10 +76,18 @@ class ScriptedBroker:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
+    def finish(self) -> None:
+        """Wait until the requests on connections that clients have closed are processed."""
+        for thread in self._serving:
+            thread.join(10)
+            assert not thread.is_alive(), "a client has not closed its connection"
+
     def _accept(self) -> None:
         for client in accepted(self._listener):
             self.connections += 1
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=(client,), daemon=True)
+            thread.start()
+            self._serving.append(thread)
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError, struct.error), client, client.makefile("rb") as stream:

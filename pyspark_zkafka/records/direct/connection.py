@@ -49,6 +49,7 @@ Waiting: TypeAlias = Generator[None, None, A]
 _SEND_TIMEOUT_S = 10.0
 _LENGTH_BYTES = 4
 _MOST_PARTS = 512  # of IOV_MAX, 1024
+_TLS_RECORD_BYTES = 16 * 1024
 _NEWEST_API_VERSIONS = 3
 # A new connection renews a login before its session ends and the broker closes the old connection (KIP-368).
 _SHARE_OF_SESSION = 0.85
@@ -58,7 +59,7 @@ class Link:
     """A socket to an address, with TLS if there is a `context`; not connected yet. Not thread-safe.
 
     All methods raise ConnectionLost if the connection fails, and Unsupported for what the direct transport cannot do. Both
-    close the socket. The steps of `open` yield at the deadline `pause`.
+    close the socket. The steps of `open` yield at the deadline `pause`, while they wait for the `awaited_events`.
     """
 
     def __init__(self, address: Address, settings: SocketSettings, context: ssl.SSLContext | None) -> None:
@@ -67,6 +68,7 @@ class Link:
         self._context = context
         self._socket: socket.socket | None = None
         self.pause = Deadline(math.inf)
+        self.awaited_events = select.POLLIN
 
     def __str__(self) -> str:
         return f"{self._address[0]}:{self._address[1]}"
@@ -101,6 +103,21 @@ class Link:
                 opened.sendall(b"".join(data))
             else:
                 _send_parts(opened, data)
+        except OSError as error:
+            raise self.lost("sending failed", error) from error
+
+    def send_some(self, left: list[memoryview]) -> None:
+        """Send what the system takes without waiting, and remove it from the list."""
+        try:
+            opened = self._socket_with(0)
+            while left:
+                if isinstance(opened, ssl.SSLSocket):
+                    _fill_first(left, _TLS_RECORD_BYTES)
+                    _remove(left, opened.send(left[0]))
+                else:
+                    _remove(left, opened.sendmsg(left[:_MOST_PARTS]))
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
         except OSError as error:
             raise self.lost("sending failed", error) from error
 
@@ -187,10 +204,12 @@ class Link:
         """Wait for an event of a socket; TimeoutError at the deadline."""
         poll = select.poll()
         poll.register(opened, event)
+        self.awaited_events = event
         while not poll.poll(math.ceil(deadline.or_sooner(self.pause).left_s * 1000)):
             if deadline.has_passed:
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             yield
+        self.awaited_events = select.POLLIN
 
     def _socket_with(self, timeout_s: float) -> socket.socket:
         if self._socket is None:
@@ -202,11 +221,26 @@ class Link:
 def _send_parts(opened: socket.socket, data: Sequence[bytes | memoryview]) -> None:
     left = [memoryview(part) for part in data]
     while left:
-        sent = opened.sendmsg(left[:_MOST_PARTS])
-        while left and sent >= len(left[0]):
-            sent -= len(left.pop(0))
-        if sent:
-            left[0] = left[0][sent:]
+        _remove(left, opened.sendmsg(left[:_MOST_PARTS]))
+
+
+def _fill_first(parts: list[memoryview], size: int) -> None:
+    """Join the first parts while the first is smaller than this size."""
+    while len(parts) > 1 and len(parts[0]) < size:
+        room = size - len(parts[0])
+        rest = [parts[1][room:]] if len(parts[1]) > room else []
+        parts[:2] = [memoryview(b"".join((parts[0], parts[1][:room]))), *rest]
+
+
+def _remove(parts: list[memoryview], count: int) -> None:
+    """Remove so many bytes from the start of the parts."""
+    whole = 0
+    while whole < len(parts) and count >= len(parts[whole]):
+        count -= len(parts[whole])
+        whole += 1
+    del parts[:whole]
+    if count:
+        parts[0] = parts[0][count:]
 
 
 def _configure(opened: socket.socket, settings: SocketSettings) -> None:
@@ -250,6 +284,7 @@ class Connection:
         self._link = Link(address, settings.socket, context)
         self._supported = Supported({}, {})
         self._pending: deque[tuple[Request, int]] = deque()  # with their correlation ids
+        self._unsent: list[memoryview] = []
         self._correlation_id = 0
         self._expires = math.inf
         self._length = bytearray(_LENGTH_BYTES)
@@ -278,6 +313,11 @@ class Connection:
         """True if no response is due."""
         return not self._pending
 
+    @property
+    def has_unsent(self) -> bool:
+        """True if a part of the posted requests is not sent yet."""
+        return bool(self._unsent)
+
     def version(self, api: Api, newest: int | None = None) -> int:
         """The version of an API to use with the broker; Unsupported if there is none."""
         return api.version(self._supported.versions, newest)
@@ -299,6 +339,11 @@ class Connection:
         """The descriptor of the open socket, to wait for."""
         return self._link.fileno()
 
+    @property
+    def awaited_events(self) -> int:
+        """The events of the socket, of ``select.poll``, after which there is something to do."""
+        return self._link.awaited_events | (select.POLLOUT if self._unsent else 0)
+
     def continue_opening(self, pause: Deadline) -> bool:
         """Continue to open; return True once open. Blocks until `pause`, or while the host is resolved."""
         self._link.pause = pause
@@ -314,16 +359,27 @@ class Connection:
         self._opening = None
         self._link.close()
         self._pending.clear()
+        self._unsent.clear()
         self._expires = math.inf
         self._response, self._received, self._silent_s = None, 0, 0.0
 
     def send(self, request: Request) -> None:
         """Send a request; `receive` returns responses in the order of their requests."""
-        self._correlation_id = (self._correlation_id + 1) % 2**31
-        data = request.encoded(self._correlation_id, self._settings.client_id)
         with closed_by_errors(self.close):
-            self._link.send((data, *request.parts))
+            self._link.send(self._encoded(request))
         self._pending.append((request, self._correlation_id))
+
+    def post(self, request: Request) -> None:
+        """Send what the system takes of a request without waiting; `push` sends the rest, and must have before `send`."""
+        self._unsent += map(memoryview, self._encoded(request))
+        self._pending.append((request, self._correlation_id))
+        self.push()
+
+    def push(self) -> None:
+        """Send more of the posted requests, without waiting."""
+        if self._unsent:
+            with closed_by_errors(self.close):
+                self._link.send_some(self._unsent)
 
     def receive(self, buffer: Buffer, deadline: Deadline) -> Reader | None:
         """Receive the response to the oldest request into the buffer; None if it is not complete by the deadline.
@@ -357,6 +413,10 @@ class Connection:
             if not self._pending:
                 return response
         raise self._lost("no response in time")
+
+    def _encoded(self, request: Request) -> tuple[bytes | memoryview, ...]:
+        self._correlation_id = (self._correlation_id + 1) % 2**31
+        return request.encoded(self._correlation_id, self._settings.client_id), *request.parts
 
     def _open(self, deadline: Deadline) -> Waiting[None]:
         yield from self._link.open(deadline)

@@ -19,6 +19,7 @@ from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct.messages import NONE, Api, Request
 from pyspark_zkafka.records.direct.wire import (
     NO_TAGS,
+    MalformedResponse,
     Reader,
     compact_array,
     compact_string,
@@ -78,7 +79,7 @@ class InitProducerId:
 
     def read(self, response: Reader, _: int) -> Answer:
         response.int32()  # throttle time
-        return Answer(response.int16(), ProducerId(response.int64(), response.int16()))
+        return _with_producer(response.int16(), response)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class EndTransaction:
     def read(self, response: Reader, version: int) -> Answer:
         response.int32()  # throttle time
         error = response.int16()
-        return Answer(error, ProducerId(response.int64(), response.int16()) if version >= 5 else None)
+        return _with_producer(error, response) if version >= 5 else Answer(error)
 
 
 Message = InitProducerId | AddPartitions | AddOffsets | CommitOffset | EndTransaction
@@ -240,14 +241,27 @@ def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, P
         _skip_tags(response, flexible)
         return number, Produced(error, offset, log_start)
 
-    def topic() -> dict[TopicPartition, Produced]:
+    def topic() -> list[tuple[TopicPartition, Produced]]:
         name = response.compact_string() or "" if flexible else response.required_string()
-        found = {TopicPartition(name, number): answer for number, answer in array(row)}
+        found = [(TopicPartition(name, number), answer) for number, answer in array(row)]
         _skip_tags(response, flexible)
         return found
 
-    found = {tp: one for part in array(topic) for tp, one in part.items()}
-    return found, response.int32()
+    rows = [row for rows in array(topic) for row in rows]
+    found, throttle_ms = dict(rows), response.int32()
+    _skip_tags(response, flexible)
+    response.finish()
+    if len(found) < len(rows):
+        raise MalformedResponse("the response to Produce has a partition twice")
+    return found, throttle_ms
+
+
+def _with_producer(error: int, response: Reader) -> Answer:
+    producer = ProducerId(response.int64(), response.int16())
+    # Brokers do not deduplicate batches without an id.
+    if error == NONE and min(producer) < 0:
+        raise MalformedResponse(f"the producer id {producer.number} with the epoch {producer.epoch}")
+    return Answer(error, producer)
 
 
 def _producer(producer: ProducerId) -> bytes:

@@ -338,10 +338,11 @@ class DirectSender(Sender):
                 self._send(request)
         waiting = select.poll()
         flying = [(number, broker) for number, broker in self._brokers.items() if broker.flying]
-        for _, broker in flying:
-            waiting.register(broker.connection.fileno(), select.POLLIN)
+        active = [broker.connection for broker in self._brokers.values() if broker.flying or broker.connection.is_opening]
+        for connection in active:
+            waiting.register(connection.fileno(), connection.awaited_events)
         wait_s = min(timeout_s, max(producing.wakes_at(now) - now, 0.0)) if not self._must_ask() else min(timeout_s, 0.01)
-        if flying:
+        if active:
             waiting.poll(wait_s * 1000)
         elif wait_s > 0:
             time.sleep(min(wait_s, _METADATA_PAUSE_S))
@@ -436,7 +437,7 @@ class DirectSender(Sender):
         found = self._brokers.get(number)
         if found is not None and not found.connection.is_opening:
             if found.connection.is_open:
-                return now >= found.muted_until
+                return now >= found.muted_until and not found.connection.has_unsent
             if found.flying:
                 return False
             found.connection.close()
@@ -452,7 +453,7 @@ class DirectSender(Sender):
             found = self._brokers[number] = _Broker(self._client.new_connection(address))
             found.connection.begin_opening(self._client.deadline(_SETUP_S))
         try:
-            done = found.connection.continue_opening(self._client.deadline(_METADATA_PAUSE_S))
+            done = found.connection.continue_opening(self._client.deadline(0))
             if done:
                 self._require_supported(found.connection)
                 self._failures.pop(number, None)
@@ -472,13 +473,14 @@ class DirectSender(Sender):
         try:
             version = self._version(broker.connection)
             broker.flying.append((request, version, self._clock()))
-            broker.connection.send(produce_request(version, timeout_ms, batches, self._settings.transactional_id))
+            broker.connection.post(produce_request(version, timeout_ms, batches, self._settings.transactional_id))
         except (ConnectionLost, Unsupported) as error:
             self._lose(request.broker, error)
 
     def _take_in(self, number: int, broker: _Broker) -> None:
-        """Take in the answers that have arrived."""
+        """Send what is left to send, and take in the answers that have arrived."""
         try:
+            broker.connection.push()
             while broker.flying:
                 request, version, sent_at = broker.flying[0]
                 now = self._clock()
@@ -498,7 +500,8 @@ class DirectSender(Sender):
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(number, error)
 
-    def _answer(self, request: Produce, found: Mapping[TopicPartition, Produced], now: float) -> None:
+    def _answer(self, request: Produce, answers: Mapping[TopicPartition, Produced], now: float) -> None:
+        found = {batch.partition: answers[batch.partition] for batch in request.batches if batch.partition in answers}
         removed = [
             tp
             for tp, answer in found.items()

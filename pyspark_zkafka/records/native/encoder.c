@@ -94,7 +94,8 @@ int64_t zkafka_encode(struct zkafka_open_batch *batch, const int32_t *rows, int6
     for (int64_t i = 0; i < count; i++) {
         int64_t row = rows[i], timestamp = timestamp_of(timestamps, row, now_ms);
         bool is_first = batch->records == 0;
-        int64_t delta = is_first ? 0 : timestamp - batch->base_timestamp_ms;
+        /* Like Java, this wraps around between times that are too far from each other. */
+        int64_t delta = is_first ? 0 : (int64_t)((uint64_t)timestamp - (uint64_t)batch->base_timestamp_ms);
         size_t value_size = 0, key_size = 0;
         const void *value_data = arrow_bytes(value, value_is_large, row, &value_size);
         const void *key_data = key ? arrow_bytes(key, key_is_large, row, &key_size) : NULL;

@@ -7,7 +7,9 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from cryptography import x509
@@ -101,6 +103,30 @@ def test_bytes_that_have_arrived(pair: tuple[Link, socket.socket]) -> None:
     assert opened.fill(target[:1], Deadline.after(10)) == 1
     assert opened.fill(target, Deadline.after(-1)) == 2
     assert opened.is_open
+
+
+def parts(size: int) -> tuple[bytes, list[memoryview]]:
+    """Random bytes, and the same in small and large parts."""
+    data = Random(size).randbytes(size)
+    edges = sorted({0, 1, 2, 9, *range(0, size // 2, 3_000), size // 2 + 5, size})
+    return data, [memoryview(data)[begin:end] for begin, end in pairwise(edges)]
+
+
+def test_sending_without_waiting(pair: tuple[Link, socket.socket]) -> None:
+    """A peer that does not read gets a part of the data, and the rest when it reads."""
+    opened, peer = pair
+    data, left = parts(20_000_000)
+    opened.send_some(left)
+    assert left
+    received = bytearray()
+    while len(received) < len(data):
+        received += peer.recv(1_000_000)
+        opened.send_some(left)
+    assert not left
+    assert received == data
+    opened.close()
+    with pytest.raises(ConnectionLost, match="the connection is closed"):
+        opened.send_some([memoryview(b"x")])
 
 
 def test_end_of_the_connection(pair: tuple[Link, socket.socket]) -> None:
@@ -264,6 +290,24 @@ def test_bytes_through_tls(authority: Authority) -> None:
         opened.send([b"answer"])
         assert opened.fill(memoryview(target), Deadline.after(10)) == 6
         assert target == b"answer"
+        opened.close()
+
+
+def test_sending_through_tls_without_waiting(authority: Authority) -> None:
+    """With TLS as without."""
+    with TlsServer(authority.issue("server", LOCALHOST)) as address:
+        small = {"broker_address_family": "v4", "socket_send_buffer_bytes": "20000"}
+        opened = link(address, trusting(authority.file), **small)
+        connect(opened)
+        data, left = parts(1_000_000)
+        opened.send_some(left)
+        assert left  # the server is slow
+        received, target = bytearray(), bytearray(100_000)
+        while len(received) < len(data):
+            opened.send_some(left)
+            count = opened.fill(memoryview(target)[: len(data) - len(received)], Deadline.after(0.01))
+            received += target[:count]
+        assert received == data
         opened.close()
 
 

@@ -21,9 +21,10 @@ from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.sender import QueueLimits
 from tests.support.cases import each
 from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
+from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, ScriptedCluster, Treatment
 
-PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
 SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
+HANGS_S = 20.0
 NONE, NOT_LEADER, TOO_LARGE, DUPLICATE = 0, 6, 10, 46
 
 
@@ -290,6 +291,43 @@ def test_memory_of_many_partitions() -> None:
                 assert sender._encoder.open_bytes + sender._producing.queued_bytes < 2 * limits.size_bytes
         finish(sender)
         assert sender.counts.acknowledged == 10_000
+
+
+def served_s(cluster: ScriptedCluster) -> float:
+    """Write to two brokers, of which the second hangs; the seconds until the first has acknowledged all of its rows."""
+    with cluster:
+        servers = cluster.servers.split(",")[0]
+        properties = {"bootstrap.servers": servers, "socket.send.buffer.bytes": 100_000}
+        with DirectSender(properties, QueueLimits(), lambda error: None) as sender:
+            began_at = time.monotonic()
+            sender.add(rows(*[bytes(100_000)] * 200), np.arange(200, dtype=np.int32) % 2, 2)
+            while sender.delivered("t").get(0, 0) < 100:
+                sender.advance(0.01)
+                sender.flush(0.01)
+            took_s = time.monotonic() - began_at
+            sender.purge(in_flight=True)
+    return took_s
+
+
+def test_a_broker_that_reads_nothing() -> None:
+    """A broker that does not read its requests does not delay the other broker."""
+
+    def treat(broker: int, request: Received) -> Treatment:
+        return Treatment(delay_s=HANGS_S if (broker, request.api) == (1, PRODUCE) else 0)
+
+    assert served_s(ScriptedCluster(treat, brokers=2)) < HANGS_S / 2
+
+
+def test_a_broker_that_does_not_answer_at_first() -> None:
+    """A broker that accepts connections, and is silent then, does not delay the other broker."""
+
+    class Silent(ScriptedBroker):
+        def _accept(self) -> None:
+            pass
+
+    cluster = ScriptedCluster(brokers=2)
+    cluster.brokers[1] = Silent(lambda request: None)
+    assert served_s(cluster) < HANGS_S / 2
 
 
 def test_unknown_partition() -> None:
