@@ -46,7 +46,7 @@ _HEARTBEAT_MS = 3000
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class PartitionsAssigned:
     """The coordinator has assigned more partitions."""
 
     partitions: Collection[TopicPartition]
@@ -77,7 +77,7 @@ class CommitAnswer:
     error: ZKafkaError | None = None
 
 
-GroupEvent = Assigned | Revoked | Expelled | CommitAnswer
+GroupEvent = PartitionsAssigned | Revoked | Expelled | CommitAnswer
 
 
 class GroupConsumer:
@@ -205,7 +205,7 @@ class GroupConsumer:
         consumer.pause(positions)
         if self._consumer is not None:
             self._is_member = True
-            self._on_event(Assigned([TopicPartition(p.topic, p.partition) for p in partitions]))
+            self._on_event(PartitionsAssigned([TopicPartition(p.topic, p.partition) for p in partitions]))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaTopicPartition]) -> None:
         if self._consumer is not None:

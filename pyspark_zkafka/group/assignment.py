@@ -114,7 +114,7 @@ class GroupWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RebalanceStep:
     """A member's next step: first release, then claim.
 
     `release` has the claims to delete now. `overdue` are those among them that are still being read after the hold. `claim`
@@ -140,7 +140,7 @@ def step(
     revoking: Mapping[TopicPartition, float],
     now: float,
     hold_s: float,
-) -> Step:
+) -> RebalanceStep:
     """Decide a member's next step from its claims towards its assignment (`target`).
 
     Partitions that the running micro-batch is `reading` are kept for at most `hold_s`. The time counts from the first step
@@ -156,7 +156,7 @@ def step(
     overdue = frozenset(tp for tp, until in kept.items() if until <= now)
     revoking = {tp: until for tp, until in kept.items() if tp not in overdue}
     claim = {tp: thread for tp, thread in target.items() if tp not in claims or claims[tp].thread != thread}
-    return Step(frozenset(leaving - revoking.keys()), overdue, claim, revoking)
+    return RebalanceStep(frozenset(leaving - revoking.keys()), overdue, claim, revoking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,10 @@ from pyspark_zkafka.errors import GroupContended, PartitionOwned, listing
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import child_path
-from pyspark_zkafka.model.znodes.groups import LegacyPartition
+from pyspark_zkafka.model.znodes.groups import Partition
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import NoMembers, group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
-
-Partition = TopicPartition | LegacyPartition
 
 _SHOWN = 3
 _NEVER = 2**31 - 1  # a version that no znode has: a missing znode must not be created meanwhile

@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark_zkafka.conditions import COMMIT_CONTENDED, INVALID_OFFSET, OFFSETS_CHANGED
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
-from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Partition, Proof, Unchanged
+from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Proof, Unchanged
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import child_path
-from pyspark_zkafka.model.znodes.groups import LegacyPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition
 from pyspark_zkafka.retries import backoff_s
 from pyspark_zkafka.zookeeper.connection import Results, ZooKeeperConnection
 from pyspark_zkafka.zookeeper.transactions import (
@@ -245,9 +245,6 @@ class _Commit:
         return group_znodes.encode_offset(self.offsets[partition])
 
     def _path(self, partition: Any) -> str:
-        if isinstance(partition, LegacyPartition):
-            parent = child_path(group_znodes.offsets_path(self.group), partition.topic)
-            return f"{parent}/{partition.broker}-{partition.partition}"
         return group_znodes.offset_path(self.group, partition)
 
     def _offset_parents(self, partitions: Sequence[Any]) -> list[str]:

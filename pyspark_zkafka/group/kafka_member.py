@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, GroupConsumer, GroupEvent, Revoked
+from pyspark_zkafka.brokers.group_consumer import CommitAnswer, GroupConsumer, GroupEvent, PartitionsAssigned, Revoked
 from pyspark_zkafka.brokers.groups import commit_requests
 from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.group.kafka_requests import MemberRequests, Owned, not_running
@@ -362,7 +362,7 @@ class KafkaGroupMember:
     def handle(self, event: GroupEvent) -> None:
         """Handle an event of the client. Blocks while a revocation waits."""
         match event:
-            case Assigned(partitions):
+            case PartitionsAssigned(partitions):
                 self._assign(partitions)
             case Revoked(partitions):
                 self.begin_revocation(partitions)

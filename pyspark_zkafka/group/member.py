@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.conditions import NO_SESSION
 from pyspark_zkafka.errors import ConsumerIdTaken, ZKafkaError, ZooKeeperError, listing
-from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
+from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, RebalanceStep, step
 from pyspark_zkafka.group.claims import Blocker, Claims
 from pyspark_zkafka.group.registration import Registration, consumer_id_of, create_owner_znodes, registration_of
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition, session_text
@@ -68,7 +68,7 @@ class GroupMember:
         self._closing = False
         self._suspended = False
         self._reading: frozenset[TopicPartition] = frozenset()
-        self._step = Step()
+        self._step = RebalanceStep()
         self._attempts = Attempts()
         self._due = 0.0
         self._sweep_at = 0.0

@@ -257,7 +257,7 @@ class KafkaMemberOffsets:
         return CommitResult(written, kept, {*lost, *(offsets.keys() - ours.keys())})
 
     def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:
-        """Commit the group's starts for partitions without an offset, whoever owns them. Returns the stored offsets.
+        """Commit the group's starts for partitions without an offset, of all members. Returns the stored offsets.
 
         Commits to Kafka cannot be conditional: of two within milliseconds, the later one counts. While the group
         rebalances, reads the offsets again before each try. Blocks for at most half a minute.

@@ -16,15 +16,13 @@ from pyspark_zkafka.errors import CodecError, listing
 from pyspark_zkafka.model.assignors import topics_of
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups as group_znodes
-from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition
+from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition, Partition
 
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.connection import Znode
 
 OffsetsStorage = Literal["zookeeper", "kafka", "both"]
 """The stores from which a group's offsets are read."""
-
-Partition = TopicPartition | LegacyPartition
 
 _GENERATED = re.compile(r"(?P<host>.+)-[0-9]{1,19}-[0-9a-f]{1,8}")
 _SHOWN = 5

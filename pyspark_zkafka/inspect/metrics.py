@@ -39,7 +39,7 @@ def cluster_metrics(cluster: ClusterReport) -> Iterator[Gauge]:
     yield _single("zkafka_active_controllers", "1 if a broker is the controller.", int(snapshot.controller is not None))
     yield _single("zkafka_controller_id", "Broker id of the controller.", snapshot.controller)
     has_left = int(not snapshot.brokers and snapshot.kraft_epoch >= 0)
-    yield _single("zkafka_migrated_to_kraft", "1 if all brokers have left ZooKeeper, whose state is of the past.", has_left)
+    yield _single("zkafka_migrated_to_kraft", "1 if all brokers have left ZooKeeper, whose state is out of date.", has_left)
     yield _single("zkafka_controller_epoch", "Number of controller elections so far.", cluster.controller_epoch)
     counts: _Values = {(name,): float(len(topic.partitions)) for name, topic in snapshot.topics.items()}
     yield Gauge("kafka_topic_partitions", "Number of partitions for this Topic", ("topic",), counts)

@@ -7,28 +7,13 @@ from dataclasses import dataclass, field
 
 from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.inspect.group_reads import read_part
-from pyspark_zkafka.inspect.groups import GroupReport, Partition
+from pyspark_zkafka.inspect.groups import GroupReport
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import groups as group_paths
-from pyspark_zkafka.model.znodes.codec import child_path
-from pyspark_zkafka.model.znodes.groups import LegacyPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
-
-
-def key_of(partition: Partition) -> int | str:
-    """Return the number of a partition, or the name of its znode from Kafka 0.7.
-
-    >>> key_of(TopicPartition("t", 3)), key_of(LegacyPartition("t", 1, 3))
-    (3, '1-3')
-    """
-    return partition.partition if isinstance(partition, TopicPartition) else f"{partition.broker}-{partition.partition}"
-
-
-def offset_znode(group: str, partition: Partition) -> str:
-    """Return the path ``/consumers/G/offsets/T/P``."""
-    return f"{child_path(group_paths.offsets_path(group), partition.topic)}/{key_of(partition)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +69,7 @@ def stored_in(group: GroupReport) -> StoredOffsets:
     found = StoredOffsets()
     for tp, committed in group.offsets.items():
         if not is_topic_name(tp.topic):
-            path = offset_znode(group.name, tp)
+            path = group_paths.offset_path(group.name, tp)
             found.misnamed[path] = _no_topic(path, tp.topic)
             continue
         found.versions[tp] = committed.version

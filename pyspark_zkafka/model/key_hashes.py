@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import BAD_KEY_TYPE
 
-Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+ArrowColumn: TypeAlias = "pa.Array | pa.ChunkedArray"
 Hashes: TypeAlias = "npt.NDArray[np.int32]"
-HashKeys: TypeAlias = "Callable[[str, Column], Hashes]"
+HashKeys: TypeAlias = "Callable[[str, ArrowColumn], Hashes]"
 """Hashes keys by the name of the hash (murmur2, murmur3, crc32, fnv1a): 32 bits, signed, 0 for a null."""
 _Positions: TypeAlias = "npt.NDArray[np.int64]"
 _Words: TypeAlias = "npt.NDArray[np.uint32]"
@@ -37,7 +37,7 @@ _FNV_PRIME = 0x01000193
 _UINT32 = 0xFFFFFFFF
 
 
-def hash_keys(name: str, keys: Column) -> Hashes:
+def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
     """Hash each key in Python and numpy, as `HashKeys` describes; raises as `check_keys` does."""
     hashes: Hashes = _BY_NAME[name](keys).view(np.int32)
     return hashes
@@ -54,7 +54,7 @@ def to_positive(hashes: Hashes) -> Hashes:
     return positive
 
 
-def murmur2(keys: Column) -> Hashes:
+def murmur2(keys: ArrowColumn) -> Hashes:
     """Return Kafka's murmur2 of each key, signed, as the Java client computes it.
 
     Keys of all lengths are hashed together, four bytes in each step. A step takes only the keys that are long enough.
@@ -71,7 +71,7 @@ def murmur2(keys: Column) -> Hashes:
     return _over_blocks(keys, _murmur2_block)
 
 
-def fnv1a(keys: Column) -> Hashes:
+def fnv1a(keys: ArrowColumn) -> Hashes:
     """Return the 32-bit FNV-1a of each key, signed, before its absolute value is taken.
 
     References
@@ -86,14 +86,14 @@ def fnv1a(keys: Column) -> Hashes:
     return _over_blocks(keys, _fnv1a_block)
 
 
-def murmur3(keys: Column) -> Hashes:
+def murmur3(keys: ArrowColumn) -> Hashes:
     """Return MurmurHash3_x86_32 with seed 0 of each key, signed."""
     import mmh3  # few writes need it, and every task would load it
 
     return _over_keys(keys, mmh3.hash).view(np.int32)
 
 
-def crc32(keys: Column) -> npt.NDArray[np.uint32]:
+def crc32(keys: ArrowColumn) -> npt.NDArray[np.uint32]:
     """Return zlib's CRC-32 of each key, unsigned.
 
     References
@@ -103,7 +103,7 @@ def crc32(keys: Column) -> npt.NDArray[np.uint32]:
     return _over_keys(keys, zlib.crc32)
 
 
-_BY_NAME: dict[str, Callable[[Column], npt.NDArray[np.integer]]] = {
+_BY_NAME: dict[str, Callable[[ArrowColumn], npt.NDArray[np.integer]]] = {
     "murmur2": murmur2,
     "murmur3": murmur3,
     "crc32": crc32,
@@ -111,7 +111,7 @@ _BY_NAME: dict[str, Callable[[Column], npt.NDArray[np.integer]]] = {
 }
 
 
-def nulls(column: Column) -> npt.NDArray[np.bool_]:
+def nulls(column: ArrowColumn) -> npt.NDArray[np.bool_]:
     """Return a mask that is True where a column is null."""
     if not column.null_count:
         return np.zeros(len(column), dtype=bool)
@@ -120,26 +120,26 @@ def nulls(column: Column) -> npt.NDArray[np.bool_]:
     return found
 
 
-def check_keys(keys: Column) -> None:
+def check_keys(keys: ArrowColumn) -> None:
     """Raise OptionError (BAD_KEY_TYPE) for keys that are neither binary nor string."""
     if keys.type not in _KEY_TYPES:
         text = f"A column key of type {keys.type} cannot be hashed; cast it to binary or string"
         raise BAD_KEY_TYPE(text, type=str(keys.type))
 
 
-def _chunks(keys: Column) -> list[pa.Array]:
+def _chunks(keys: ArrowColumn) -> list[pa.Array]:
     check_keys(keys)
     return list(keys.chunks) if isinstance(keys, pa.ChunkedArray) else [keys]
 
 
-def _over_keys(keys: Column, hash_of: Callable[[bytes], int]) -> _Words:
+def _over_keys(keys: ArrowColumn, hash_of: Callable[[bytes], int]) -> _Words:
     """Call `hash_of` for each key, and return the results modulo 2**32."""
     cells = (key for chunk in _chunks(keys) for key in chunk.cast(pa.large_binary()).to_pylist())
     found = (0 if key is None else hash_of(key) & _UINT32 for key in cells)
     return np.fromiter(found, dtype=np.uint32, count=len(keys))
 
 
-def _over_blocks(keys: Column, hash_block: Callable[[_Block], _Words]) -> Hashes:
+def _over_blocks(keys: ArrowColumn, hash_block: Callable[[_Block], _Words]) -> Hashes:
     hashes = np.empty(len(keys), dtype=np.uint32)
     done = 0
     for chunk in _chunks(keys):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pyspark_zkafka.errors import CodecError
 
-NO_LEADER = -1
+WITHOUT_LEADER = -1
 LAST_MS = 253_402_300_799_999
 """The end of the year 9999, where Python's datetime ends. Later times in znodes are ignored."""
 _SESSION = re.compile("0x[0-9a-fA-F]{1,16}")
@@ -160,7 +160,7 @@ class ClusterSnapshot:
         """
         if self.kraft_epoch < 0:
             return False
-        return not self.brokers or any(s.leader not in (NO_LEADER, *self.brokers) for s in self.states.values())
+        return not self.brokers or any(s.leader not in (WITHOUT_LEADER, *self.brokers) for s in self.states.values())
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """Return a topic's partitions in numeric order; empty if the topic is not in the snapshot."""

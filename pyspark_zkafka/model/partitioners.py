@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_zkafka.conditions import PARTITION_OUT_OF_RANGE, TOPIC_WITHOUT_PARTITIONS, UNKNOWN_PARTITIONER
-from pyspark_zkafka.model.key_hashes import Column, Hashes, HashKeys, hash_keys, nulls, to_positive
+from pyspark_zkafka.model.key_hashes import ArrowColumn, Hashes, HashKeys, hash_keys, nulls, to_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Router:
     def route(
         self,
         rows: int,
-        keys: Column | None = None,
-        explicit: Column | None = None,
+        keys: ArrowColumn | None = None,
+        explicit: ArrowColumn | None = None,
         start: int = 0,
         hash_keys: HashKeys = hash_keys,
     ) -> tuple[Hashes, int]:
@@ -75,9 +75,9 @@ class Router:
 
         Parameters
         ----------
-        keys : Column of binary, large_binary, string or large_string, or None
+        keys : ArrowColumn of binary, large_binary, string or large_string, or None
             The keys. Null is a row without a key; None means that no row has one.
-        explicit : Column of integers, or None
+        explicit : ArrowColumn of integers, or None
             The partitions that rows specify, which take precedence over their keys. Null is a row that specifies none.
         start : int
             The counter of rows without a hash. Concurrent tasks should start at different counters, or else their first
@@ -112,7 +112,7 @@ class Router:
         routed[unassigned] = targets[(np.arange(count, dtype=np.int64) + start % len(targets)) % len(targets)]
         return routed, start + count
 
-    def _assign_explicit(self, explicit: Column, routed: Hashes) -> npt.NDArray[np.bool_]:
+    def _assign_explicit(self, explicit: ArrowColumn, routed: Hashes) -> npt.NDArray[np.bool_]:
         """Write the explicit partitions into `routed`. Return a mask of the rows that have none."""
         unassigned = nulls(explicit)
         requested = explicit.fill_null(0).to_numpy()
@@ -142,5 +142,5 @@ _POSITIVE: dict[str, Callable[[Hashes], npt.NDArray[np.integer]]] = {
 PARTITIONERS: tuple[str, ...] = (*_POSITIVE, "roundrobin")
 
 
-def _has_values(column: Column | None) -> TypeGuard[Column]:
+def _has_values(column: ArrowColumn | None) -> TypeGuard[ArrowColumn]:
     return column is not None and column.null_count < len(column)

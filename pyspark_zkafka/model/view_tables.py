@@ -17,7 +17,7 @@ from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.planning import Subscription, requested_topics
 
 Row = Mapping[str, Any]
-"""Values by column. A missing column is null. Timestamps are microseconds since the epoch; maps are lists of pairs."""
+"""Values by column. A missing column is null. In views, timestamps are microseconds, and maps are lists of pairs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-Reader: TypeAlias = Callable[[str], "str | Mapping[str, str]"]
+ValueReader: TypeAlias = Callable[[str], "str | Mapping[str, str]"]
 """Returns the value of the row's librdkafka property, or several properties by name.
 
 Raises ValueError with the expected form, but without the value, which may be a secret.
@@ -38,7 +38,7 @@ class ClientProperty:
 
     name: str
     clients: str
-    read: Reader
+    read: ValueReader
     targets: str = "="
     when: tuple[str | None, ...] = ()
     otherwise: str = ""
@@ -96,7 +96,7 @@ def _kibibytes(text: str) -> str:
     return str(max(1, _integer(text) // 1024))
 
 
-def _choice(*values: str, **others: str) -> Reader:
+def _choice(*values: str, **others: str) -> ValueReader:
     """Accept each of `values` in any case; `others` are further spellings."""
     known = {value.lower(): value for value in values} | others
 
@@ -213,7 +213,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 # The tables
 
 
-def _rows(clients: str, read: Reader, *names: str, alias: str = "") -> tuple[ClientProperty, ...]:
+def _rows(clients: str, read: ValueReader, *names: str, alias: str = "") -> tuple[ClientProperty, ...]:
     """Make a row for each name; `alias` is another name of the first one."""
     aliases = [ClientProperty(alias, clients, read, names[0])] if alias else []
     return (*(ClientProperty(name, clients, read) for name in names), *aliases)

@@ -289,7 +289,7 @@ ZOOKEEPER_AUTH = Kind("digest:user:password or sasl:DIGEST-MD5:user:password", _
 HOST_NAME_CHECK = choice(form="https, or none or empty to skip the check", https=True, none=False, **{"": False})
 PEM_FILE = text("PEM file")
 TOPIC = Kind("text", _read_topic)
-TOPICS = Kind("topic[,topic...]", _read_topics)
+TOPIC_LIST = Kind("topic[,topic...]", _read_topics)
 PATTERN = Kind("regular expression", lambda _, text: SubscribePattern(_read_regex(text)))
 EXCEPT_PATTERN = Kind("regular expression", lambda _, text: SubscribeExcept(_read_regex(text)))
 PARTITIONS = Kind('JSON {"topic": [0, 1]}', _read_assignment)

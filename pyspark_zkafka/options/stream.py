@@ -18,9 +18,9 @@ from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
 from pyspark_zkafka.options.values import (
     MAX_POLL_INTERVAL_MS,
+    Coordinator,
     GroupOptions,
     KafkaGroupOptions,
-    Membership,
     ReadOptions,
     StreamOptions,
 )
@@ -89,7 +89,7 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
 def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
     poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
-    membership: Membership = given.value("groupMembership")
+    membership: Coordinator = given.value("groupMembership")
     in_kafka, strategy = joins_kafka(given), given.text(_STRATEGY).lower()
     options = GroupOptions(
         name=read.group or "",

@@ -106,7 +106,7 @@ CONNECTION: tuple[Option, ...] = (
 TABLE: tuple[Option, ...] = (
     *CONNECTION,
     # What to read
-    Option("subscribe", kinds.TOPICS, _READS, "Topics to read. Set exactly one of this option and the next three."),
+    Option("subscribe", kinds.TOPIC_LIST, _READS, "Topics to read. Set exactly one of this option and the next three."),
     Option(
         "subscribePattern",
         kinds.PATTERN,

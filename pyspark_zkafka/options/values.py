@@ -23,7 +23,7 @@ Transport = Literal["auto", "direct", "librdkafka"]
 GroupAcl = Literal["open", "readable", "creator"]
 """The ACL of a group's znodes: all rights for everybody; others may read; only clients with the creator's credentials."""
 
-Membership = Literal["auto", "zookeeper", "kafka", "none"]
+Coordinator = Literal["auto", "zookeeper", "kafka", "none"]
 """Who coordinates the group of a stream. `auto` is ZooKeeper until the cluster migrates to KRaft; `none` joins no group."""
 
 DELIVERY_TIMEOUT_MS = 120_000
@@ -178,7 +178,7 @@ class GroupOptions:
     """A stream's membership in a consumer group. Without a `consumer_id`, an id is generated."""
 
     name: str
-    membership: Membership
+    membership: Coordinator
     threads: int
     strategy: str
     max_retries: int

@@ -12,7 +12,7 @@ from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MIGRATED_TO_KRAFT
 from pyspark_zkafka.errors import ClusterStateError, ZKafkaError
-from pyspark_zkafka.model.nouns import NO_LEADER, ClusterSnapshot
+from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot
 from pyspark_zkafka.model.planning import (
     Assign,
     Subscribe,
@@ -129,7 +129,7 @@ class ClusterState:
         """Return a snapshot in which all leaders are registered, if the controller elects new ones within the retries."""
         found = self.snapshot()  # before that, another leader may return in the same epoch
         for _ in range(self._retry.retries):
-            if not any(s.leader != NO_LEADER and s.leader not in found.brokers for s in found.states.values()):
+            if not any(s.leader != WITHOUT_LEADER and s.leader not in found.brokers for s in found.states.values()):
                 break
             self._retry.sleep(self._retry.interval_s)
             found = self.snapshot(anew=True)

@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.model.nouns import NO_LEADER, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot, TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.admin import PREFERRED_REPLICA_ELECTION, AdminState, encode_preferred_election
 from pyspark_zkafka.tools.admin import WAIT_S, NoWait, Timeout, follow, require_controller, submit
 from pyspark_zkafka.tools.arguments import find_partitions, parse_partitions
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster
-from pyspark_zkafka.tools.output import Row, columns
+from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Create
 
@@ -42,8 +43,8 @@ def candidates(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, 
     found = []
     for tp in sorted(set(partitions)):
         known = snapshot.states.get(tp)
-        leader = NO_LEADER if known is None else known.leader
-        preferred = next(iter(snapshot.topics[tp.topic].partitions[tp.partition]), NO_LEADER)
+        leader = WITHOUT_LEADER if known is None else known.leader
+        preferred = next(iter(snapshot.topics[tp.topic].partitions[tp.partition]), WITHOUT_LEADER)
         obstacle: str | None = None
         if tp.topic in state.deletions:
             obstacle = "the topic is being deleted"

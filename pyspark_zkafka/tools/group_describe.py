@@ -22,6 +22,7 @@ from pyspark_zkafka.inspect.groups import (
 )
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import (
     MOST_SECONDS,
     AllGroups,
@@ -32,7 +33,7 @@ from pyspark_zkafka.tools.command import (
     require_groups,
 )
 from pyspark_zkafka.tools.group_watch import watch_groups
-from pyspark_zkafka.tools.output import Column, Row, columns, iso_time
+from pyspark_zkafka.tools.output import Column, columns, iso_time
 
 StorageOption = Annotated[
     OffsetsStorage,

@@ -13,10 +13,10 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.inspect.groups import Partition
-from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, key_of, stored_offsets
+from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
+from pyspark_zkafka.model.znodes.groups import Partition, partition_key
 from pyspark_zkafka.tools.arguments import find_partitions, read_text
 from pyspark_zkafka.tools.command import (
     FAILED,
@@ -75,7 +75,7 @@ def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups 
             offsets += [OffsetLine(group, lp, offset) for lp, offset in sorted(stored[group].legacy.items())]
     if target.output.as_json:
         rows = [
-            {"group": o.group, "topic": o.partition.topic, "partition": key_of(o.partition), "offset": o.offset}
+            {"group": o.group, "topic": o.partition.topic, "partition": partition_key(o.partition), "offset": o.offset}
             for o in offsets
         ]
         target.rows(rows, _EXPORTED)
@@ -169,7 +169,7 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
             {
                 "group": name,
                 "topic": partition.topic,
-                "partition": key_of(partition),
+                "partition": partition_key(partition),
                 "current_offset": current,
                 "new_offset": offset,
             }

@@ -24,12 +24,14 @@ from pyspark_zkafka.errors import (
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.groups import member_notes
-from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, key_of, stored_offsets
+from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.resumption import outdated
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.codec import is_znode_name
+from pyspark_zkafka.model.znodes.groups import partition_key
 from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.command import (
     FAILED,
@@ -44,7 +46,7 @@ from pyspark_zkafka.tools.command import (
     with_progress,
 )
 from pyspark_zkafka.tools.migration import Compared, Facts, LiveRounds, compare, report, to_copy
-from pyspark_zkafka.tools.output import Column, Row, columns
+from pyspark_zkafka.tools.output import Column, columns
 from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
@@ -360,7 +362,7 @@ def _show(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:
     reasons: dict[str, list[str]] = {}
     for group, of_group in found.items():
         for one in of_group:
-            topic, partition = one.partition.topic, key_of(one.partition)
+            topic, partition = one.partition.topic, partition_key(one.partition)
             rows.append(
                 {
                     "group": group,

@@ -13,9 +13,10 @@ from pyspark_zkafka.conditions import NO_MEMBERS
 from pyspark_zkafka.inspect.group_reads import read_groups
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic, topics_of
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, consumer_of_thread
 from pyspark_zkafka.tools.command import Target, reads_cluster
-from pyspark_zkafka.tools.output import Column, Row, columns
+from pyspark_zkafka.tools.output import Column, columns
 
 _STRATEGIES = ("range", "roundrobin", "sticky")
 _MEMBERS = columns("member consumer_id")

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport
-from pyspark_zkafka.tools.output import Column, Output, Row, columns, duration_text, printable
+from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.tools.output import Column, Output, columns, duration_text, printable
 
 Draw = Callable[[Sequence[Row], Sequence[str]], None]
 

@@ -14,9 +14,10 @@ from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_IN_USE, UNKNOWN_LED
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, decode, newest
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.kinds import parse_duration_ms
 from pyspark_zkafka.tools.command import FAILED, Target, changes_cluster, open_servers, reads_cluster, with_progress
-from pyspark_zkafka.tools.output import Column, Row, columns, duration_text, iso_time
+from pyspark_zkafka.tools.output import Column, columns, duration_text, iso_time
 
 RECENT_MS = 60_000
 """The age up to which a ledger's newest entry suggests that its query is running."""
@@ -46,7 +47,7 @@ _Force = Annotated[bool, typer.Option("--force", help="Delete ledgers of queries
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredEntry:
     """The metadata of one key of a ledger; `entry` is None if it cannot be read."""
 
     group: str
@@ -55,7 +56,7 @@ class Record:
     entry: Entry | None
 
     @classmethod
-    def read(cls, group: str, partition: TopicPartition, metadata: str) -> Record:
+    def read(cls, group: str, partition: TopicPartition, metadata: str) -> StoredEntry:
         """The record with its entry, if that can be read."""
         try:
             return cls(group, partition, metadata, decode(metadata))
@@ -73,13 +74,13 @@ class QueryLedger:
         The base of its groups' names, ``<prefix>-<query>[-<writer>]``.
     groups : tuple of str
         The names of its groups, in order of width and number.
-    records : tuple of Record
+    records : tuple of StoredEntry
         Ordered by slot, unreadable ones last; a slot may have several keys.
     """
 
     query: str
     groups: tuple[str, ...]
-    records: tuple[Record, ...] = ()
+    records: tuple[StoredEntry, ...] = ()
 
     @property
     def topics(self) -> list[str]:
@@ -87,7 +88,7 @@ class QueryLedger:
         return sorted({record.partition.topic for record in self.records})
 
     @property
-    def unreadable(self) -> list[Record]:
+    def unreadable(self) -> list[StoredEntry]:
         """The records without an entry."""
         return [record for record in self.records if record.entry is None]
 
@@ -131,12 +132,12 @@ def group_by_query(
     return {query: QueryLedger(query, tuple(names), _records(names, metadata)) for query, names in groups.items()}
 
 
-def _records(groups: Iterable[str], metadata: Mapping[str, Mapping[TopicPartition, str]]) -> tuple[Record, ...]:
-    found = [Record.read(group, tp, text) for group in groups for tp, text in metadata.get(group, {}).items()]
+def _records(groups: Iterable[str], metadata: Mapping[str, Mapping[TopicPartition, str]]) -> tuple[StoredEntry, ...]:
+    found = [StoredEntry.read(group, tp, text) for group in groups for tp, text in metadata.get(group, {}).items()]
     return tuple(sorted(found, key=_by_slot))
 
 
-def _by_slot(record: Record) -> tuple[bool, int, str, TopicPartition]:
+def _by_slot(record: StoredEntry) -> tuple[bool, int, str, TopicPartition]:
     return record.entry is None, record.entry.slot if record.entry else 0, record.group, record.partition
 
 
@@ -334,7 +335,7 @@ def _list_row(ledger: QueryLedger) -> Row:
     }
 
 
-def _show_row(record: Record, query: str, *, short: bool) -> Row:
+def _show_row(record: StoredEntry, query: str, *, short: bool) -> Row:
     """The row of a record; with `short`, names and hashes without what a table has no place for."""
     place = {"group": record.group.removeprefix(f"{query}.") if short else record.group, **record.partition._asdict()}
     if record.entry is None:

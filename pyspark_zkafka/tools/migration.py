@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pyspark_zkafka.inspect.groups import Partition
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.znodes.groups import LegacyPartition
+from pyspark_zkafka.model.znodes.groups import LegacyPartition, Partition
 
 State = Literal["copied", "equal", "behind", "ahead", "failed", "skipped"]
 """The state of a partition.

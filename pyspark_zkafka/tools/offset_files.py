@@ -16,11 +16,10 @@ from dataclasses import dataclass
 
 from pyspark_zkafka.conditions import INVALID_OFFSETS_FILE
 from pyspark_zkafka.errors import CodecError, OptionError, listing
-from pyspark_zkafka.inspect.groups import Partition
-from pyspark_zkafka.inspect.offset_znodes import key_of, offset_znode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import groups as group_znodes
+from pyspark_zkafka.model.znodes.groups import Partition, partition_key
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _HEADERS = (["topic", "partition", "offset"], ["group", "topic", "partition", "offset"])
@@ -41,7 +40,7 @@ def zk_text(offsets: Iterable[OffsetLine]) -> str:
     >>> zk_text([OffsetLine("billing", TopicPartition("orders", 3), 17)])
     '/consumers/billing/offsets/orders/3:17\\n'
     """
-    return "".join(f"{offset_znode(o.group, o.partition)}:{o.offset}\n" for o in offsets)
+    return "".join(f"{group_znodes.offset_path(o.group, o.partition)}:{o.offset}\n" for o in offsets)
 
 
 def csv_text(offsets: Iterable[OffsetLine], *, with_group: bool) -> str:
@@ -53,7 +52,14 @@ def csv_text(offsets: Iterable[OffsetLine], *, with_group: bool) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for one in offsets:
-        writer.writerow([*([one.group] if with_group else []), one.partition.topic, key_of(one.partition), one.offset])
+        writer.writerow(
+            [
+                *([one.group] if with_group else []),
+                one.partition.topic,
+                partition_key(one.partition),
+                one.offset,
+            ]
+        )
     return text.getvalue()
 
 

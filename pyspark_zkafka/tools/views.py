@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, reads_cluster
-from pyspark_zkafka.tools.output import Column, Row, columns, iso_time
+from pyspark_zkafka.tools.output import Column, columns, iso_time
 
 _BROKERS = columns("id host port rack version timestamp endpoints", right="id port version")
 _NARROW_BROKERS = columns("id rack version timestamp endpoints", right="id version")

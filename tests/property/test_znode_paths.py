@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.group.claims import owner_parents
-from pyspark_zkafka.inspect.offset_znodes import offset_znode
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin, groups, topics
@@ -54,8 +53,7 @@ def builders(*modules: ModuleType) -> dict[str, Callable[..., str]]:
 BUILDERS: dict[str, Callable[..., Any]] = {
     **builders(admin, groups, topics),
     "owner_parents": lambda group, partition: owner_parents(group, [partition])[-1],
-    "offset_znode": lambda group, partition: offset_znode(group, partition),
-    "legacy_offset_znode": lambda group, topic: offset_znode(group, groups.LegacyPartition(topic, 1, 2)),
+    "legacy_offset_path": lambda group, topic: groups.offset_path(group, groups.LegacyPartition(topic, 1, 2)),
     "child_path": lambda name: child_path("/parent", name),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
 from pyspark_zkafka.model.nouns import (
-    NO_LEADER,
+    WITHOUT_LEADER,
     Broker,
     ClusterSnapshot,
     Endpoint,
@@ -90,7 +90,7 @@ class Cluster:
             name: Topic(name, {n: (1,) for n in range(self.announced[name])}, None, self.created(name)) for name in names
         }
         states = {
-            tp: PartitionState(NO_LEADER if tp in self._offline else 1, self._epochs[tp], (1,), 1, _czxid(nodes, tp))
+            tp: PartitionState(WITHOUT_LEADER if tp in self._offline else 1, self._epochs[tp], (1,), 1, _czxid(nodes, tp))
             for tp in self.ends
             if tp.topic in topics
         }

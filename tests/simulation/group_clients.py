@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, Expelled
+from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, PartitionsAssigned
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, ZKafkaError
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -102,7 +102,7 @@ class Client(ABC):
             if kind == "assign":
                 self.owned |= partitions
                 self.on_assign(self, partitions)
-                self.member.handle(Assigned(partitions))
+                self.member.handle(PartitionsAssigned(partitions))
             elif kind == "lost":
                 self.owned = NONE
                 self.member.handle(Expelled())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from pyspark_zkafka.errors import ZooKeeperError
-from pyspark_zkafka.group.assignment import Step, step
+from pyspark_zkafka.group.assignment import RebalanceStep, step
 from pyspark_zkafka.group.claims import Claims
 from pyspark_zkafka.group.registration import create_owner_znodes
 from pyspark_zkafka.model.assignors import Subscribers, assign
@@ -38,7 +38,7 @@ class Member:
         self._topics = topics
         self._claims = Claims(session, GROUP)  # type: ignore[arg-type]
         self._reading: frozenset[TopicPartition] = frozenset()
-        self._step = Step()
+        self._step = RebalanceStep()
         self.settled = False
 
     @property

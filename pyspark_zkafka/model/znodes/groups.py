@@ -89,6 +89,18 @@ class LegacyPartition:
     partition: int
 
 
+Partition = TopicPartition | LegacyPartition
+
+
+def partition_key(partition: Partition) -> int | str:
+    """Return the number of a partition, or the name of its znode from Kafka 0.7.
+
+    >>> partition_key(TopicPartition("t", 3)), partition_key(LegacyPartition("t", 1, 3))
+    (3, '1-3')
+    """
+    return partition.partition if isinstance(partition, TopicPartition) else f"{partition.broker}-{partition.partition}"
+
+
 def group_path(group: str) -> str:
     """``/consumers/G``.
 
@@ -129,12 +141,12 @@ def offsets_path(group: str) -> str:
     return f"{group_path(group)}/offsets"
 
 
-def offset_path(group: str, partition: TopicPartition) -> str:
+def offset_path(group: str, partition: Partition) -> str:
     """``/consumers/G/offsets/T/P``."""
-    return f"{child_path(offsets_path(group), partition.topic)}/{partition.partition}"
+    return f"{child_path(offsets_path(group), partition.topic)}/{partition_key(partition)}"
 
 
-def parse_key(path: str, topic: str, key: str) -> TopicPartition | LegacyPartition:
+def parse_key(path: str, topic: str, key: str) -> Partition:
     """Parse the name of a znode under ``owners/T`` or ``offsets/T``. `path` is for the error.
 
     >>> parse_key("/consumers/g/offsets/t/3", "t", "3")

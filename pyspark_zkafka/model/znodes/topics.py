@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from pyspark_zkafka.model.nouns import NO_LEADER, PartitionState, Topic, TopicPartition
+from pyspark_zkafka.model.nouns import WITHOUT_LEADER, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.znodes.codec import ZnodeJson, child_path, decode_text, is_int32, parse_integer
 
 TOPICS = "/brokers/topics"
@@ -97,7 +97,7 @@ def decode_partition_state(path: str, data: bytes | None, czxid: int | None = No
     found = ZnodeJson.parse(path, data, _STATE)
     has_no_leader = "leader" in found.fields and found.fields["leader"] is None
     return PartitionState(
-        NO_LEADER if has_no_leader else max(NO_LEADER, found.integer("leader")),
+        WITHOUT_LEADER if has_no_leader else max(WITHOUT_LEADER, found.integer("leader")),
         found.integer("leader_epoch"),
         found.integers("isr"),
         found.integer("controller_epoch"),

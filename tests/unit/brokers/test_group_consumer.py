@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.brokers.group_consumer import (
-    Assigned,
     CommitAnswer,
     GroupConsumer,
     GroupEvent,
+    PartitionsAssigned,
     Revoked,
     commit_status,
     group_properties,
@@ -173,7 +173,7 @@ class Events:
         self.answers: list[CommitAnswer] = []
 
     def __call__(self, event: GroupEvent) -> None:
-        if isinstance(event, Assigned):
+        if isinstance(event, PartitionsAssigned):
             self.owned |= set(event.partitions)
         elif isinstance(event, Revoked):
             self.revocations.append(sorted(event.partitions))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from pyspark_zkafka.errors import GroupError
-from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, Step, step
+from pyspark_zkafka.group.assignment import Attempts, GroupView, GroupWatch, RebalanceStep, step
 from pyspark_zkafka.model.assignors import Subscribers
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
@@ -52,7 +52,7 @@ def leaving(
     reading: Collection[TopicPartition],
     now: float,
     revoking: Mapping[TopicPartition, float] | None = None,
-) -> Step:
+) -> RebalanceStep:
     """The step of a member that must release the partitions, and keeps each for 10 s."""
     target = {tp: claim.thread for tp, claim in CLAIMS.items() if tp not in partitions}
     return step(target, CLAIMS, reading, revoking or {}, now, 10)
@@ -61,7 +61,7 @@ def leaving(
 def test_claims() -> None:
     """What is assigned and not claimed, or claimed for another thread, is to be claimed."""
     assert step({A: "c-0", B: "c-1"}, {B: Claim("c-0", 1)}, [], {}, 0, 10).claim == {A: "c-0", B: "c-1"}
-    assert step({A: "c-0"}, {A: Claim("c-0", 1)}, [A], {}, 0, 10) == Step()
+    assert step({A: "c-0"}, {A: Claim("c-0", 1)}, [A], {}, 0, 10) == RebalanceStep()
 
 
 def test_what_nobody_reads_goes_at_once() -> None:

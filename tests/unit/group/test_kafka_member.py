@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.brokers.group_consumer import Assigned, CommitAnswer, Expelled, Revoked
+from pyspark_zkafka.brokers.group_consumer import CommitAnswer, Expelled, PartitionsAssigned, Revoked
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, GroupError, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.group.claims import OwnedBy
@@ -115,7 +115,7 @@ def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 def assign(coordinator: Coordinator, member: KafkaGroupMember, *partitions: TopicPartition) -> None:
     """Assign partitions; returns when the member knows."""
-    coordinator.happens.append(lambda events: events.handle(Assigned(partitions)))
+    coordinator.happens.append(lambda events: events.handle(PartitionsAssigned(partitions)))
     eventually(lambda: member.settled and member.owned().keys() >= set(partitions), timeout_s=5)
 
 
@@ -352,11 +352,11 @@ def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None
     def is_final(member_id: str, owned: Collection[TopicPartition], topics: tuple[str, ...]) -> bool:
         asked.append((member_id, set(owned), topics))
         if len(asked) == 2:
-            coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
+            coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
         return T0 in owned
 
     member = new_member(is_final=is_final)
-    coordinator.happens.append(lambda events: events.handle(Assigned([])))
+    coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([])))
     assert member.wait_settled(20)
     assert asked[0] == ("c-1", set(), ("t",))
     assert asked[-1] == ("c-1", {T0}, ("t",))
@@ -384,13 +384,13 @@ def test_partitions_without_an_owner(
     """A static member, whose restart brings no rebalance, joins again if its group leaves partitions without an owner."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STALL_S", 0.5)
     member = new_member(is_final=lambda name, owned, topics: {T0, T1} <= set(owned), hold_ms=0, **kafka)
-    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
+    coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
     subscribe = coordinator.subscribe
 
     def assign_the_rest(topics: Collection[str]) -> None:
         subscribe(topics)
         if topics and [] in coordinator.subscribed:
-            coordinator.happens.append(lambda events: events.handle(Assigned([T0, T1])))
+            coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0, T1])))
 
     coordinator.subscribe = assign_the_rest  # type: ignore[method-assign]
     assert member.wait_settled(3) is joins_again
@@ -407,10 +407,10 @@ def test_rejoins_become_rare(
 
     def assign_a_part(topics: Collection[str]) -> None:
         subscribe(topics)
-        coordinator.happens.append(lambda events: events.handle(Assigned([T0] if topics else [])))
+        coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0] if topics else [])))
 
     coordinator.subscribe = assign_a_part  # type: ignore[method-assign]
-    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
+    coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
     assert not member.wait_settled(3)
     assert 1 <= coordinator.subscribed.count([]) <= 2
 
@@ -423,7 +423,7 @@ def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], e
         raise error
 
     member = new_member(is_final=is_final)
-    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
+    coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
     assert member.wait_settled(1) is not error.retriable
 
 
@@ -483,7 +483,7 @@ def test_assignment_to_a_client_that_is_replaced(
     coordinator.commit = lambda offsets: None  # type: ignore[method-assign]
     with pytest.raises(BrokersUnavailable, match="no answer"):
         member.commit({T0: 5}, member.owner.session)
-    coordinator.happens.append(lambda events: (events.handle(Revoked([T0])), events.handle(Assigned([T1]))))
+    coordinator.happens.append(lambda events: (events.handle(Revoked([T0])), events.handle(PartitionsAssigned([T1]))))
     eventually(lambda: coordinator.subscribed == [["t"], ["t"]], timeout_s=5)
     assert coordinator.discarded == 1
     assert member.owned() == {}
@@ -536,7 +536,7 @@ def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     coordinator.topics = ["t"]
     member = new_member(SubscribePattern("t.*"), lambda name, owned, topics: set(owned) == {T0}, protocol="consumer")
-    coordinator.happens.append(lambda events: events.handle(Assigned([T0])))
+    coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
     assert member.wait_settled(20)
     coordinator.topics = ["t", "tu"]
     eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=20)

@@ -12,8 +12,9 @@ import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import Target
-from pyspark_zkafka.tools.output import Output, Row
+from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.topics import ControllerInfo, decode_controller
 from pyspark_zkafka.tools.admin import follow, require_controller
 from pyspark_zkafka.tools.admin import show as show_admin
-from pyspark_zkafka.tools.output import Row
 from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient
 

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError, UnknownTopic
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.admin_config import delete, describe, parse_settings, set_, without_settings
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
 PATH = "/config/topics/t"

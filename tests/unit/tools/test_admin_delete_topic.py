@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.admin_delete_topic import delete_topic, existing_topics, request_deletion, require_deletable
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_zkafka.errors import GroupContended, GroupError, UnknownTopic
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_delete import delete, delete_group, group_znodes_of, require_existing
-from pyspark_zkafka.tools.output import Row
 from pyspark_zkafka.zookeeper.transactions import Create, Delete
 from tests.support.cases import each
 from tests.support.ensemble_client import EnsembleClient

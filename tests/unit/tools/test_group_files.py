@@ -11,10 +11,10 @@ import typer
 
 from pyspark_zkafka.errors import ClusterStateError, GroupContended, GroupError
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
 from pyspark_zkafka.tools.group_files import export_offsets, import_offsets, plan_import
 from pyspark_zkafka.tools.offset_files import OffsetLine
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import list_
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_zkafka.errors import GroupError
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import members
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
 

@@ -11,9 +11,9 @@ import typer
 from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.group_migrate import Migration, migrate, not_copied
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

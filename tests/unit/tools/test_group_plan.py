@@ -8,9 +8,9 @@ import pytest
 
 from pyspark_zkafka.errors import GroupError
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.tools.group_plan import plan, plan_assignments
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
 PARTITIONS = {"t": [0, 1, 2, 3]}

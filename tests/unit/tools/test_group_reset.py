@@ -16,6 +16,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, CodecEr
 from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_partitions
 from pyspark_zkafka.tools.group_reset import (
     FromFile,
@@ -30,7 +31,6 @@ from pyspark_zkafka.tools.group_reset import (
     plan_offsets,
     reset_offsets,
 )
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 from tests.support.group_brokers import GroupBrokers
 

@@ -23,9 +23,9 @@ from pyspark_zkafka.inspect.groups import (
 )
 from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, decode_registration
 from pyspark_zkafka.tools.group_verify import Problem, verify, verify_group, verify_groups
-from pyspark_zkafka.tools.output import Row
 from tests.support.ensemble_client import EnsembleClient
 
 

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import Entry, QueryName, encode, key_of
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools import ledger
 from pyspark_zkafka.tools.ledger import (
     RECENT_MS,
     QueryLedger,
-    Record,
+    StoredEntry,
     delete_ledger,
     group_by_query,
     groups_of,
@@ -25,7 +26,6 @@ from pyspark_zkafka.tools.ledger import (
     require_idle,
     written_before,
 )
-from pyspark_zkafka.tools.output import Row
 from tests.support.group_brokers import GroupBrokers
 
 NOWHERE = ["--bootstrap-server", "127.0.0.1:1"]
@@ -179,7 +179,7 @@ def test_older_ledgers() -> None:
 
 def test_record_of_an_entry() -> None:
     """An entry is read from the metadata."""
-    record = Record.read("g", TopicPartition("t", 0), encode(entry(3)))
+    record = StoredEntry.read("g", TopicPartition("t", 0), encode(entry(3)))
     assert record.entry == entry(3)
 
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from pyspark_zkafka.errors import UnknownTopic
-from pyspark_zkafka.tools.output import Row
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.views import brokers, controller, describe_topics, list_topics, plan
 
 
