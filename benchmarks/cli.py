@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 WORKS = (*sorted(READS), *sorted(STREAMS), *sorted(WRITES), *sorted(COPIES))
 PLOTS = ROOT / "docs" / "benchmarks"
-_WIDTH = 124
+_WIDTH = 150
 _PARTS = (*matrix.PARTS, *extras.NAMES)
 _OF_FEW_RECORDS = {"stream-tiny": 100, "copy": 25}
 _BOTH = ",".join(SETTINGS)

@@ -63,7 +63,7 @@ def quick(scale: float, rounds: int) -> list[Job]:
     cases += [Case("write", shape, scale, written, rounds, warm_up=0) for shape in _TWO]
     cases += [Case("write", "small", scale / 2, ["ours", "ours-once"], rounds, warm_up=0)]
     cases += [tiny("copy", 20, ["ours", "ours-once"], min(rounds, 2))]
-    cases += [Case("stream20", "small", 2 * scale, STREAMED, rounds, warm_up=1)]
+    cases += [Case("stream20", "small", 2 * scale, STREAMED, min(rounds, 2), warm_up=1)]
     return [Job(MAIN_MASTER, cases)]
 
 
