@@ -335,6 +335,7 @@ def served_s(cluster: ScriptedCluster) -> float:
             began_at = time.monotonic()
             sender.add(rows(*[bytes(100_000)] * 200), np.arange(200, dtype=np.int32) % 2, 2)
             while sender.delivered("t").get(0, 0) < 100:
+                assert time.monotonic() - began_at < 2 * HANGS_S
                 sender.advance(0.01)
                 sender.flush(0.01)
             took_s = time.monotonic() - began_at
