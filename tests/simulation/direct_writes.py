@@ -1,6 +1,6 @@
 """Writes of the real direct sender to scripted brokers on sockets, in random schedules.
 
-Brokers are slow, move leaders and damage responses. They refuse batches and cut connections before and after the append, and
+Brokers are slow, move leaders and damage responses. They refuse batches and cut connections before and after the append, or
 process requests of lost connections late.
 """
 

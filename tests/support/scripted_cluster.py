@@ -92,10 +92,12 @@ class ScriptedCluster:
         *,
         brokers: int = 1,
         partitions: int = 2,
+        produce_version: int = 8,
     ) -> None:
         self._treat = treat
+        served = {**SERVED, PRODUCE: (0, produce_version)}
         self.logs = [Log(n % brokers) for n in range(partitions)]
-        self.brokers = [ScriptedBroker(partial(self._respond, n), SERVED) for n in range(brokers)]
+        self.brokers = [ScriptedBroker(partial(self._respond, n), served) for n in range(brokers)]
         self.producers = 0
         self.failures: list[Exception] = []
         self._lock = threading.Lock()
@@ -156,7 +158,7 @@ class ScriptedCluster:
             found = self._append_all(broker, request) if treatment.is_processed else {n: NONE for n, _ in _batches(request)}
         if treatment.code is not None:
             found = dict.fromkeys(found, treatment.code)
-        return produce_response(found, treatment.throttle_ms)
+        return produce_response(found, treatment.throttle_ms, request.version)
 
     def _append_all(self, broker: int, request: Received) -> dict[int, int]:
         found = {}
@@ -206,15 +208,17 @@ def _values(data: bytes, partition: int) -> list[bytes]:
         return found
 
 
-def produce_response(answers: Answers, throttle_ms: int = 0) -> bytes:
-    """The body of a response to Produce 8."""
+def produce_response(answers: Answers, throttle_ms: int = 0, version: int = 8) -> bytes:
+    """The body of a response to Produce 5 to 8."""
     head = wire.int32(1) + wire.string("t") + wire.int32(len(answers))
-    return head + b"".join(map(_row, answers, answers.values())) + wire.int32(throttle_ms)
+    rows = (_row(partition, error, version) for partition, error in answers.items())
+    return head + b"".join(rows) + wire.int32(throttle_ms)
 
 
-def _row(partition: int, error: int) -> bytes:
+def _row(partition: int, error: int, version: int = 8) -> bytes:
     offsets = wire.int64(0) + wire.int64(-1) + wire.int64(0)
-    return wire.int32(partition) + wire.int16(error) + offsets + wire.int32(0) + wire.string(None)
+    words = wire.int32(0) + wire.string(None) if version >= 8 else b""
+    return wire.int32(partition) + wire.int16(error) + offsets + words
 
 
 # --- damaged responses to Produce, of which none acknowledges a batch -----------------------------------------------------

@@ -61,6 +61,7 @@ _ANSWERS_S = 0.3
 _REFUSED_PAUSE_S = 3.0
 _STEP_BYTES = 1024 * 1024
 _ZSTD_VERSION = 7
+_THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
 _RETRIABLE_INIT = frozenset({7, 14, 15, 16, 51})
 """Errors of InitProducerId after which it is requested again: time-out, coordinator, concurrent transactions."""
 
@@ -437,7 +438,7 @@ class DirectSender(Sender):
         found = self._brokers.get(number)
         if found is not None and not found.connection.is_opening:
             if found.connection.is_open:
-                return now >= found.muted_until and not found.connection.has_unsent
+                return self._real_clock() >= found.muted_until and not found.connection.has_unsent
             if found.flying:
                 return False
             found.connection.close()
@@ -496,7 +497,8 @@ class DirectSender(Sender):
                 broker.flying.popleft()
                 found, throttle_ms = read_produce(response, version)
                 self._answer(request, found, now)
-                broker.muted_until = now + throttle_ms / 1000
+                if version >= _THROTTLING_VERSION:
+                    broker.muted_until = self._real_clock() + throttle_ms / 1000
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(number, error)
 

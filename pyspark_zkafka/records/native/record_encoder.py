@@ -197,7 +197,7 @@ class RecordEncoder:
         self.open_bytes -= len(batch.memory)
         state = batch.state
         data = memoryview(batch.memory)[: state.used]
-        if 4 * state.used < 3 * len(batch.memory):
+        if 10 * state.used < 9 * len(batch.memory):
             data = memoryview(bytearray(data))  # the rest of the memory is free then
         if self._compress is not None:
             records = self._compress(data[HEADER_BYTES:])

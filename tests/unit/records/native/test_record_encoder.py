@@ -15,6 +15,7 @@ from pyspark_zkafka.model.producing import Batch, ProducerId
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from pyspark_zkafka.records.native.record_encoder import Compression, RecordEncoder
+from tests.support.cases import each
 
 NOW_MS = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -166,3 +167,12 @@ def test_large_rows() -> None:
     batches = [*encode.add(outgoing(rows), np.zeros(3, dtype=np.int32)), *encode.close_all()]
     assert [batch.records for batch in batches] == [1, 1, 1]
     assert [row for batch in batches for row in decoded(batch)] == expected(rows)
+
+
+@each("rows", [1, 3, 100, 400, 600, 770, 800, 899, 950])
+def test_memory_of_closed_batches(rows: int) -> None:
+    """A closed batch holds hardly more memory than its size, by which the queue is limited."""
+    encode = encoder()
+    list(encode.add(outgoing([(bytes(1_000), None, 1, [])] * rows), np.zeros(rows, dtype=np.int32)))
+    (batch,) = encode.close_all()
+    assert 9 * len(batch.data.data.obj) <= 10 * batch.size_bytes
