@@ -35,7 +35,7 @@ FOLDER = "ZKAFKA_TEST_FAULTS"
 _TRANSACTION = ("begin", "commit_offset", "commit", "abort")
 _WRAPPED = {
     "pyspark_zkafka.records.librdkafka_sender": {"MessageTransactions": _TRANSACTION},
-    "pyspark_zkafka.records.native.producer": {"ArrowTransactions": _TRANSACTION},
+    "pyspark_zkafka.records.direct.transactions": {"DirectTransactions": _TRANSACTION},
     "pyspark_zkafka.write.writers": {"ZKafkaStreamWriter": ("commit",)},
 }
 _DRIVERS = {"ZKafkaStreamWriter": "driver_commit"}
