@@ -40,13 +40,14 @@ _PRODUCER_AGE_S = 1_500.0
 
 def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs the choice. OptionError if it is required and unavailable."""
-    if connection.transport == "direct":
-        require()
+    found = _is_native(connection)
     _log.info("%s", "transport=librdkafka: pure Python is used" if connection.transport == "librdkafka" else describe())
-    return _is_native(connection)
+    return found
 
 
 def _is_native(connection: Connection) -> bool:
+    if connection.transport == "direct":
+        require()
     return connection.transport != "librdkafka" and library() is not None
 
 

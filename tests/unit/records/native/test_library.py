@@ -11,10 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Listener, Split
 from pyspark_zkafka.options.values import Connection, Transport
 from pyspark_zkafka.records import producer
 from pyspark_zkafka.records import select as choice
@@ -146,6 +149,18 @@ class TestChoice:
         """With direct where it is not there, it is an error that says what to do."""
         with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled path is .* Install from a wheel"):
             choice.uses_native(connection("direct"))
+
+    @pytest.mark.usefixtures("absent")
+    def test_direct_where_an_executor_lacks_it(self) -> None:
+        """Tasks fail as well, where only their machine has no compiled path: none reads by another transport instead."""
+        how, split = connection("direct"), Split(TopicPartition("t", 0), 0, 1, 0, 1, (0,), ("127.0.0.1:1",))
+        properties = consumer_properties(how, "127.0.0.1:1", "g")
+        for task in (
+            choice.open_consumer(how, properties, split, pa.schema([("offset", pa.int64())])),
+            choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}),
+        ):
+            with pytest.raises(OptionError, match="NO_NATIVE_PATH"), task:
+                pass
 
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The path determines senders and hashes."""
