@@ -8,10 +8,10 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 SOURCES = (
-    *("client", "columns", "producer", "transactions", "hashes", "row_hashes"),
-    *("record_batches", "messages", "aborted_transactions", "crc32c", "encoder"),
+    *("columns", "hashes", "row_hashes", "record_batches"),
+    *("messages", "aborted_transactions", "crc32c", "encoder"),
 )
-HEADERS = ("aborted_transactions", "arrow_abi", "client", "columns", "crc32c", "messages", "rdkafka_abi", "zkafka")
+HEADERS = ("aborted_transactions", "arrow_abi", "columns", "crc32c", "messages", "zkafka")
 FOLDER = "pyspark_zkafka/records/native"
 # auto: where there is a compiler; on: an error where there is none; off: left out.
 NATIVE_PATH = os.environ.get("ZKAFKA_NATIVE_PATH", "auto")
@@ -44,7 +44,6 @@ LIBRARY = Extension(
     [f"{FOLDER}/{name}.c" for name in SOURCES],
     depends=[f"{FOLDER}/{name}.h" for name in HEADERS],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"],
-    libraries=["dl"],
     py_limited_api=True,
     optional=NATIVE_PATH == "auto",
 )

@@ -222,25 +222,26 @@ def new_topic(zkafka_cluster: LocalCluster, _topic_names: Iterator[str]) -> Call
 def header_of_any_name(zkafka_cluster: LocalCluster) -> Callable[[str, bytes], None]:
     """Writes the record ``b"v"`` with one header of a name that may be no UTF-8: ``header_of_any_name(topic, b"\\xff")``.
 
-    Neither confluent-kafka's producer nor a write by this package does that: the compiled path's sender is handed the row.
+    Neither confluent-kafka's producer nor a write by this package does that: the row is handed to the direct transport.
     """
     import numpy as np
     import pyarrow as pa
 
     from pyspark_zkafka.model.rows import OutgoingBatch
-    from pyspark_zkafka.records.native.producer import ArrowSender
-    from pyspark_zkafka.records.sender import QueueLimits
+    from pyspark_zkafka.options.batch import parse_connection
+    from pyspark_zkafka.records.direct.sender import DirectSender
+    from pyspark_zkafka.records.producer import CountingProducer, producer_properties
+
+    servers = zkafka_cluster.bootstrap_servers
+    properties = producer_properties(parse_connection({"kafka.bootstrap.servers": servers}), servers)
 
     def write(topic: str, name: bytes) -> None:
         names = pa.Array.from_buffers(pa.string(), 1, pa.array([name]).buffers())
         entries = pa.StructArray.from_arrays([names, pa.array([b"x"])], ["key", "value"])
         headers = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)
         row = OutgoingBatch(topic, pa.array([b"v"]), None, None, None, headers)
-        with ArrowSender({"bootstrap.servers": zkafka_cluster.bootstrap_servers}, QueueLimits(), print) as sender:
-            sender.add(row, np.zeros(1, np.int32), 1)
-            assert sender.advance(10)
-            sender.flush(30)
-            assert sender.counts.acknowledged == 1
+        with CountingProducer(properties, DirectSender) as producer, producer.counting():
+            producer.send(row, np.zeros(1, np.int32), 1)
 
     return write
 

@@ -40,13 +40,14 @@ _PRODUCER_AGE_S = 1_500.0
 
 def uses_native(connection: Connection) -> bool:
     """True if this process uses the compiled path; logs the choice. OptionError if it is required and unavailable."""
-    if connection.transport == "direct":
-        require()
+    found = _is_native(connection)
     _log.info("%s", "transport=librdkafka: pure Python is used" if connection.transport == "librdkafka" else describe())
-    return _is_native(connection)
+    return found
 
 
 def _is_native(connection: Connection) -> bool:
+    if connection.transport == "direct":
+        require()
     return connection.transport != "librdkafka" and library() is not None
 
 
@@ -214,32 +215,33 @@ def open_producer(
             producer: CountingProducer = opened.enter_context(_clients.lease(key, make, _PRODUCER))
             return producer
 
-        producer = _lease_direct_producer(connection, properties, lease) or lease(_sender_class(connection))
+        producer = _lease_producer(connection, properties, lease)
         with producer.counting():
             yield producer
 
 
-def _lease_direct_producer(
+def _lease_producer(
     connection: Connection,
     properties: Mapping[str, Any],
     lease: Callable[[Callable[..., Sender]], P],
-) -> P | None:
-    """A producer of the direct transport; None, with a log line, if the direct transport cannot be used."""
-    if not _is_native(connection) or not _may_log_in(properties, _level(connection)):
-        return None
-    from pyspark_zkafka.records.consumer import Unsupported
-    from pyspark_zkafka.records.direct.sender import DirectSender
-    from pyspark_zkafka.records.direct.wire import LoginRefused
+) -> P:
+    """Lease a producer of the direct transport; of librdkafka, with a log line, if the direct transport cannot be used."""
+    if uses_native(connection) and _may_log_in(properties, _level(connection)):
+        from pyspark_zkafka.records.consumer import Unsupported
+        from pyspark_zkafka.records.direct.sender import DirectSender
+        from pyspark_zkafka.records.direct.wire import LoginRefused
 
-    try:
-        producer = lease(DirectSender)
-    except Unsupported as why:
-        _log.log(_level(connection), "the direct transport is not used: %s", why)
-        if isinstance(why, LoginRefused):
-            _refused_logins[_login_of(properties)] = time.monotonic()
-        return None
-    _log.info("the direct transport is used")
-    return producer
+        try:
+            producer = lease(DirectSender)
+            _log.info("the direct transport is used")
+            return producer
+        except Unsupported as why:
+            _log.log(_level(connection), "the direct transport is not used: %s", why)
+            if isinstance(why, LoginRefused):
+                _refused_logins[_login_of(properties)] = time.monotonic()
+    from pyspark_zkafka.records.librdkafka_sender import MessageSender
+
+    return lease(MessageSender)
 
 
 @contextmanager
@@ -269,18 +271,8 @@ def open_transactional(
             producer: TransactionalProducer = opened.enter_context(_clients.lease(key, make, _TRANSACTIONAL))
             return producer
 
-        producer = _lease_direct_producer(connection, properties, lease) or lease(_sender_class(connection))
+        producer = _lease_producer(connection, properties, lease)
         yield producer
         if producer.is_open:
             raise RuntimeError("a transaction was neither committed nor aborted")
         producer.is_kept = True
-
-
-def _sender_class(connection: Connection) -> Callable[..., Sender]:
-    if uses_native(connection):
-        from pyspark_zkafka.records.native.producer import ArrowSender
-
-        return ArrowSender
-    from pyspark_zkafka.records.librdkafka_sender import MessageSender
-
-    return MessageSender

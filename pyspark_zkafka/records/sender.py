@@ -1,4 +1,4 @@
-"""Interface of the senders, which pass records to librdkafka and count their delivery reports."""
+"""Interface of the senders, which send rows to the brokers and count what they acknowledge."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ class Transactions(Protocol):
 
 
 class Sender(Protocol):
-    """Passes records to librdkafka, and counts their delivery reports. Not thread-safe, not pickle-safe.
+    """Sends rows, and counts them as acknowledged or failed. Not thread-safe, not pickle-safe.
 
-    Implemented by `pyspark_zkafka.records.librdkafka_sender.MessageSender`, and by
-    `pyspark_zkafka.records.native.producer.ArrowSender`. Each is open for its ``with`` block, and calls `note` with errors
-    of the whole client.
+    Implemented by `pyspark_zkafka.records.direct.sender.DirectSender`, and by
+    `pyspark_zkafka.records.librdkafka_sender.MessageSender`. Each is open for its ``with`` block, and calls `note` with
+    errors of the whole client.
     """
 
     def __enter__(self) -> Sender: ...

@@ -60,6 +60,8 @@ class TransactionalProducer:
     producer with the id has begun, or the brokers have ended the transaction after transaction.timeout.ms; otherwise it is
     TRANSACTION_FAILED.
 
+    What is done here for librdkafka is needed by `MessageTransactions` alone, and does not harm `DirectTransactions`.
+
     Parameters
     ----------
     properties : mapping

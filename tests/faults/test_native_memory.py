@@ -47,9 +47,9 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("watched")
     package = folder / "pyspark_zkafka"
     shutil.copytree(SOURCES.parents[1], package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    out = package / "transport" / "native" / "_arrow_path.so"
+    out = package / "records" / "native" / "_arrow_path.so"
     flags = ["-shared", "-fPIC", "-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-fsanitize=address", "-fvisibility=hidden"]
-    subprocess.run([compiler(), *flags, "-o", out, *sorted(SOURCES.glob("*.c")), "-ldl"], check=True)
+    subprocess.run([compiler(), *flags, "-o", out, *sorted(SOURCES.glob("*.c"))], check=True)
     return folder
 
 

@@ -143,7 +143,7 @@ def test_pure_python_is_said(pure: Path) -> None:
 @pytest.mark.long
 def test_compiled_path_is_said(compiled: Path) -> None:
     """With a compiler the command says that the compiled path is used."""
-    assert "the compiled path is used, with librdkafka " in run(compiled / "zkafka", "--version")
+    assert "the compiled path is used\n" in run(compiled / "zkafka", "--version")
 
 
 def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:

@@ -1,5 +1,5 @@
-/* Drives the encoder of record batches at random, by a seed: drive_encoder <seed> <records> [crash]. To be built with the
- * sanitizers, which watch it; reads each batch again, and prints the numbers of records, batches, and batches that grew. */
+/* Drives the encoder of record batches and the hashes at random, by a seed: drive_encoder <seed> <records> [crash]. To be built
+ * with the sanitizers, which watch it; reads each batch again, and prints the numbers of records, batches, and grown batches. */
 #include "any_arrays.h"
 
 enum { HEADER_BYTES = 61, PARTITIONS = 3000 };
@@ -134,7 +134,14 @@ static void append(void) {
     }
     if (with_headers) any_headers(&headers, rows, below(20));
     int partitions = one_in(5) ? PARTITIONS : 1 + below(8);
-    int32_t *numbers = malloc((size_t)rows * sizeof *numbers + !rows);
+    uint64_t sums[2] = {0};
+    if (!zkafka_hash_rows("orders", &value, is_large, with_key ? &key : NULL, key_is_large, NULL, with_times ? &times : NULL,
+                          with_headers ? &headers : NULL, sums) ||
+        (rows && !sums[0]))
+        fail("rows without a hash");
+    uint32_t *hashes = malloc((size_t)rows * sizeof *hashes + !rows);
+    if (with_key) zkafka_hash(below(4), &key, key_is_large, hashes);
+    free(hashes);
     int64_t now_ms = one_in(10) ? INT64_MAX : (int64_t)any();
     for (int64_t from = 0; from < rows;) {
         struct open *batch = &batches[below(partitions)];
@@ -171,7 +178,6 @@ static void append(void) {
             close_batch(batch);
         }
     }
-    free(numbers);
     arrow_release(&value);
     if (with_key) arrow_release(&key);
     if (with_times) arrow_release(&times);

@@ -1,4 +1,4 @@
-"""Accesses to memory, watched while the C code encodes record batches."""
+"""Accesses to memory, watched while the C code encodes record batches, and hashes keys and rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHECKS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=a
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
     """The encoder as a program, which watches every access to memory, and reads again what was encoded."""
-    sources = [SOURCES / f"{name}.c" for name in ("encoder", "crc32c")]
+    sources = [SOURCES / f"{name}.c" for name in ("encoder", "crc32c", "hashes", "row_hashes")]
     program = compile_c(tmp_path_factory.mktemp("encoder") / "drive", *_CHECKS, _HERE / "drive_encoder.c", *sources)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

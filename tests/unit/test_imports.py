@@ -83,13 +83,12 @@ def test_a_write_task() -> None:
     code = (
         "[writer] = values\n"
         "import pyspark_zkafka.records.producer, pyspark_zkafka.records.select\n"
-        "import pyspark_zkafka.records.native.producer\n"
+        "import pyspark_zkafka.records.direct.sender\n"
         "assert not writer.write(iter([])).rows\n"
     )
     modules = imported(f"exec({code!r})", WRITERS[0])
-    unneeded = (
-        NO_TASKS | PARSERS | {f"pyspark_zkafka.{name}" for name in (*OF_DRIVERS, "read.split_reader", "records.consumer")}
-    )
+    of_readers = {"read.split_reader", "records.direct.consumer", "records.direct.fetcher"}
+    unneeded = NO_TASKS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS | of_readers}
     assert not of(unneeded, modules)
 
 

@@ -73,3 +73,5 @@ ZKAFKA_EXPORT bool zkafka_hash(int32_t kind, const struct ArrowArray *keys, int3
     }
     return true;
 }
+
+int zkafka_interface(void) { return ZKAFKA_INTERFACE; }

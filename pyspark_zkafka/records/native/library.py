@@ -1,4 +1,4 @@
-"""Loads the compiled path, binds it to confluent-kafka's librdkafka, and converts arguments of its functions."""
+"""Loads the compiled path, and converts arguments of its functions."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from ctypes import (
     Structure,
     addressof,
     c_bool,
-    c_char,
     c_char_p,
     c_int,
     c_int32,
     c_int64,
-    c_size_t,
     c_uint64,
     c_void_p,
     create_string_buffer,
 )
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,20 +27,11 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
-INTERFACE = 6
+INTERFACE = 7
 """The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
-_OLDEST = (1, 6)
-_TOO_NEW = (3, 0)
-_WHY_BYTES = 512
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _ARRAY_BYTES = 80  # sizeof(struct ArrowArray)
-
-
-class Report(Structure):
-    """`zkafka_report`: an error of a client, or a line of its log."""
-
-    _fields_ = (("kind", c_int32), ("code", c_int32), ("fatal", c_int32), ("text", c_char * 512))
 
 
 class Flaws(Structure):
@@ -89,35 +77,8 @@ class OpenBatch(Structure):
     )
 
 
-class CCounts(Structure):
-    """`zkafka_counts`: records sent, by outcome."""
-
-    _fields_ = tuple(
-        (name, c_int64) for name in ("handed_over", "acknowledged", "failed", "queued_bytes", "moving_partitions")
-    )
-
-
-class CFailure(Structure):
-    """`zkafka_failure`: the first record that could not be delivered."""
-
-    _fields_ = (("code", c_int32), ("partition", c_int32), ("topic", c_char * 256))
-
-
-class TransactionError(Structure):
-    """`zkafka_error`: an error of librdkafka's transactional functions."""
-
-    _fields_ = (
-        *((name, c_int32) for name in ("code", "fatal", "retriable", "requires_abort")),
-        ("text", c_char * 512),
-    )
-
-
-_WHY = (POINTER(c_int), c_char_p, c_size_t)
-_ERROR = POINTER(TransactionError)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface": (c_int, ()),
-    "bind": (c_bool, (c_char_p, c_char_p, c_size_t)),
-    "librdkafka_version": (c_char_p, ()),
     "decoder_new": (c_void_p, (c_char_p, c_int32)),
     "decoder_close": (None, (c_void_p,)),
     "decoder_project": (c_bool, (c_void_p, POINTER(c_int32), POINTER(c_int32), c_int32)),
@@ -136,31 +97,6 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (POINTER(OpenBatch), c_void_p, c_int64, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_int64),
     ),
     "close_batch": (None, (c_void_p, c_int64, c_int32, c_int64, c_int64, c_int64, c_int64, c_int32, c_int32)),
-    "producer_new": (c_void_p, (POINTER(c_char_p), c_int64, c_int64, c_int64, *_WHY)),
-    "producer_close": (None, (c_void_p,)),
-    "producer_begin": (None, (c_void_p,)),
-    "producer_add": (
-        c_bool,
-        (c_void_p, c_char_p, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p),
-    ),
-    "producer_send": (c_bool, (c_void_p, c_int)),
-    "producer_poll": (None, (c_void_p, c_int)),
-    "producer_flush": (None, (c_void_p, c_int)),
-    "producer_queued": (c_int, (c_void_p,)),
-    "producer_purge": (None, (c_void_p, c_int32)),
-    "producer_counts": (None, (c_void_p, POINTER(CCounts))),
-    "producer_failure": (None, (c_void_p, POINTER(CFailure))),
-    "producer_acknowledged": (c_int32, (c_void_p, c_char_p, POINTER(c_int64), c_int32)),
-    "producer_leaders": (c_int32, (c_void_p, c_char_p, c_int, POINTER(c_int32), c_int32, POINTER(c_int))),
-    "producer_report": (c_bool, (c_void_p, POINTER(Report))),
-    "transaction_init": (c_bool, (c_void_p, c_int, _ERROR)),
-    "transaction_begin": (c_bool, (c_void_p, _ERROR)),
-    "transaction_commit_offset": (
-        c_bool,
-        (c_void_p, c_char_p, c_char_p, c_int32, c_int64, c_char_p, c_int, _ERROR),
-    ),
-    "transaction_commit": (c_bool, (c_void_p, c_int, _ERROR)),
-    "transaction_abort": (c_bool, (c_void_p, c_int, _ERROR)),
     "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),
     "hash_rows": (
         c_bool,
@@ -205,10 +141,7 @@ def load() -> tuple[Any | None, str]:
         return None, f"the compiled path cannot be loaded ({error}): pure Python is used"
     if functions.interface() != INTERFACE:
         return None, f"{path.name} belongs to another version of this package: pure Python is used; install it again"
-    why = _bind(functions)
-    if why is not None:
-        return None, f"the compiled path cannot use confluent-kafka's librdkafka ({why}): pure Python is used"
-    return functions, f"the compiled path is used, with librdkafka {functions.librdkafka_version().decode()}"
+    return functions, "the compiled path is used"
 
 
 def built() -> Path | None:
@@ -219,7 +152,7 @@ def built() -> Path | None:
 
 
 def c_functions(path: Path) -> Any:
-    """The typed functions of a shared library, not bound to librdkafka. Raises OSError and AttributeError."""
+    """The typed functions of a shared library. Raises OSError and AttributeError."""
     dll, functions = ctypes.CDLL(str(path)), SimpleNamespace()
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(dll, f"zkafka_{name}")
@@ -228,31 +161,10 @@ def c_functions(path: Path) -> Any:
     return functions
 
 
-def _bind(functions: Any) -> str | None:
-    """Bind the functions to the librdkafka that confluent-kafka is linked to. Returns why that failed, or None."""
-    spec = find_spec("confluent_kafka") and find_spec("confluent_kafka.cimpl")
-    if spec is None or spec.origin is None:
-        return "confluent-kafka has no compiled module"
-    why = ctypes.create_string_buffer(_WHY_BYTES)
-    if not functions.bind(spec.origin.encode(), why, _WHY_BYTES):
-        return str(why.value.decode(errors="replace"))
-    version = functions.librdkafka_version().decode()
-    major, minor = version.split(".")[:2]
-    if not _OLDEST <= (int(major), int(minor)) < _TOO_NEW:
-        return f"its version {version} is not from {_OLDEST[0]}.{_OLDEST[1]} to before {_TOO_NEW[0]}.{_TOO_NEW[1]}"
-    return None
-
-
 def topic_argument(name: str) -> bytes:
-    """A topic name as the argument of a C function. Raises InvalidRow for a name that C or librdkafka cannot hold."""
+    """A topic name as the argument of a C function. Raises InvalidRow for a name that C cannot hold."""
     require_topic_name(name)
     return name.encode()
-
-
-def settings_array(properties: dict[str, Any]) -> Any:
-    """librdkafka's properties as a C array: name, value, ..., null."""
-    flat = [str(part).encode() for pair in properties.items() for part in pair]
-    return (c_char_p * (len(flat) + 1))(*flat, None)
 
 
 def headers_argument(headers: pa.Array | None) -> pa.Array | None:
@@ -261,10 +173,7 @@ def headers_argument(headers: pa.Array | None) -> pa.Array | None:
 
 
 class CArray:
-    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array that C may take over.
-
-    Releases an array that C has not taken over.
-    """
+    """Memory of a ``struct ArrowArray``: empty for C to fill, or with an array for C to read, which it releases."""
 
     def __init__(self) -> None:
         self._buffer: Any = create_string_buffer(_ARRAY_BYTES)
@@ -298,5 +207,5 @@ class CArray:
         return pa.RecordBatch._import_from_c(self.address, schema)
 
     def __del__(self) -> None:
-        if self._filled is not None and any(self._buffer.raw[64:72]):  # the release callback: C has not taken over
+        if self._filled is not None:
             pa.Array._import_from_c(self.address, self._filled)

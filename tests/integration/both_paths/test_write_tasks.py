@@ -10,8 +10,8 @@ import pytest
 
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
-from pyspark_zkafka.records.native.producer import ArrowSender
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.select import open_producer
 from pyspark_zkafka.write.plan import plan_write
@@ -116,15 +116,14 @@ class TestPartitionsOf:
         assert found.condition == "UNKNOWN_TOPIC"
 
     def test_no_brokers(self) -> None:
-        """Brokers that cannot be asked are an error with librdkafka's own."""
+        """Brokers that cannot be asked are an error with the transport's own."""
 
         def act(transport: Transport) -> Any:
             properties = producer_properties(connection("127.0.0.1:1", transport, {}), "127.0.0.1:1")
-            with CountingProducer(
-                properties, impatient(MessageSender if transport == "librdkafka" else ArrowSender)
-            ) as producer:
+            sender = impatient(MessageSender if transport == "librdkafka" else DirectSender)
+            with CountingProducer(properties, sender) as producer:
                 return producer.partitions_of("t")
 
-        found = same(act)
+        found = same(act, lambda failed: (failed.kind, failed.condition))
         assert found.condition == "BROKERS_UNAVAILABLE"
         assert found.message.startswith("asking for the partitions of t: _")

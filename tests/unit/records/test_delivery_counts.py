@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
-from pyspark_zkafka.records.native.producer import ArrowSender
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.sender import QueueLimits, Sender
+from pyspark_zkafka.records.sender import QueueLimits
 
-SENDERS = pytest.mark.parametrize("make", [MessageSender, ArrowSender])
 # Each request is in librdkafka's log, whose lines wait beside the reports of records until they are looked at.
 TALKATIVE = {
     **producer_properties(parse_connection({"kafka.bootstrap.servers": "mock"}), "mock"),
@@ -33,10 +28,9 @@ def partitions(count: int) -> np.ndarray:
     return np.arange(count, dtype=np.int32) % 4
 
 
-@SENDERS
-def test_lines_of_the_log_are_no_records(make: Callable[..., Sender]) -> None:
+def test_lines_of_the_log_are_no_records() -> None:
     """All records of a flush stay acknowledged after later reports of the client."""
-    with CountingProducer(TALKATIVE, make) as producer, producer.counting():
+    with CountingProducer(TALKATIVE, MessageSender) as producer, producer.counting():
         producer.send(rows(100), partitions(100), 4)
         producer.flush()
         producer.partitions_of("t")
@@ -44,18 +38,16 @@ def test_lines_of_the_log_are_no_records(make: Callable[..., Sender]) -> None:
         assert sum(producer.delivered("t").values()) == 100
 
 
-@SENDERS
-def test_lines_of_the_log_are_not_queued(make: Callable[..., Sender]) -> None:
+def test_lines_of_the_log_are_not_queued() -> None:
     """Only records count as queued."""
-    with make(TALKATIVE, QueueLimits(), print) as sender:
+    with MessageSender(TALKATIVE, QueueLimits(), print) as sender:
         sender.leaders("t", 10)
         assert sender.queued == 0
 
 
-@SENDERS
-def test_records_that_fail_beside_lines_of_the_log(make: Callable[..., Sender]) -> None:
+def test_records_that_fail_beside_lines_of_the_log() -> None:
     """Records that were given up are failed, and not acknowledged, with lines of the log before and after them."""
-    with make(TALKATIVE, QueueLimits(), print) as sender:
+    with MessageSender(TALKATIVE, QueueLimits(), print) as sender:
         sender.begin()
         sender.leaders("t", 10)
         sender.add(rows(100), partitions(100), 4)

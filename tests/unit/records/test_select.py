@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ from pyspark_zkafka.options.values import Connection
 from pyspark_zkafka.records.consumer import MessageConsumer, Unsupported
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.sender import DirectSender
+from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.native import hashes
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import (
@@ -34,13 +36,13 @@ from pyspark_zkafka.records.transactions import transactional_properties
 from pyspark_zkafka.retries import Deadline
 from tests.support.eventually import eventually
 from tests.support.fake_partition import FETCH, TP, FakePartition, records
-from tests.support.scripted_broker import Received, ScriptedBroker, answered
+from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 
 SCHEMA = pa.schema([("offset", pa.int64())])
 NOBODY = "127.0.0.1:1"
-HANDSHAKE = 17
+METADATA, FIND_COORDINATOR, HANDSHAKE, INIT_PRODUCER_ID = 3, 10, 17, 22
+OF_PRODUCERS = {0: (0, 8), 10: (0, 2), **dict.fromkeys(range(22, 29), (0, 1))}
 MOCK = {"test.mock.num.brokers": 1}
-BOTH = pytest.mark.parametrize("transport", ["librdkafka", "auto"])
 
 
 def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> Connection:
@@ -87,16 +89,15 @@ class TestPaths:
         ("transport", "is_native", "text"),
         [
             ("librdkafka", False, "transport=librdkafka: pure Python is used"),
-            ("auto", True, "the compiled path is used, with librdkafka "),
-            ("direct", True, "the compiled path is used, with librdkafka "),
+            ("auto", True, "the compiled path is used"),
+            ("direct", True, "the compiled path is used"),
         ],
     )
     def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, text: str) -> None:
         """The log says which path is used."""
         with caplog.at_level(logging.INFO):
             assert uses_native(connection(transport)) is is_native
-        (found,) = caplog.messages
-        assert found.startswith(text)
+        assert caplog.messages == [text]
 
 
 class TestReads:
@@ -188,20 +189,62 @@ class TestReads:
         assert "open-sesame" not in caplog.text
 
 
-class TestWrites:
-    """The producer of a task, on librdkafka's mock cluster."""
+class Writes:
+    """Options and properties of writes by a transport: to a broker by the direct one, to a mock cluster by librdkafka."""
 
-    @pytest.fixture
-    def properties(self) -> Callable[..., dict[str, Any]]:
+    def __init__(self, transport: str, servers: str) -> None:
+        self.transport = transport
+        self._servers = servers
+        self._mock = MOCK if transport == "librdkafka" else {}
+        self.sender = MessageSender if transport == "librdkafka" else DirectSender
+
+    def options(self, **kafka: str) -> Connection:
+        return connection(self.transport, "write", **kafka)
+
+    def properties(self, name: str) -> dict[str, Any]:
         """Properties of a write by a client of a name of its own."""
-        return lambda name: {**producer_properties(connection(scope="write", client_id=name), "mock"), **MOCK}
+        return {**producer_properties(self.options(client_id=f"{self.transport}-{name}"), self._servers), **self._mock}
 
-    @BOTH
-    def test_producers_are_used_again(self, properties: Callable[..., dict[str, Any]], transport: str) -> None:
+    def transactional(self, slot: int) -> dict[str, Any]:
+        name = f"zkafka-{self.transport}-{slot}"
+        return {**transactional_properties(self.options(), self._servers, name), **self._mock}
+
+
+@pytest.fixture(params=["librdkafka", "auto"])
+def writes(request: pytest.FixtureRequest) -> Iterator[Writes]:
+    """Writes by each transport. No row is written, so that the broker only leads, coordinates and gives producer ids."""
+    if request.param == "librdkafka":
+        yield Writes("librdkafka", "mock")
+        return
+
+    def answer(asked: Received) -> bytes | None:
+        place = wire.int32(1), wire.string("127.0.0.1") + wire.int32(broker.address[1])
+        bodies = {
+            INIT_PRODUCER_ID: wire.int32(0) + wire.int16(0) + wire.int64(7) + wire.int16(0),
+            FIND_COORDINATOR: wire.int32(0) + wire.int16(0) + wire.string(None) + b"".join(place),
+            METADATA: wire.int32(0)
+            + wire.int32(1)
+            + b"".join(place)
+            + wire.string(None)
+            + wire.string(None)
+            + 2 * wire.int32(1)
+            + (wire.int16(0) + wire.string("t") + wire.int8(0) + wire.int32(1))
+            + (wire.int16(0) + wire.int32(0) + wire.int32(1) + 4 * wire.int32(0)),
+        }
+        return answered(asked, bodies[asked.api])
+
+    with ScriptedBroker(answer, {**RANGES, **OF_PRODUCERS}) as broker:
+        yield Writes("auto", server(broker))
+
+
+class TestWrites:
+    """The producer of a task."""
+
+    def test_producers_are_used_again(self, writes: Writes) -> None:
         """A producer is used again for the same generation of topics alone, and not after an error."""
-        options, given = connection(transport, scope="write"), properties(f"again-{transport}")
+        options, given = writes.options(), writes.properties("again")
         with open_producer(options, given, "one") as first:
-            pass
+            assert isinstance(first._sender, writes.sender)
         with open_producer(options, given, "one") as again:
             assert again is first
         with open_producer(options, given, "two") as other:
@@ -211,35 +254,29 @@ class TestWrites:
         with open_producer(options, given, "one") as anew:
             assert anew is not first
 
-    @BOTH
-    def test_producers_of_topics_without_identity(self, properties: Callable[..., dict[str, Any]], transport: str) -> None:
+    def test_producers_of_topics_without_identity(self, writes: Writes) -> None:
         """Without a generation of topics, each task has a producer of its own."""
-        options, given = connection(transport, scope="write"), properties(f"once-{transport}")
+        options, given = writes.options(), writes.properties("once")
         with open_producer(options, given) as first, open_producer(options, given) as second:
             assert first is not second
 
-    @BOTH
-    def test_transactional_producers(self, transport: str) -> None:
+    def test_transactional_producers(self, writes: Writes) -> None:
         """A producer of transactions is used again for its id, unless a new one is asked for."""
-        options = connection(transport, scope="write")
-
-        def given(slot: int) -> dict[str, Any]:
-            return {**transactional_properties(options, "mock", f"zkafka-{transport}-{slot}"), **MOCK}
-
-        with open_transactional(options, given(0), "t", "one") as first:
+        options = writes.options()
+        with open_transactional(options, writes.transactional(0), "t", "one") as first:
+            assert isinstance(first._rows._sender, writes.sender)
             assert not first.is_kept
-        with open_transactional(options, given(0), "t", "one") as again:
+        with open_transactional(options, writes.transactional(0), "t", "one") as again:
             assert again is first
             assert again.is_kept
-        with open_transactional(options, given(1), "t", "one") as other:
+        with open_transactional(options, writes.transactional(1), "t", "one") as other:
             assert other is not first
-        with open_transactional(options, given(0), "t", "one", anew=True) as anew:
+        with open_transactional(options, writes.transactional(0), "t", "one", anew=True) as anew:
             assert anew is not first
 
-    def test_transaction_that_is_left_open(self) -> None:
+    def test_transaction_that_is_left_open(self, writes: Writes) -> None:
         """A transaction that a task neither commits nor aborts is a programming error, and its producer is closed."""
-        options = connection(scope="write")
-        given = {**transactional_properties(options, "mock", "zkafka-open-0"), **MOCK}
+        options, given = writes.options(), writes.transactional(2)
         with (
             pytest.raises(RuntimeError, match="a transaction was neither committed nor aborted"),
             open_transactional(options, given, "t", "one") as first,
@@ -247,3 +284,13 @@ class TestWrites:
             first.begin()
         with open_transactional(options, given, "t", "one") as second:
             assert second is not first
+
+    @pytest.mark.parametrize(("transport", "level"), [("auto", logging.INFO), ("direct", logging.WARNING)])
+    def test_unsupported_property(self, caplog: pytest.LogCaptureFixture, transport: str, level: int) -> None:
+        """A property that the direct transport does not honour leaves the write to librdkafka, with a line in the log."""
+        options = connection(transport, "write")
+        given = {**producer_properties(options, "mock"), **MOCK}
+        with caplog.at_level(logging.INFO), open_producer(options, given) as producer:
+            assert isinstance(producer._sender, MessageSender)
+        found = [(record.levelno, record.message) for record in caplog.records if "direct" in record.message]
+        assert found == [(level, "the direct transport is not used: test.mock.num.brokers")]

@@ -1,4 +1,4 @@
-"""The two senders: rows handed over to brokers that do not answer, and failures."""
+"""The senders: rows handed over to brokers that do not answer, and failures."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
-from pyspark_zkafka.records.native.producer import ArrowSender
 from pyspark_zkafka.records.producer import CountingProducer
-from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
+from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
-# In pure Python four megabytes go at a time.
-MOST_QUEUED = {ArrowSender: 1_000, MessageSender: 4_195}
+# Four megabytes go at a time.
+MOST_QUEUED = 4_195
 
 
 def ignore(error: KafkaError) -> None:
@@ -61,23 +61,49 @@ def test_waiting_does_not_make_the_queued_records_smaller(sender: MessageSender)
     assert sender.queued == 1
 
 
-@pytest.mark.parametrize("make", [MessageSender, ArrowSender])
-@pytest.mark.parametrize("column", ["value", "key", "headers"])
-def test_all_that_is_sent_takes_room(make: Callable[..., Sender], column: str) -> None:
-    """Keys and headers count towards the limit of bytes, as values do."""
+def large_rows(column: str) -> OutgoingBatch:
+    """10,000 rows with 1,000 bytes in a column."""
     many, large = 10_000, [b"x" * 1_000] * 10_000
     cells: dict[str, Any] = {"key": None, "headers": None, "value": pa.nulls(many, pa.binary())}
     heads = pa.ListArray.from_arrays(pa.array(range(many + 1), pa.int32()), pa.array([("h", b"x" * 999)] * many, HEADER))
     cells[column] = heads if column == "headers" else pa.array(large, pa.binary())
-    with make({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000), ignore) as sender:
-        sender.add(OutgoingBatch("t", partition=None, timestamp_ms=None, **cells), np.zeros(many, np.int32), 1)
+    return OutgoingBatch("t", partition=None, timestamp_ms=None, **cells)
+
+
+@pytest.mark.parametrize("column", ["value", "key", "headers"])
+def test_all_that_is_sent_takes_room(column: str) -> None:
+    """Keys and headers count towards the limit of bytes, as values do."""
+    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000), ignore) as sender:
+        sender.add(large_rows(column), np.zeros(10_000, np.int32), 1)
         assert not sender.advance(0)
-        assert 0 < sender.queued <= MOST_QUEUED[make]
+        assert 0 < sender.queued <= MOST_QUEUED
         sender.purge(in_flight=True)
         sender.flush(1)
 
 
-@pytest.mark.parametrize("make", [MessageSender, ArrowSender])
+@pytest.mark.parametrize("column", ["value", "key", "headers"])
+def test_all_that_is_encoded_takes_room(column: str) -> None:
+    """So they do for the direct transport, whose batches take at most one batch more than the limit."""
+    limits = QueueLimits(size_bytes=1_000_000)
+    with DirectSender({"bootstrap.servers": "127.0.0.1:1", "batch.size": 50_000}, limits, ignore) as sender:
+        sender.add(large_rows(column), np.zeros(10_000, np.int32), 1)
+        assert not any(sender.advance(0) for _ in range(20))
+        assert 900_000 < sender._producing.queued_bytes + sender._encoder.open_bytes <= 1_100_000
+        sender.purge(in_flight=True)
+
+
+@pytest.mark.parametrize("partition", [-1, 2])
+def test_partitions_out_of_range(partition: int) -> None:
+    """The direct transport refuses rows together if one is for a partition that the topic does not have."""
+    rows = OutgoingBatch("t", pa.array([b"a", b"b"]), None, None, None, None)
+    with DirectSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(), ignore) as sender:
+        with pytest.raises(ValueError, match=rf"partition {partition} is not in \[0, 2\)"):
+            sender.add(rows, np.array([0, partition], np.int32), 2)
+        assert sender.advance(0)
+        assert sender.counts == Counts(0, 0)
+
+
+@pytest.mark.parametrize("make", [MessageSender, DirectSender])
 @pytest.mark.parametrize("most", [0, 2**31 - 1])
 def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
     """queue.buffering.max.messages=0 is no limit, as in librdkafka: rows are handed over until they take too many bytes."""

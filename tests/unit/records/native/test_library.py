@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.model.planning import Listener
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Listener, Split
 from pyspark_zkafka.options.values import Connection, Transport
 from pyspark_zkafka.records import producer
 from pyspark_zkafka.records import select as choice
@@ -38,16 +40,6 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "built", lambda: None)
 
 
-@pytest.fixture
-def bound_to(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Has the compiled path find librdkafka's functions in another library, or in none."""
-
-    def bind(path: str | None) -> None:
-        monkeypatch.setattr(library, "find_spec", lambda name: SimpleNamespace(origin=path))
-
-    return bind
-
-
 def connection(transport: Transport) -> Connection:
     return Connection(None, "b:9092", Listener(), {}, transport)
 
@@ -66,21 +58,9 @@ def assert_unused(reason: str) -> None:
 
 
 def test_there() -> None:
-    """Where it was built, it is used, with the librdkafka that confluent-kafka uses."""
-    import confluent_kafka
-
-    assert library.describe() == f"the compiled path is used, with librdkafka {confluent_kafka.libversion()[0]}"
+    """Where it was built, it is used."""
+    assert library.describe() == "the compiled path is used"
     assert library.require() is library.library()
-
-
-def test_same_librdkafka() -> None:
-    """It is the very library that confluent-kafka has loaded: there is one in the process."""
-    code = (
-        "import confluent_kafka; from pyspark_zkafka.records.native.library import require; require(); "
-        "print(len({l.split()[-1] for l in open('/proc/self/maps') if 'librdkafka' in l}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "1\n"
 
 
 @pytest.mark.usefixtures("absent")
@@ -123,58 +103,6 @@ def test_wrong_interface(monkeypatch: pytest.MonkeyPatch) -> None:
     """A library of another version of the package is not called."""
     monkeypatch.setattr(library, "INTERFACE", 0)
     assert_unused("belongs to another version of this package")
-
-
-def test_librdkafka_without_a_function(bound_to: Any) -> None:
-    """A librdkafka that lacks a function is not used, and the function is named."""
-    bound_to("libc.so.6")
-    assert_unused("cannot use confluent-kafka's librdkafka (it has no function rd_kafka_version_str)")
-
-
-def test_librdkafka_that_cannot_be_opened(bound_to: Any) -> None:
-    """One that cannot be opened is not used, for the loader's reason."""
-    bound_to("/no/such/librdkafka.so")
-    assert_unused("(/no/such/librdkafka.so: cannot open shared object file")
-
-
-def test_confluent_kafka_without_a_compiled_module(bound_to: Any) -> None:
-    """A confluent-kafka that brings no library is not used."""
-    bound_to(None)
-    assert_unused("(confluent-kafka has no compiled module)")
-
-
-@pytest.mark.parametrize(("version", "good"), [("1.5.3", False), ("1.6.0", True), ("2.99.1-rc1", True), ("3.0.0", False)])
-def test_versions_of_librdkafka(monkeypatch: pytest.MonkeyPatch, version: str, good: bool) -> None:
-    """Only versions whose functions are known are used."""
-    c_functions = library.c_functions
-
-    def of_version(path: Path) -> Any:
-        functions = c_functions(path)
-        functions.librdkafka_version = version.encode
-        return functions
-
-    monkeypatch.setattr(library, "c_functions", of_version)
-    if good:
-        assert library.describe() == f"the compiled path is used, with librdkafka {version}"
-    else:
-        assert_unused(f"(its version {version} is not from 1.6 to before 3.0)")
-
-
-def test_failure_to_bind_keeps_what_was_bound() -> None:
-    """A library that lacks functions does not affect the library in use."""
-    functions = library.require()
-    why = ctypes.create_string_buffer(512)
-    assert not functions.bind(b"libc.so.6", why, 512)
-    assert why.value == b"it has no function rd_kafka_version_str"
-    assert functions.librdkafka_version()
-
-
-def test_reason_that_is_cut_off() -> None:
-    """A reason is cut to the room that there is for it."""
-    why = ctypes.create_string_buffer(512)
-    why[8] = b"!"
-    assert not library.require().bind(b"libc.so.6", why, 8)
-    assert (why.value, why[8]) == (b"it has ", b"!")
 
 
 class FakeProducer:
@@ -222,6 +150,18 @@ class TestChoice:
         with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled path is .* Install from a wheel"):
             choice.uses_native(connection("direct"))
 
+    @pytest.mark.usefixtures("absent")
+    def test_direct_where_an_executor_lacks_it(self) -> None:
+        """Tasks fail as well, where only their machine has no compiled path: none reads by another transport instead."""
+        how, split = connection("direct"), Split(TopicPartition("t", 0), 0, 1, 0, 1, (0,), ("127.0.0.1:1",))
+        properties = consumer_properties(how, "127.0.0.1:1", "g")
+        for task in (
+            choice.open_consumer(how, properties, split, pa.schema([("offset", pa.int64())])),
+            choice.open_producer(how, {"bootstrap.servers": "127.0.0.1:1"}),
+        ):
+            with pytest.raises(OptionError, match="NO_NATIVE_PATH"), task:
+                pass
+
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The path determines senders and hashes."""
         from pyspark_zkafka.model.key_hashes import hash_keys as python
@@ -239,16 +179,18 @@ class TestChoice:
             assert choice.hash_function(how) is hashes
 
 
-def test_settings() -> None:
-    """Properties become name, value, name, value, null, in their order, as texts in UTF-8."""
-    found = library.settings_array({"a": 1, "b": True, "c": "\u00e4"})
-    assert list(found) == [b"a", b"1", b"b", b"True", b"c", "\u00e4".encode(), None]
+def test_every_function_of_c_has_a_caller() -> None:
+    """The header declares the functions that the library has and Python calls, and no others."""
+    package = Path(library.__file__).parents[2]
+    declared = set(re.findall(r"ZKAFKA_EXPORT [^;(]*zkafka_(\w+)\(", (package / "records/native/zkafka.h").read_text()))
+    code = "".join(path.read_text() for path in package.rglob("*.py"))
+    called = {name for name in declared if re.search(rf"(functions|require\(\)|_native)\.{name}\(", code)}
+    assert declared == called == vars(library.require()).keys()
 
 
 def test_structs_are_as_large_as_in_c(tmp_path: Path) -> None:
     """The structs that Python reads have the sizes that the C compiler gives them."""
-    names = {"report": library.Report, "decoded": library.Decoded, "flaws": library.Flaws}
-    names |= {"counts": library.CCounts, "failure": library.CFailure, "error": library.TransactionError}
+    names = {"fed": library.FedBatches, "decoded": library.Decoded, "flaws": library.Flaws, "open_batch": library.OpenBatch}
     sizes = "".join(f'printf("%zu ", sizeof(struct zkafka_{name}));' for name in names)
     source = f'#include "zkafka.h"\n#include <stdio.h>\nint main(void) {{ {sizes} return ZKAFKA_INTERFACE; }}'
     (tmp_path / "sizes.c").write_text(source)
