@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-import select
-import sys
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -22,28 +19,21 @@ from pyspark_zkafka.model.producing import (
     NONE,
     OVERDUE,
     RETRIABLE,
-    UNKNOWN_PRODUCER_ID,
     Batch,
-    Produce,
     ProducerId,
     Producing,
 )
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.connection import Connection
+from pyspark_zkafka.records.direct.leaders import LeaderConnections
 from pyspark_zkafka.records.direct.messages import Metadata
 from pyspark_zkafka.records.direct.producer_messages import (
-    FIRST_PRODUCE,
     INIT_PRODUCER_ID,
-    PRODUCE,
-    SECOND_PROTOCOL,
     TRANSACTION,
     Coordinator,
     InitProducerId,
-    Produced,
-    produce_request,
-    read_produce,
 )
 from pyspark_zkafka.records.direct.settings import producer_settings_of
 from pyspark_zkafka.records.direct.transactions import CoordinatorConnections, DirectTransactions
@@ -71,16 +61,6 @@ _NO_TRANSACTIONS = InitProducerId(None, 0)
 
 def _code(failed: int) -> int:
     return int(KafkaError._MSG_TIMED_OUT) if failed == OVERDUE else failed
-
-
-class _Broker:
-    """A connection to a leader, with the requests in flight on it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.buffer = Buffer()
-        self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and when they were sent
-        self.muted_until = 0.0
 
 
 class DirectSender(Sender):
@@ -122,15 +102,13 @@ class DirectSender(Sender):
         if (transactional_id := self._settings.transactional_id) is not None:
             timeout_ms = self._settings.transaction_timeout_ms
             self._transactions = DirectTransactions(transactional_id, timeout_ms, self._coordinators, self, clock)
-        self._brokers: dict[int, _Broker] = {}
-        self._failures: dict[int, int] = {}
-        self._connect_at: dict[int, float] = {}
+        self._leaders = LeaderConnections(
+            self._client, self._settings, self._producing, self._clock, self._protocol, self._report
+        )
         self._ask_at = 0.0
         self._unknown_since: dict[TopicPartition, float] = {}
         self._closed: Iterator[Batch] = iter(())  # batches that fill up while rows are added
         self._unsent_bytes = 0  # queued since the last step
-        self._ends: dict[TopicPartition, int] = {}  # offsets after the last acknowledged batch
-        self._unsupported: Unsupported | None = None
         self._handed_over = self._dropped = 0
         self._too_large: Batch | None = None
         self._is_uncertain = False  # brokers may still write batches that were dropped
@@ -150,9 +128,7 @@ class DirectSender(Sender):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for broker in self._brokers.values():
-            broker.connection.close()
-        self._brokers.clear()
+        self._leaders.close()
         self._coordinators.close()
         self._client.__exit__(*exc)
 
@@ -218,7 +194,7 @@ class DirectSender(Sender):
 
     @property
     def is_moving(self) -> bool:
-        return any(broker.flying for broker in self._brokers.values())
+        return self._leaders.has_requests
 
     @property
     def counts(self) -> Counts:
@@ -228,8 +204,8 @@ class DirectSender(Sender):
     def failure(self) -> Failure | None:
         if self._too_large is not None:
             return Failure.of(*self._too_large.partition, _TOO_LARGE)
-        if self._unsupported is not None:
-            return Failure("the direct transport", f"{self._unsupported}. Set transport to librdkafka")
+        if self._leaders.unsupported is not None:
+            return Failure("the direct transport", f"{self._leaders.unsupported}. Set transport to librdkafka")
         failed = self._producing.failed
         if failed is None:
             return self._failure_of_transaction()
@@ -286,6 +262,9 @@ class DirectSender(Sender):
         failed = self._producing.failed
         return NONE if failed is None else int(_code(failed.code))
 
+    def _protocol(self) -> int:
+        return 0 if self._transactions is None else self._transactions.protocol
+
     # --- rows to batches -----------------------------------------------------------------------------------------------
 
     def _clock(self) -> float:
@@ -327,28 +306,18 @@ class DirectSender(Sender):
     def _step(self, timeout_s: float) -> None:
         self._unsent_bytes = 0
         producing = self._producing
-        for number, broker in list(self._brokers.items()):
-            if broker.flying:
-                self._take_in(number, broker)
+        self._leaders.take_in()
         now = self._clock()
         producing.expire(now)
-        if self._too_large is None and self._unsupported is None and producing.failed is None:
+        if self._too_large is None and self._leaders.unsupported is None and producing.failed is None:
             self._look_up(now)
             self._register()
-            for request in producing.requests(now, self._is_ready):
-                self._send(request)
-        waiting = select.poll()
-        flying = [(number, broker) for number, broker in self._brokers.items() if broker.flying]
-        active = [broker.connection for broker in self._brokers.values() if broker.flying or broker.connection.is_opening]
-        for connection in active:
-            waiting.register(connection.fileno(), connection.awaited_events)
-        wait_s = min(timeout_s, max(producing.wakes_at(now) - now, 0.0)) if not self._must_ask() else min(timeout_s, 0.01)
-        if active:
-            waiting.poll(wait_s * 1000)
-        elif wait_s > 0:
-            time.sleep(min(wait_s, _METADATA_PAUSE_S))
-        for number, broker in flying:
-            self._take_in(number, broker)
+            for request in producing.requests(now, self._leaders.is_ready):
+                self._leaders.send(request)
+        most_s = 0.01 if self._must_ask() else max(producing.wakes_at(now) - now, 0.0)
+        if not self._leaders.wait(min(timeout_s, most_s)) and (wait_s := min(timeout_s, most_s, _METADATA_PAUSE_S)) > 0:
+            time.sleep(wait_s)
+        self._leaders.take_in()
 
     def _register(self) -> None:
         """Add the partitions of the rows to the transaction, also those of open batches, with one request."""
@@ -377,7 +346,7 @@ class DirectSender(Sender):
         except (ConnectionLost, MalformedResponse) as error:
             self._report(error)
         except Unsupported as why:
-            self._unsupported = why
+            self._leaders.unsupported = why
 
     def _take_over(self, topic: str, found: Metadata) -> None:
         """Pass on the leaders that a broker reports."""
@@ -418,112 +387,8 @@ class DirectSender(Sender):
             raise Unsupported(f"a producer id was refused: {KafkaError(error).name()}")
 
     def _init_request(self, connection: Connection) -> Any:
-        self._require_supported(connection)
+        self._leaders.require_supported(connection)
         return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
-
-    def _require_supported(self, connection: Connection) -> None:
-        """Raise Unsupported for a broker that cannot take the batches: brokers from 2.1 on know zstd (KIP-110)."""
-        version = self._version(connection)
-        if self._settings.codec == "zstd" and version < _ZSTD_VERSION:
-            raise Unsupported("a broker without zstd in produce requests")
-
-    def _version(self, connection: Connection) -> int:
-        """The version of Produce to use with a broker. The newest ones belong to the second protocol of transactions."""
-        is_second = self._transactions is not None and self._transactions.protocol >= SECOND_PROTOCOL
-        return connection.version(PRODUCE, None if is_second else FIRST_PRODUCE)
-
-    def _is_ready(self, number: int) -> bool:
-        """True if there is an open connection to a broker; connects to it, in steps."""
-        now = self._clock()
-        found = self._brokers.get(number)
-        if found is not None and not found.connection.is_opening:
-            if found.connection.is_open:
-                return self._real_clock() >= found.muted_until and not found.connection.has_unsent
-            if found.flying:
-                return False
-            found.connection.close()
-            del self._brokers[number]
-            found = None
-        address = self._client.brokers.get(number)
-        if address is None:
-            self._producing.lose(number, now)  # looks the leader up again
-            return False
-        if now < self._connect_at.get(number, 0.0):
-            return False
-        if found is None:
-            found = self._brokers[number] = _Broker(self._client.new_connection(address))
-            found.connection.begin_opening(self._client.deadline(_SETUP_S))
-        try:
-            done = found.connection.continue_opening(self._client.deadline(0))
-            if done:
-                self._require_supported(found.connection)
-                self._failures.pop(number, None)
-            return done
-        except (ConnectionLost, MalformedResponse, LoginRefused) as error:
-            self._lose(number, error)
-        except Unsupported as why:
-            self._unsupported = why
-        return False
-
-    def _send(self, request: Produce) -> None:
-        broker = self._brokers.get(request.broker)
-        if broker is None:
-            return  # an earlier request has found the connection lost, and its batches are queued again
-        batches = [(batch.partition, batch.data.sealed(request.producer, batch.sequence)) for batch in request.batches]
-        timeout_ms = int(self._settings.request_timeout_s * 1000)
-        try:
-            version = self._version(broker.connection)
-            broker.flying.append((request, version, self._clock()))
-            broker.connection.post(produce_request(version, timeout_ms, batches, self._settings.transactional_id))
-        except (ConnectionLost, Unsupported) as error:
-            self._lose(request.broker, error)
-
-    def _take_in(self, number: int, broker: _Broker) -> None:
-        """Send what is left to send, and take in the answers that have arrived."""
-        try:
-            broker.connection.push()
-            while broker.flying:
-                request, version, sent_at = broker.flying[0]
-                now = self._clock()
-                response = broker.connection.receive(broker.buffer, Deadline(now, self._clock))
-                if response is None:
-                    oldest = min((batch.created_at for batch in request.batches), default=now)
-                    if (
-                        now - sent_at > self._settings.request_timeout_s + _SETUP_S
-                        or now - oldest > self._settings.delivery_timeout_s
-                    ):
-                        raise ConnectionLost(f"{broker.connection}: no response to a Produce request")
-                    return
-                broker.flying.popleft()
-                found, throttle_ms = read_produce(response, version)
-                self._answer(request, found, now)
-                if version >= _THROTTLING_VERSION:
-                    broker.muted_until = self._real_clock() + throttle_ms / 1000
-        except (ConnectionLost, MalformedResponse, Unsupported) as error:
-            self._lose(number, error)
-
-    def _answer(self, request: Produce, answers: Mapping[TopicPartition, Produced], now: float) -> None:
-        found = {batch.partition: answers[batch.partition] for batch in request.batches if batch.partition in answers}
-        removed = [
-            tp
-            for tp, answer in found.items()
-            if answer.error == UNKNOWN_PRODUCER_ID and answer.log_start >= self._ends.get(tp, sys.maxsize)
-        ]
-        codes = {tp: answer.error for tp, answer in found.items()}
-        self._producing.answer(request.number, request.broker, codes, now, removed)
-        for batch in request.batches:
-            answer = found.get(batch.partition)
-            if answer is not None and answer.error == NONE:
-                self._ends[batch.partition] = answer.offset + batch.records
-
-    def _lose(self, number: int, error: Exception) -> None:
-        """Close the connection to a broker; what is in flight on it may have been written."""
-        now = self._clock()
-        self._brokers.pop(number).connection.close()
-        self._producing.lose(number, now)
-        self._failures[number] = self._failures.get(number, 0) + 1
-        self._connect_at[number] = now + self._client.settings.reconnect_backoff.wait_s(self._failures[number])
-        self._report(error)
 
     def _report(self, error: Exception) -> None:
         _log.debug("%s", error)

@@ -1,0 +1,203 @@
+"""Connections to the leaders of partitions, and the produce requests in flight on them."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.producing import NONE, UNKNOWN_PRODUCER_ID, Produce, Producing
+from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct.client import DirectClient
+from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.producer_messages import (
+    FIRST_PRODUCE,
+    PRODUCE,
+    SECOND_PROTOCOL,
+    Produced,
+    produce_request,
+    read_produce,
+)
+from pyspark_zkafka.records.direct.settings import ProduceSettings
+from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
+from pyspark_zkafka.retries import Deadline
+
+_SETUP_S = 3.0
+_ZSTD_VERSION = 7
+_THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
+
+
+class _Leader:
+    """A connection, with the requests in flight on it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.buffer = Buffer()
+        self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and when they were sent
+        self.muted_until = 0.0
+
+
+class LeaderConnections:
+    """Sends the requests of `Producing` to leaders, and passes on what became of them. No call but `wait` blocks.
+
+    `clock` is that of `Producing`. `protocol` returns the protocol of the open transaction. `report` is called with lost
+    connections and refused logins.
+
+    Attributes
+    ----------
+    unsupported : Unsupported or None
+        Why a broker cannot take the batches.
+    """
+
+    def __init__(
+        self,
+        client: DirectClient,
+        settings: ProduceSettings,
+        producing: Producing,
+        clock: Callable[[], float],
+        protocol: Callable[[], int],
+        report: Callable[[Exception], None],
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._producing = producing
+        self._clock = clock
+        self._protocol = protocol
+        self._report = report
+        self._leaders: dict[int, _Leader] = {}
+        self._failures: dict[int, int] = {}
+        self._connect_at: dict[int, float] = {}
+        self._ends: dict[TopicPartition, int] = {}  # offsets after the last acknowledged batch
+        self.unsupported: Unsupported | None = None
+
+    def close(self) -> None:
+        """Close all connections."""
+        for leader in self._leaders.values():
+            leader.connection.close()
+        self._leaders.clear()
+
+    @property
+    def has_requests(self) -> bool:
+        """True if a response is due."""
+        return any(leader.flying for leader in self._leaders.values())
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for an event of a connection; False at once if there is nothing to wait for."""
+        waiting = select.poll()
+        active = [leader.connection for leader in self._leaders.values() if leader.flying or leader.connection.is_opening]
+        for connection in active:
+            waiting.register(connection.fileno(), connection.awaited_events)
+        if active:
+            waiting.poll(timeout_s * 1000)
+        return bool(active)
+
+    def take_in(self) -> None:
+        """Send what is left to send, and take in the responses that have arrived."""
+        for number, leader in list(self._leaders.items()):
+            if leader.flying:
+                self._take_in(number, leader)
+
+    def is_ready(self, number: int) -> bool:
+        """True if there is an open connection to a broker; connects to it, in steps."""
+        now = self._clock()
+        found = self._leaders.get(number)
+        if found is not None and not found.connection.is_opening:
+            if found.connection.is_open:
+                return self._client.clock() >= found.muted_until and not found.connection.has_unsent
+            if found.flying:
+                return False
+            found.connection.close()
+            del self._leaders[number]
+            found = None
+        address = self._client.brokers.get(number)
+        if address is None:
+            self._producing.lose(number, now)  # looks the leader up again
+            return False
+        if now < self._connect_at.get(number, 0.0):
+            return False
+        if found is None:
+            found = self._leaders[number] = _Leader(self._client.new_connection(address))
+            found.connection.begin_opening(self._client.deadline(_SETUP_S))
+        try:
+            done = found.connection.continue_opening(self._client.deadline(0))
+            if done:
+                self.require_supported(found.connection)
+                self._failures.pop(number, None)
+            return done
+        except (ConnectionLost, MalformedResponse, LoginRefused) as error:
+            self._lose(number, error)
+        except Unsupported as why:
+            self.unsupported = why
+        return False
+
+    def send(self, request: Produce) -> None:
+        """Send a request of `Producing` to a leader that is ready."""
+        leader = self._leaders.get(request.broker)
+        if leader is None:
+            return  # an earlier request has found the connection lost, and its batches are queued again
+        batches = [(batch.partition, batch.data.sealed(request.producer, batch.sequence)) for batch in request.batches]
+        timeout_ms = int(self._settings.request_timeout_s * 1000)
+        try:
+            version = self._version(leader.connection)
+            leader.flying.append((request, version, self._clock()))
+            leader.connection.post(produce_request(version, timeout_ms, batches, self._settings.transactional_id))
+        except (ConnectionLost, Unsupported) as error:
+            self._lose(request.broker, error)
+
+    def require_supported(self, connection: Connection) -> None:
+        """Raise Unsupported for a broker that cannot take the batches: brokers from 2.1 on know zstd (KIP-110)."""
+        version = self._version(connection)
+        if self._settings.codec == "zstd" and version < _ZSTD_VERSION:
+            raise Unsupported("a broker without zstd in produce requests")
+
+    def _version(self, connection: Connection) -> int:
+        """The version of Produce to use with a broker. The newest ones belong to the second protocol of transactions."""
+        return connection.version(PRODUCE, None if self._protocol() >= SECOND_PROTOCOL else FIRST_PRODUCE)
+
+    def _take_in(self, number: int, leader: _Leader) -> None:
+        try:
+            leader.connection.push()
+            while leader.flying:
+                request, version, sent_at = leader.flying[0]
+                now = self._clock()
+                response = leader.connection.receive(leader.buffer, Deadline(now, self._clock))
+                if response is None:
+                    oldest = min((batch.created_at for batch in request.batches), default=now)
+                    if (
+                        now - sent_at > self._settings.request_timeout_s + _SETUP_S
+                        or now - oldest > self._settings.delivery_timeout_s
+                    ):
+                        raise ConnectionLost(f"{leader.connection}: no response to a Produce request")
+                    return
+                leader.flying.popleft()
+                found, throttle_ms = read_produce(response, version)
+                self._answer(request, found, now)
+                if version >= _THROTTLING_VERSION:
+                    leader.muted_until = self._client.clock() + throttle_ms / 1000
+        except (ConnectionLost, MalformedResponse, Unsupported) as error:
+            self._lose(number, error)
+
+    def _answer(self, request: Produce, answers: Mapping[TopicPartition, Produced], now: float) -> None:
+        found = {batch.partition: answers[batch.partition] for batch in request.batches if batch.partition in answers}
+        removed = [
+            tp
+            for tp, answer in found.items()
+            if answer.error == UNKNOWN_PRODUCER_ID and answer.log_start >= self._ends.get(tp, sys.maxsize)
+        ]
+        codes = {tp: answer.error for tp, answer in found.items()}
+        self._producing.answer(request.number, request.broker, codes, now, removed)
+        for batch in request.batches:
+            answer = found.get(batch.partition)
+            if answer is not None and answer.error == NONE:
+                self._ends[batch.partition] = answer.offset + batch.records
+
+    def _lose(self, number: int, error: Exception) -> None:
+        """Close the connection to a broker; what is in flight on it may have been written."""
+        now = self._clock()
+        self._leaders.pop(number).connection.close()
+        self._producing.lose(number, now)
+        self._failures[number] = self._failures.get(number, 0) + 1
+        self._connect_at[number] = now + self._client.settings.reconnect_backoff.wait_s(self._failures[number])
+        self._report(error)
