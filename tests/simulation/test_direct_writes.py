@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.model.producing import NONE, Produce, ProducerId, Producing
-from pyspark_zkafka.records.direct import messages, sender
-from pyspark_zkafka.records.direct.sender import DirectSender
+from pyspark_zkafka.records.direct import leaders, messages, sender
+from pyspark_zkafka.records.direct.leaders import LeaderConnections
 from pyspark_zkafka.records.native.record_encoder import EncodedBatch
 from tests.simulation.direct_writes import DirectSchedule
 from tests.support.tiers import seldom
@@ -22,6 +22,7 @@ MOST_SCHEDULES = 600
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "_METADATA_PAUSE_S", 0.002)
     monkeypatch.setattr(sender, "_SETUP_S", 0.5)
+    monkeypatch.setattr(leaders, "_SETUP_S", 0.5)
 
 
 def ends(seeds: Iterable[int]) -> Iterator[bool]:
@@ -75,15 +76,15 @@ def forget_what_is_in_flight(patch: pytest.MonkeyPatch) -> None:
 
 
 def send_twice(patch: pytest.MonkeyPatch) -> None:
-    send = DirectSender._send
+    send = LeaderConnections.send
 
-    def wrong(self: DirectSender, request: Produce) -> None:
+    def wrong(self: LeaderConnections, request: Produce) -> None:
         producer = self._producing.producer
         send(self, request)
         if producer is not None and request.number % 7 == 0:
             send(self, request._replace(producer=producer._replace(epoch=producer.epoch + 1)))
 
-    patch.setattr(DirectSender, "_send", wrong)
+    patch.setattr(LeaderConnections, "send", wrong)
 
 
 MISTAKES = (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "is_late"]
 
 _STARTS, _BEGIN_S, _RUN_S = 5, 120, 60
 _LATE_PLANNER = "Python worker failed to connect back"
@@ -62,7 +62,7 @@ class Stream:
         for _ in range(_STARTS):
             query = self.start(**how)
             eventually(lambda query=query: probe(query), timeout_s, "the query has neither begun nor ended")  # type: ignore[misc]
-            if not _is_late(query.exception()):
+            if not is_late(query.exception()):
                 break
         return query
 
@@ -105,12 +105,13 @@ class Stream:
     def _running(self) -> StreamingQuery:
         """The last query; raises the error that has ended it."""
         error = self.error
-        if _is_late(error) and sum(_is_late(query.exception()) for query in self._queries) < _STARTS:
+        if is_late(error) and sum(is_late(query.exception()) for query in self._queries) < _STARTS:
             return self.start(**self._how)
         if error is not None:
             raise error
         return self._queries[-1]
 
 
-def _is_late(error: Exception | None) -> bool:
+def is_late(error: Exception | None) -> bool:
+    """True if Spark has given up on the planner's process: the query has done nothing yet."""
     return error is not None and _LATE_PLANNER in str(error)

@@ -1,0 +1,210 @@
+"""Queries with Spark's asynchronous progress tracking, whose checkpoints lag behind their sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kazoo.client import KazooClient
+from pyspark.errors import StreamingQueryException
+
+from tests.support.eventually import eventually
+from tests.support.fill import fill
+from tests.support.stream import is_late
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.long
+PARTITIONS = range(2)
+HALT = "halt"
+_NEVER_MS = "600000"  # the checkpoint stores the first micro-batch of a run, and no other one
+
+
+class Sink:
+    """A foreach sink: appends the offset of each record to its partition's file. Fails at a record with the value HALT."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def process(self, row: Row) -> None:
+        if bytes(row.value).decode() == HALT and not (self.folder / HALT).exists():
+            raise ValueError("the sink fails")
+        with (self.folder / str(row.partition)).open("a") as lines:
+            lines.write(f"{row.offset}\n")
+
+    def offsets(self, partition: int) -> list[int]:
+        """The offsets of a partition, in the order in which they came."""
+        path = self.folder / str(partition)
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+class Query:
+    """Queries on one checkpoint, of small micro-batches, with a sink of their own."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], folder: Path) -> None:
+        self.options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10", **options}
+        self.sink = Sink(folder / "sink")
+        self.sink.folder.mkdir()
+        self.checkpoint = folder / "checkpoint"
+        self._spark = spark
+        self._queries: list[StreamingQuery] = []
+
+    def start(self, sink: Any = None) -> StreamingQuery:
+        """A query, running; `sink` is the name of another one than the foreach sink."""
+        writer = self._spark.readStream.format("zkafka").options(**self.options).load().writeStream
+        writer = writer.foreach(self.sink) if sink is None else writer.format(sink)
+        writer = writer.option("checkpointLocation", str(self.checkpoint)).option("asyncProgressTrackingEnabled", "true")
+        self._queries.append(writer.option("asyncProgressTrackingCheckpointIntervalMs", _NEVER_MS).start())
+        return self._queries[-1]
+
+    def wait_for(self, records: int, *partitions: int) -> None:
+        """Return when the sink has the records of each partition; raises the query's error."""
+
+        def complete() -> bool:
+            error = self._queries[-1].exception()
+            if is_late(error):
+                self.start()
+            elif error is not None:
+                raise error
+            return all(set(self.sink.offsets(p)) == set(range(records)) for p in partitions)
+
+        eventually(complete, 120, lambda: f"{[len(self.sink.offsets(p)) for p in partitions]} of {records} records")
+
+    def fail(self) -> None:
+        """Run a query until its sink fails."""
+        error = None
+        while error is None or is_late(error):
+            with pytest.raises(StreamingQueryException) as raised:
+                self.start().awaitTermination(120)
+            error = raised.value
+        assert "the sink fails" in str(error)
+
+    def stored(self, log: str) -> list[int]:
+        """The micro-batches that a log of the checkpoint has: ``stored("offsets")``."""
+        return sorted(int(path.name) for path in (self.checkpoint / log).iterdir() if path.name.isdigit())
+
+    def stop(self) -> None:
+        """End all queries."""
+        for query in self._queries:
+            query.stop()
+
+
+class Group:
+    """A group's offsets of a topic in ZooKeeper."""
+
+    def __init__(self, client: KazooClient, name: str, topic: str) -> None:
+        self._client = client
+        self._path = f"/consumers/{name}/offsets/{topic}"
+        self.options = {"group.id": name, "startingOffsets": "committed", "auto.offset.reset": "earliest"}
+
+    def offset(self, partition: int) -> int:
+        """The offset of a partition; 0 without one."""
+        path = f"{self._path}/{partition}"
+        return int(self._client.get(path)[0]) if self._client.exists(path) else 0
+
+
+@pytest.fixture
+def query(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Query]]:
+    """Makes a `Query`: ``query({"subscribe": topic})``."""
+    made: list[Query] = []
+
+    def make(options: dict[str, str]) -> Query:
+        made.append(Query(spark, {**zookeeper, **options}, tmp_path))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Callable[[str], Group]]:
+    """Finds the group of a topic: ``group(topic)``."""
+    client = KazooClient(zkafka_cluster.zookeeper_connect)
+    client.start()
+    yield lambda topic: Group(client, f"group-of-{topic}", topic)
+    client.stop()
+    client.close()
+
+
+def test_a_lagging_checkpoint_loses_nothing(
+    query: Callable[..., Query], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
+) -> None:
+    """Restarted on a checkpoint that lacks finished micro-batches, a query repeats them, and skips no record."""
+    topic = new_topic(partitions=len(PARTITIONS))
+    found = query({"subscribe": topic})
+    for records in (30, 60, 90):
+        fill(zkafka_cluster, topic, 30, PARTITIONS)
+        found.start()
+        found.wait_for(records, *PARTITIONS)
+        found.stop()
+    assert len(found.stored("offsets")) <= 3 < 18
+    for partition in PARTITIONS:
+        assert len(found.sink.offsets(partition)) > 90
+
+
+def test_a_group_continues_where_its_sink_stopped(
+    query: Callable[..., Query],
+    group: Callable[[str], Group],
+    zkafka_cluster: LocalCluster,
+    new_topic: Callable[..., str],
+) -> None:
+    """A query in a group resumes at the group's offsets, which are ahead of the checkpoint: nothing lost, nothing twice."""
+    topic = new_topic(partitions=len(PARTITIONS))
+    owner = group(topic)
+    found = query({"subscribe": topic, **owner.options})
+    for records in (30, 60, 90):
+        fill(zkafka_cluster, topic, 30, PARTITIONS)
+        found.start()
+        found.wait_for(records, *PARTITIONS)
+        eventually(lambda records=records: [owner.offset(p) for p in PARTITIONS] == [records] * 2, 30, "not committed")
+        found.stop()
+    assert len(found.stored("offsets")) <= 3 < 18
+    assert [found.sink.offsets(p) for p in PARTITIONS] == [list(range(90))] * 2
+
+
+def test_a_failed_micro_batch_is_not_committed(
+    query: Callable[..., Query],
+    group: Callable[[str], Group],
+    zkafka_cluster: LocalCluster,
+    new_topic: Callable[..., str],
+) -> None:
+    """The group's offset stays before a micro-batch whose sink fails, even if Spark has stored its end. It is repeated."""
+    topic = new_topic()
+    owner = group(topic)
+    found = query({"subscribe": topic, **owner.options})
+    fill(zkafka_cluster, topic, [*map(str, range(25)), HALT, *map(str, range(26, 40))])
+    for _ in range(2):  # the second run begins with that micro-batch, and stores its end before it fails
+        found.fail()
+        assert owner.offset(0) == 20
+        assert set(found.sink.offsets(0)) == set(range(25))
+    (found.sink.folder / HALT).touch()
+    found.start()
+    found.wait_for(40, 0)
+    eventually(lambda: owner.offset(0) == 40, 30, "not committed")
+
+
+@pytest.mark.parametrize("sink", ["noop", "console"])
+def test_other_sinks(
+    query: Callable[..., Query],
+    group: Callable[[str], Group],
+    zkafka_cluster: LocalCluster,
+    new_topic: Callable[..., str],
+    sink: str,
+) -> None:
+    """With other sinks that Spark allows, the query reads and commits everything."""
+    topic = new_topic()
+    owner = group(topic)
+    fill(zkafka_cluster, topic, 30)
+    found = query({"subscribe": topic, **owner.options})
+    running = found.start(sink)
+    while eventually(lambda query=running: owner.offset(0) == 30 or query.exception(), 60, "not committed") is not True:
+        assert is_late(running.exception())
+        running = found.start(sink)
+    assert sum(p["numInputRows"] for p in running.recentProgress) == 30
