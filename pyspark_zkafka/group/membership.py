@@ -16,7 +16,7 @@ from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscription
-from pyspark_zkafka.options.values import Connection, GroupOptions
+from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 
@@ -95,7 +95,7 @@ _SHOWN = 3
 class KafkaJoin:
     """Joins a member to a group. `servers` are bootstrap servers."""
 
-    connection: Connection
+    connection: ConnectionOptions
     servers: str
     options: GroupOptions
     subscription: Subscription

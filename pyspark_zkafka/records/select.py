@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.pool import ClientPool, Keep, configuration
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, library, require
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
 
-def uses_native(connection: Connection) -> bool:
+def uses_native(connection: ConnectionOptions) -> bool:
     """True if this process uses the compiled path; logs the choice. OptionError if it is required and unavailable."""
     if connection.transport == "direct":
         require()
@@ -45,7 +45,7 @@ def uses_native(connection: Connection) -> bool:
     return _is_native(connection)
 
 
-def _is_native(connection: Connection) -> bool:
+def _is_native(connection: ConnectionOptions) -> bool:
     return connection.transport != "librdkafka" and library() is not None
 
 
@@ -59,7 +59,7 @@ _refused_logins: dict[Hashable, float] = {}
 
 @contextmanager
 def open_consumer(
-    connection: Connection,
+    connection: ConnectionOptions,
     properties: dict[str, Any],
     split: Split,
     schema: pa.Schema,
@@ -84,7 +84,12 @@ def open_consumer(
 
 @contextmanager
 def open_fallback(
-    connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema, why: Unsupported, offset: int
+    connection: ConnectionOptions,
+    properties: dict[str, Any],
+    split: Split,
+    schema: pa.Schema,
+    why: Unsupported,
+    offset: int,
 ) -> Iterator[PartitionConsumer]:
     """Open librdkafka's consumer for a ``with`` block, and log why the direct transport cannot continue at an offset."""
     from pyspark_zkafka.records.direct.wire import LoginRefused
@@ -98,7 +103,7 @@ def open_fallback(
 
 @contextmanager
 def open_joint(
-    connection: Connection, properties: Mapping[str, Any], splits: Sequence[Split]
+    connection: ConnectionOptions, properties: Mapping[str, Any], splits: Sequence[Split]
 ) -> Iterator[JointFetches | None]:
     """Open the joint fetches of a task, for a ``with`` block around its consumers. None if there are none."""
     with ExitStack() as opened:
@@ -111,13 +116,13 @@ def open_joint(
         yield opened.enter_context(closing(JointFetches(client, splits)))
 
 
-def _level(connection: Connection) -> int:
+def _level(connection: ConnectionOptions) -> int:
     """The log level for what the direct transport cannot do."""
     return logging.WARNING if connection.transport == "direct" else logging.INFO
 
 
 def _lease_direct(
-    opened: ExitStack, connection: Connection, properties: Mapping[str, Any], log_level: int
+    opened: ExitStack, connection: ConnectionOptions, properties: Mapping[str, Any], log_level: int
 ) -> DirectClient | None:
     """Lease a client of the direct transport. Logs why if it returns None."""
     if not _is_native(connection):
@@ -172,7 +177,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
         yield consumer
 
 
-def hash_function(connection: Connection) -> HashKeys:
+def hash_function(connection: ConnectionOptions) -> HashKeys:
     """The hash function of keys, for routing. Both implementations return the same numbers."""
     if _is_native(connection):
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
@@ -183,7 +188,7 @@ def hash_function(connection: Connection) -> HashKeys:
     return hash_keys
 
 
-def row_hash_function(connection: Connection) -> HashRows:
+def row_hash_function(connection: ConnectionOptions) -> HashRows:
     """The hash function of rows, for digests. Both implementations return the same numbers."""
     if _is_native(connection):
         from pyspark_zkafka.records.native.hashes import hash_rows as compiled
@@ -196,7 +201,7 @@ def row_hash_function(connection: Connection) -> HashRows:
 
 @contextmanager
 def open_producer(
-    connection: Connection, properties: Mapping[str, Any], generation: Hashable = None
+    connection: ConnectionOptions, properties: Mapping[str, Any], generation: Hashable = None
 ) -> Iterator[CountingProducer]:
     """Open a producer for a ``with`` block. At its normal end, all records sent are acknowledged.
 
@@ -219,7 +224,7 @@ def open_producer(
 
 
 def _lease_direct_producer(
-    connection: Connection,
+    connection: ConnectionOptions,
     properties: Mapping[str, Any],
     lease: Callable[[Callable[..., Sender]], CountingProducer],
 ) -> CountingProducer | None:
@@ -243,7 +248,7 @@ def _lease_direct_producer(
 
 @contextmanager
 def open_transactional(
-    connection: Connection,
+    connection: ConnectionOptions,
     properties: Mapping[str, Any],
     topic: str,
     generation: Hashable = None,
@@ -273,7 +278,7 @@ def open_transactional(
         producer.is_kept = True
 
 
-def _sender_class(connection: Connection) -> Callable[..., Sender]:
+def _sender_class(connection: ConnectionOptions) -> Callable[..., Sender]:
     if uses_native(connection):
         from pyspark_zkafka.records.native.producer import ArrowSender
 

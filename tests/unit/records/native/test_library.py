@@ -16,7 +16,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.planning import Listener
-from pyspark_zkafka.options.values import Connection, Transport
+from pyspark_zkafka.options.values import ConnectionOptions, Transport
 from pyspark_zkafka.records import producer
 from pyspark_zkafka.records import select as choice
 from pyspark_zkafka.records.native import library
@@ -48,8 +48,8 @@ def bound_to(monkeypatch: pytest.MonkeyPatch) -> Any:
     return bind
 
 
-def connection(transport: Transport) -> Connection:
-    return Connection(None, "b:9092", Listener(), {}, transport)
+def connection(transport: Transport) -> ConnectionOptions:
+    return ConnectionOptions(None, "b:9092", Listener(), {}, transport)
 
 
 def assert_unused(reason: str) -> None:
