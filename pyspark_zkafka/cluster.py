@@ -13,7 +13,7 @@ from pyspark_zkafka.conditions import MIGRATED_TO_KRAFT, NO_BROKERS, NO_LISTENER
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint
 from pyspark_zkafka.model.planning import Listener
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 
 if TYPE_CHECKING:
     from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -34,7 +34,7 @@ class ClusterSource(Protocol):
 
 
 @contextmanager
-def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
+def open_cluster(connection: ConnectionOptions) -> Iterator[ClusterSource]:
     """Open a source of the cluster's state. Raises ZooKeeperError or BrokersUnavailable if it cannot be reached."""
     if connection.zookeeper is not None:
         from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -49,7 +49,7 @@ def open_cluster(connection: Connection) -> Iterator[ClusterSource]:
 class ZooKeeperSource:
     """The cluster's state from ZooKeeper, and from the brokers once they have left ZooKeeper for KRaft."""
 
-    def __init__(self, zookeeper: ZooKeeperClient, connection: Connection, opened: ExitStack) -> None:
+    def __init__(self, zookeeper: ZooKeeperClient, connection: ConnectionOptions, opened: ExitStack) -> None:
         self.zookeeper = zookeeper
         self.brokers: KafkaAdmin | None = None
         self._connection = connection
@@ -76,14 +76,14 @@ class ZooKeeperSource:
         return self.brokers
 
 
-def open_admin(cluster: ClusterSource, connection: Connection, servers: str) -> AbstractContextManager[KafkaAdmin]:
+def open_admin(cluster: ClusterSource, connection: ConnectionOptions, servers: str) -> AbstractContextManager[KafkaAdmin]:
     """Open the brokers' admin client, or share the one that the cluster source has open."""
     opened = cluster.brokers if isinstance(cluster, ZooKeeperSource) else cluster
     return nullcontext(opened) if isinstance(opened, KafkaAdmin) else KafkaAdmin.of(connection, servers)
 
 
 def current_snapshot(
-    outdated: ClusterSnapshot, admin: KafkaAdmin, connection: Connection, topics: Collection[str] | None
+    outdated: ClusterSnapshot, admin: KafkaAdmin, connection: ConnectionOptions, topics: Collection[str] | None
 ) -> ClusterSnapshot:
     """Return the current snapshot of a cluster whose snapshot in ZooKeeper is outdated.
 
@@ -123,7 +123,7 @@ def of_listener(broker: Broker, listener: Listener) -> Broker:
     return replace(broker, endpoints=tuple(replace(e, listener=listener.name) for e in broker.endpoints))
 
 
-def bootstrap_servers(connection: Connection, snapshot: ClusterSnapshot) -> str:
+def bootstrap_servers(connection: ConnectionOptions, snapshot: ClusterSnapshot) -> str:
     """Return the user's bootstrap servers, or else the live brokers' endpoints of the requested listener.
 
     The form is ``host:port,...``. Raises ClusterStateError if no broker is registered or has the listener, all brokers have
@@ -159,7 +159,7 @@ def _require_protocol(listener: Listener, endpoints: Collection[Endpoint]) -> No
             )
 
 
-def _no_listener(connection: Connection, snapshot: ClusterSnapshot) -> ClusterStateError:
+def _no_listener(connection: ConnectionOptions, snapshot: ClusterSnapshot) -> ClusterStateError:
     requested = connection.listener.name or f"with kafka.security.protocol {connection.listener.security_protocol}"
     registered = sorted({f"{e.listener} ({e.security_protocol})" for b in snapshot.brokers.values() for e in b.endpoints})
     return NO_LISTENER(

@@ -32,7 +32,7 @@ from pyspark_zkafka.errors import NoLeader, OptionError, UnknownTopic, ZKafkaErr
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, Position
 from pyspark_zkafka.model.topic_names import is_topic_name
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,7 +66,7 @@ class KafkaAdmin(AdminRequests):
         self._all_answered = True
 
     @classmethod
-    def of(cls, connection: Connection, bootstrap_servers: str | None = None) -> Self:
+    def of(cls, connection: ConnectionOptions, bootstrap_servers: str | None = None) -> Self:
         """The client for a connection. `bootstrap_servers` take precedence over the connection's."""
         servers = bootstrap_servers or connection.bootstrap_servers or ""
         return cls(servers, connection.kafka, read_committed=connection.read_committed)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS
-from pyspark_zkafka.options.values import Connection, concerns_connection
+from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection
 
 _DEFAULTS: dict[str, Any] = {
     **CLIENT_DEFAULTS,
@@ -56,7 +56,7 @@ _LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1
 
 
 def consumer_properties(
-    connection: Connection, bootstrap_servers: str, group: str, records: int | None = None
+    connection: ConnectionOptions, bootstrap_servers: str, group: str, records: int | None = None
 ) -> dict[str, Any]:
     """librdkafka's properties for reading: tuned defaults, the user's, and those that prove a range complete.
 

@@ -18,7 +18,7 @@ from pyspark_zkafka.conditions import GROUP_PROTOCOL_UNSUPPORTED, INCONSISTENT_G
 from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.librdkafka import load
-from pyspark_zkafka.options.values import Connection, KafkaGroupOptions
+from pyspark_zkafka.options.values import ConnectionOptions, KafkaGroupOptions
 
 CommitStatus = Literal["done", "again", "fenced"]
 
@@ -90,7 +90,7 @@ class GroupConsumer:
     def __init__(
         self,
         servers: str,
-        connection: Connection,
+        connection: ConnectionOptions,
         group: str,
         options: KafkaGroupOptions,
         on_event: Callable[[GroupEvent], None],
@@ -276,7 +276,7 @@ def unsupported_protocol(group: str, found: str) -> GroupError:
 
 
 def group_properties(
-    servers: str, connection: Connection, group: str, options: KafkaGroupOptions
+    servers: str, connection: ConnectionOptions, group: str, options: KafkaGroupOptions
 ) -> dict[str, str | int | float | bool]:
     """librdkafka's properties of a member that reads nothing."""
     properties: dict[str, Any] = {**CLIENT_DEFAULTS, **lookup_properties(connection.kafka)}

@@ -16,7 +16,7 @@ from pyspark_zkafka.model.ledger import (
     LedgerGroup,
     LedgerKey,
     QueryName,
-    TopicIdentity,
+    SinkIdentity,
     decode,
     key_of,
     newest,
@@ -45,7 +45,7 @@ class Ledger:
     ----------
     topic, partitions : str, int
         The ledger's topic, and the number of its partitions.
-    sink : TopicIdentity, optional
+    sink : SinkIdentity, optional
         The topic of the rows: entries of a deleted topic of its name do not count, whose rows are gone with it.
     waits : bool
         True to wait for entries of transactions that are not complete, rather than read those of before.
@@ -61,7 +61,7 @@ class Ledger:
         topic: str,
         partitions: int,
         *,
-        sink: TopicIdentity | None = None,
+        sink: SinkIdentity | None = None,
         waits: bool = True,
         timeout_s: float = 30.0,
     ) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.conditions import FENCED, TRANSACTION_FAILED, TRANSACTION_TIMEOUT
 from pyspark_zkafka.errors import TransactionFailed, ZKafkaError
-from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, Connection
+from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
 
 _log = logging.getLogger(__name__)
 _SETTING = "transaction.max.timeout.ms"
@@ -79,7 +79,7 @@ _limits: dict[str, int | None] = {}
 """Limits by bootstrap servers."""
 
 
-def require_transaction_timeout(connection: Connection, bootstrap_servers: str) -> None:
+def require_transaction_timeout(connection: ConnectionOptions, bootstrap_servers: str) -> None:
     """Raise OptionError if kafka.transaction.timeout.ms exceeds the brokers' limit.
 
     Blocks for two requests, once per process and cluster. Checks nothing if an ACL hides the brokers' settings. Brokers
@@ -100,7 +100,7 @@ def require_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
         )
 
 
-def _find(connection: Connection, bootstrap_servers: str) -> int | None:
+def _find(connection: ConnectionOptions, bootstrap_servers: str) -> int | None:
     try:
         with KafkaAdmin.of(connection, bootstrap_servers) as admin:
             broker = min(admin.snapshot([]).brokers)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, GROUP_REBALANCES
-from pyspark_zkafka.errors import BrokersUnavailable, GroupContended, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ZKafkaError
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.options.values import GroupOptions
 
@@ -144,7 +144,10 @@ class CommitQueue:
         if first is None or first.sent is None or first.sent != answer.offsets:
             return QueueStep(replace(self, unanswered=max(0, self.unanswered - 1)))
         if answer.status == "again" and first.of_group:
-            return QueueStep(self._rest(), (CommitOutcome(first.number, error=_contended(self.group, answer.error)),))
+            contended = GROUP_REBALANCES(
+                f"committing the start of group {self.group}: {answer.error}; it rebalances, or its coordinator moves"
+            )
+            return QueueStep(self._rest(), (CommitOutcome(first.number, error=contended),))
         if answer.status == "again":
             return QueueStep(self._with(replace(first, sent=None, error=answer.error, next_at=now + _RETRY_S)))
         if answer.status == "fenced":
@@ -371,10 +374,6 @@ def stall_s(options: GroupOptions) -> float:
     if kafka.instance_id is None or kafka.protocol == "consumer":
         return math.inf
     return _STALL_S + kafka.is_incremental * hold_s(options.hold_ms, kafka.max_poll_interval_ms)
-
-
-def _contended(group: str, found: ZKafkaError | None) -> GroupContended:
-    return GROUP_REBALANCES(f"committing the start of group {group}: {found}; it rebalances, or its coordinator moves")
 
 
 def _unanswered(group: str) -> BrokersUnavailable:

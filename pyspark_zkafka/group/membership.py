@@ -10,13 +10,13 @@ from typing import Protocol
 from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MEMBERS_IN_ZOOKEEPER, MIGRATED_TO_KRAFT, NO_COORDINATORS
-from pyspark_zkafka.errors import BrokersUnavailable, listing
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_state import is_final
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.planning import Subscription
-from pyspark_zkafka.options.values import Connection, GroupOptions
+from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 
@@ -95,7 +95,7 @@ _SHOWN = 3
 class KafkaJoin:
     """Joins a member to a group. `servers` are bootstrap servers."""
 
-    connection: Connection
+    connection: ConnectionOptions
     servers: str
     options: GroupOptions
     subscription: Subscription
@@ -138,21 +138,17 @@ class KafkaJoin:
         name = self.options.name
         with GroupAdmin.of(self.connection, self.servers) as admin:
             if not admin.has_coordinators(name):
-                raise no_coordinator(name)
+                raise BROKERS_UNAVAILABLE(
+                    f"joining group {name}: there is no __consumer_offsets, so that no broker coordinates the group; the "
+                    "brokers create it when a member joins, if there are as many as offsets.topic.replication.factor "
+                    "requires",
+                )
             state = admin.group_states([name])[name]
             if self.options.kafka.protocol == "consumer" and member_id not in state.members:
                 raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
             found = admin.snapshot(topics)
         partitions = [tp for topic in found.topics for tp in found.partitions(topic)]
         return state.name == "STABLE" and is_final(state.assigned, member_id, owned, partitions)
-
-
-def no_coordinator(group: str) -> BrokersUnavailable:
-    """The error for a cluster without ``__consumer_offsets``."""
-    return BROKERS_UNAVAILABLE(
-        f"joining group {group}: there is no __consumer_offsets, so that no broker coordinates the group; the brokers "
-        "create it when a member joins, if there are as many as offsets.topic.replication.factor requires",
-    )
 
 
 def old_brokers(zookeeper: ZooKeeperClient) -> list[int]:

@@ -18,7 +18,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.topics import partition_state_path
-from pyspark_zkafka.options.values import CommitPlan, Connection, OffsetStore
+from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, OffsetStore
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 if TYPE_CHECKING:  # a group in ZooKeeper needs no member in Kafka
@@ -42,7 +42,7 @@ class GroupOffsets:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ConnectionOptions,
         servers: str,
         group: str,
         stores: tuple[OffsetStore, ...],
@@ -278,7 +278,7 @@ class KafkaMemberOffsets:
 
 
 @contextmanager
-def open_group_offsets(connection: Connection, servers: str, plan: CommitPlan) -> Iterator[GroupOffsets]:
+def open_group_offsets(connection: ConnectionOptions, servers: str, plan: CommitPlan) -> Iterator[GroupOffsets]:
     """Open the offsets of the group to which a write commits, with a ZooKeeper client if there is an ensemble."""
     with ExitStack() as opened:
         client = None

@@ -18,7 +18,7 @@ A member's registration does not name its strategy, so all members of a group mu
 References
 ----------
 kafka.consumer.RangeAssignor, kafka.consumer.RoundRobinAssignor, kafka.consumer.AssignmentContext (Kafka 0.8.2.2, 1.1.1);
-KAFKA-5822; ``docs/groups.md``."""
+KAFKA-5822; ``docs/groups-zookeeper.md``."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.topic_names import is_topic_name
 
-__all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "TopicIdentity", "decode", "encode", "key_of", "newest"]
+__all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "SinkIdentity", "decode", "encode", "key_of", "newest"]
 
 _VERSION = 1
 _QUOTED = 200
@@ -130,18 +130,18 @@ def key_of(name: QueryName, slot: int, width: int) -> LedgerKey:
     return LedgerKey(str(LedgerGroup(str(name), width, slot // width)), slot % width)
 
 
-class TopicIdentity(NamedTuple):
+class SinkIdentity(NamedTuple):
     """A topic, and its id in Kafka (a text) or the czxid of its znode (a number): another one once it is created again."""
 
     topic: str
     identity: str | int
 
-    def replaces(self, other: TopicIdentity | None) -> bool:
+    def replaces(self, other: SinkIdentity | None) -> bool:
         """True if `other` is a topic of the same name that was deleted; False where nobody can tell.
 
-        >>> TopicIdentity("orders", 12).replaces(TopicIdentity("orders", 7))
+        >>> SinkIdentity("orders", 12).replaces(SinkIdentity("orders", 7))
         True
-        >>> TopicIdentity("orders", "a-topic-id").replaces(TopicIdentity("orders", 7))
+        >>> SinkIdentity("orders", "a-topic-id").replaces(SinkIdentity("orders", 7))
         False
         """
         if other is None or other.topic != self.topic or type(other.identity) is not type(self.identity):
@@ -169,7 +169,7 @@ class Entry:
         The time of the worker that wrote the entry, in milliseconds since 1970: for people only. 0 if unknown.
     ends : str
         The offsets that a batch job commits to its group when all slots are written (`canonical_json`); otherwise empty.
-    sink : TopicIdentity, optional
+    sink : SinkIdentity, optional
         The topic of the rows, if the option ``topic`` names it and its identity is known.
     """
 
@@ -181,7 +181,7 @@ class Entry:
     write: str = ""
     at_ms: int = 0
     ends: str = ""
-    sink: TopicIdentity | None = None
+    sink: SinkIdentity | None = None
 
 
 def encode(entry: Entry) -> str:
@@ -222,7 +222,7 @@ def decode(metadata: str, place: str = "The ledger") -> Entry:
     slot, batch, rows, at_ms = numbers
     digest, run, write = texts
     at_ms = at_ms if at_ms <= LAST_MS else 0
-    topic = None if sink is None else TopicIdentity(*sink)
+    topic = None if sink is None else SinkIdentity(*sink)
     return Entry(slot, batch, rows, digest, run, write, at_ms, _canonical(ends), topic)
 
 
@@ -239,7 +239,7 @@ def _are_offsets(found: Any) -> bool:
 
 
 def _is_sink(found: Any) -> bool:
-    """True for a TopicIdentity as JSON has it, or None."""
+    """True for a SinkIdentity as JSON has it, or None."""
     if found is None:
         return True
     if not isinstance(found, list) or len(found) != 2:

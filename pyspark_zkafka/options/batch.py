@@ -22,7 +22,7 @@ from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import STREAM, TABLE, Scope
 from pyspark_zkafka.options.values import (
     CommitPlan,
-    Connection,
+    ConnectionOptions,
     ExactlyOnce,
     OffsetStore,
     ReadOptions,
@@ -45,7 +45,7 @@ _REFUSED_ENDS: dict[object, str] = {
 }
 
 
-def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connection:
+def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> ConnectionOptions:
     """Parse the options of a connection, for tools that need no others."""
     given = OptionParser(raw, scope)
     connection = _connection(given, "producer" if scope == "write" else "consumer")
@@ -53,7 +53,7 @@ def parse_connection(raw: Mapping[str, str], scope: Scope = "read") -> Connectio
     return connection
 
 
-def _connection(given: OptionParser, role: Role) -> Connection:
+def _connection(given: OptionParser, role: Role) -> ConnectionOptions:
     properties = {
         name[len("kafka.") :]: value  # as the user spelled it
         for lower, (name, value) in given.raw.items()
@@ -67,10 +67,10 @@ def _connection(given: OptionParser, role: Role) -> Connection:
         "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper",
     )
     listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))
-    return Connection(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))
+    return ConnectionOptions(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))
 
 
-def lacks_zookeeper(given: OptionParser, connection: Connection) -> bool:
+def lacks_zookeeper(given: OptionParser, connection: ConnectionOptions) -> bool:
     """True if zookeeper.connect is not set. A malformed value is another problem, which is already reported."""
     return connection.zookeeper is None and not given.has("zookeeper.connect")
 
@@ -226,7 +226,7 @@ def joins_kafka(given: OptionParser) -> bool:
     return given.scope == "stream" and (named == "kafka" or is_auto)
 
 
-def _stores(given: OptionParser, connection: Connection) -> tuple[OffsetStore, ...]:
+def _stores(given: OptionParser, connection: ConnectionOptions) -> tuple[OffsetStore, ...]:
     """Read the stores of the group's offsets from the old consumer's options offsets.storage and dual.commit.enabled."""
     in_kafka = given.value("offsets.storage", joins_kafka(given))
     if joins_kafka(given):
@@ -287,7 +287,7 @@ def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) ->
     return parse_write({name: value for name, value in raw.items() if name.lower() not in _SPARKS_OWN})
 
 
-def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | None:
+def _exactly_once(given: OptionParser, connection: ConnectionOptions) -> ExactlyOnce | None:
     prefix, ledger, writer, batch = (given.value(name) for name in _OF_EXACTLY_ONCE[:4])
     if given.value("deliveryGuarantee") != "exactly-once":
         idle = [name for name in _OF_EXACTLY_ONCE if given.has(name)]
@@ -311,7 +311,7 @@ def _exactly_once(given: OptionParser, connection: Connection) -> ExactlyOnce | 
     return ExactlyOnce(prefix, ledger, writer, batch)
 
 
-def _commit(given: OptionParser, connection: Connection) -> CommitPlan | None:
+def _commit(given: OptionParser, connection: ConnectionOptions) -> CommitPlan | None:
     stores, owner = _stores(given, connection), given.value("commitOwner")
     group = _group(given, stores)
     if not given.has("commitOffsets"):

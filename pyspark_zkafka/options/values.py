@@ -89,7 +89,7 @@ class ZooKeeperConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """Connection settings of a cluster, by ZooKeeper or by its brokers.
 
     `kafka` has librdkafka's properties, which may contain secrets.
@@ -122,7 +122,7 @@ class ReadOptions:
     given stream options, which a batch ignores.
     """
 
-    connection: Connection
+    connection: ConnectionOptions
     subscription: Subscription | None
     start: OffsetSpec
     end: OffsetSpec
@@ -226,7 +226,7 @@ class ExactlyOnce:
 class WriteOptions:
     """Options of a write. `once` is None for an at-least-once write."""
 
-    connection: Connection
+    connection: ConnectionOptions
     topic: str | None
     partitioner: str
     commit: CommitPlan | None

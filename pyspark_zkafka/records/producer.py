@@ -18,7 +18,7 @@ from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPI
 from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import OutgoingBatch
-from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, Connection
+from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.records.sender import Failure, QueueLimits, Sender
 from pyspark_zkafka.retries import Deadline
 
@@ -48,7 +48,7 @@ _MISSING_ANSWERS = 3
 _MISSING_PAUSE_S = 0.5
 
 
-def producer_properties(connection: Connection, bootstrap_servers: str) -> dict[str, Any]:
+def producer_properties(connection: ConnectionOptions, bootstrap_servers: str) -> dict[str, Any]:
     """librdkafka's properties for writing: our defaults, and the user's settings over them."""
     properties = {**_DEFAULTS, **connection.kafka, "bootstrap.servers": bootstrap_servers}
     if (timeout_ms := float(properties["delivery.timeout.ms"])) and "linger.ms" not in connection.kafka:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_zkafka.brokers.pool import ClientPool, Keep, configuration
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.native.library import describe, library, require
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ _PRODUCER_AGE_S = 1_500.0
 """The maximum age of a kept producer: its ``topic.metadata.propagation.max.ms``, less the time of a task."""
 
 
-def uses_native(connection: Connection) -> bool:
+def uses_native(connection: ConnectionOptions) -> bool:
     """True if this process uses the compiled path; logs the choice. OptionError if it is required and unavailable."""
     found = _is_native(connection)
     _log.info("%s", "transport=librdkafka: pure Python is used" if connection.transport == "librdkafka" else describe())
     return found
 
 
-def _is_native(connection: Connection) -> bool:
+def _is_native(connection: ConnectionOptions) -> bool:
     if connection.transport == "direct":
         require()
     return connection.transport != "librdkafka" and library() is not None
@@ -61,7 +61,7 @@ _refused_logins: dict[Hashable, float] = {}
 
 @contextmanager
 def open_consumer(
-    connection: Connection,
+    connection: ConnectionOptions,
     properties: dict[str, Any],
     split: Split,
     schema: pa.Schema,
@@ -86,7 +86,12 @@ def open_consumer(
 
 @contextmanager
 def open_fallback(
-    connection: Connection, properties: dict[str, Any], split: Split, schema: pa.Schema, why: Unsupported, offset: int
+    connection: ConnectionOptions,
+    properties: dict[str, Any],
+    split: Split,
+    schema: pa.Schema,
+    why: Unsupported,
+    offset: int,
 ) -> Iterator[PartitionConsumer]:
     """Open librdkafka's consumer for a ``with`` block, and log why the direct transport cannot continue at an offset."""
     from pyspark_zkafka.records.direct.wire import LoginRefused
@@ -100,7 +105,7 @@ def open_fallback(
 
 @contextmanager
 def open_joint(
-    connection: Connection, properties: Mapping[str, Any], splits: Sequence[Split]
+    connection: ConnectionOptions, properties: Mapping[str, Any], splits: Sequence[Split]
 ) -> Iterator[JointFetches | None]:
     """Open the joint fetches of a task, for a ``with`` block around its consumers. None if there are none."""
     with ExitStack() as opened:
@@ -113,13 +118,13 @@ def open_joint(
         yield opened.enter_context(closing(JointFetches(client, splits)))
 
 
-def _level(connection: Connection) -> int:
+def _level(connection: ConnectionOptions) -> int:
     """The log level for what the direct transport cannot do."""
     return logging.WARNING if connection.transport == "direct" else logging.INFO
 
 
 def _lease_direct(
-    opened: ExitStack, connection: Connection, properties: Mapping[str, Any], log_level: int
+    opened: ExitStack, connection: ConnectionOptions, properties: Mapping[str, Any], log_level: int
 ) -> DirectClient | None:
     """Lease a client of the direct transport. Logs why if it returns None."""
     if not _is_native(connection):
@@ -174,7 +179,7 @@ def _open_librdkafka(properties: Mapping[str, Any], split: Split, schema: pa.Sch
         yield consumer
 
 
-def hash_function(connection: Connection) -> HashKeys:
+def hash_function(connection: ConnectionOptions) -> HashKeys:
     """The hash function of keys, for routing. Both implementations return the same numbers."""
     if _is_native(connection):
         from pyspark_zkafka.records.native.hashes import hash_keys as compiled
@@ -185,7 +190,7 @@ def hash_function(connection: Connection) -> HashKeys:
     return hash_keys
 
 
-def row_hash_function(connection: Connection) -> HashRows:
+def row_hash_function(connection: ConnectionOptions) -> HashRows:
     """The hash function of rows, for digests. Both implementations return the same numbers."""
     if _is_native(connection):
         from pyspark_zkafka.records.native.hashes import hash_rows as compiled
@@ -198,7 +203,7 @@ def row_hash_function(connection: Connection) -> HashRows:
 
 @contextmanager
 def open_producer(
-    connection: Connection, properties: Mapping[str, Any], generation: Hashable = None
+    connection: ConnectionOptions, properties: Mapping[str, Any], generation: Hashable = None
 ) -> Iterator[CountingProducer]:
     """Open a producer for a ``with`` block. At its normal end, all records sent are acknowledged.
 
@@ -221,7 +226,7 @@ def open_producer(
 
 
 def _lease_producer(
-    connection: Connection,
+    connection: ConnectionOptions,
     properties: Mapping[str, Any],
     lease: Callable[[Callable[..., Sender]], P],
 ) -> P:
@@ -246,7 +251,7 @@ def _lease_producer(
 
 @contextmanager
 def open_transactional(
-    connection: Connection,
+    connection: ConnectionOptions,
     properties: Mapping[str, Any],
     topic: str,
     generation: Hashable = None,

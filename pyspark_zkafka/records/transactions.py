@@ -16,7 +16,7 @@ from pyspark_zkafka.brokers.pool import leave_open
 from pyspark_zkafka.brokers.transactions import Transaction, transaction_failed
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.ledger import Entry
-from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, Connection
+from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions
 from pyspark_zkafka.retries import Deadline
@@ -32,7 +32,9 @@ _CLOSING_S = 5.0
 _OVERTIME_S = 5.0
 
 
-def transactional_properties(connection: Connection, bootstrap_servers: str, transactional_id: str) -> dict[str, Any]:
+def transactional_properties(
+    connection: ConnectionOptions, bootstrap_servers: str, transactional_id: str
+) -> dict[str, Any]:
     """`producer_properties` for transactions, with delivery.timeout.ms at most transaction.timeout.ms."""
     properties = producer_properties(connection, bootstrap_servers)
     timeout_ms = int(connection.kafka.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))

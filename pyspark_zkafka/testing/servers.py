@@ -190,11 +190,9 @@ class ClusterServers(ClusterSpec):
     def _launch(self, server: Server) -> None:
         file = self._write_properties(server)
         command = configs.server_command(self, server, self._java, file)
-        self._processes.start(spec.server_name(self, server), command, {"CLASSPATH": self._classpath(server)})
+        classpath = self._classpaths[ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]
+        self._processes.start(spec.server_name(self, server), command, {"CLASSPATH": classpath})
         self._running.add(server)
-
-    def _classpath(self, server: Server) -> str:
-        return self._classpaths[ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]
 
     def _write_properties(self, server: Server) -> Path:
         name, folder = spec.server_name(self, server), self._processes.folder

@@ -33,7 +33,7 @@ from pyspark_zkafka.inspect.metrics import (
     log_metrics,
     partition_metrics,
 )
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class EnsembleReader:
     """
 
     def __init__(
-        self, connection: Connection, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
+        self, connection: ConnectionOptions, topics: re.Pattern[str] = _EVERYTHING, groups: re.Pattern[str] = _EVERYTHING
     ) -> None:
         if connection.zookeeper is None:
             raise INVALID_OPTION(
@@ -98,7 +98,7 @@ class EnsembleReader:
 class BrokerReader:
     """Reader of the logs' bounds and of offsets in Kafka. It reconnects after an error. Use it from one thread."""
 
-    def __init__(self, connection: Connection, storage: OffsetsStorage, timeout_s: float) -> None:
+    def __init__(self, connection: ConnectionOptions, storage: OffsetsStorage, timeout_s: float) -> None:
         timeout_ms = min(int(connection.kafka.get("socket.timeout.ms", 30_000)), int(timeout_s * 1000))
         self._connection = connection
         self._properties = {**connection.kafka, "socket.timeout.ms": timeout_ms}

@@ -24,7 +24,7 @@ from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ids_path, owners_path
 from pyspark_zkafka.options.batch import parse_connection, parse_read
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.tools.arguments import read_config_file
 from pyspark_zkafka.tools.output import Column, Output, printable
@@ -86,7 +86,7 @@ class Target:
     yes: bool = False
 
     @cached_property
-    def connection(self) -> Connection:
+    def connection(self) -> ConnectionOptions:
         """The settings of connections.
 
         Raises

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark_zkafka.conditions import UNKNOWN_TOPIC
 from pyspark_zkafka.errors import BrokersUnavailable
 from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
-from pyspark_zkafka.model.ledger import Entry, QueryName, TopicIdentity
+from pyspark_zkafka.model.ledger import Entry, QueryName, SinkIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.options.values import CommitPlan, WriteOptions
@@ -33,7 +33,7 @@ class LedgerPlan:
     topic: str
     partitions: int
     call: str
-    sink: TopicIdentity | None = None
+    sink: SinkIdentity | None = None
     job: GroupJob | None = None
 
 
@@ -104,7 +104,7 @@ def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]
     return None if any(identity is None for _, identity, _ in found) else frozenset(found)  # type: ignore[arg-type]
 
 
-def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> TopicIdentity | None:
+def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> SinkIdentity | None:
     """The topic of the rows, unless rows name theirs, the ledger is deleted with it, or it has no identity."""
     from pyspark_zkafka.cluster import open_cluster
 
@@ -117,13 +117,13 @@ def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> TopicIdentity | N
     return identity_of(snapshot.topics.get(name))
 
 
-def identity_of(topic: Topic | None) -> TopicIdentity | None:
+def identity_of(topic: Topic | None) -> SinkIdentity | None:
     """The identity of a topic; None if there is no topic, or its identity is unknown."""
     found = None if topic is None else topic.topic_id or topic.czxid
-    return None if topic is None or found is None else TopicIdentity(topic.name, found)
+    return None if topic is None or found is None else SinkIdentity(topic.name, found)
 
 
-def _ledger(options: WriteOptions, plan: WritePlan, sink: TopicIdentity | None, *, is_stream: bool) -> LedgerPlan:
+def _ledger(options: WriteOptions, plan: WritePlan, sink: SinkIdentity | None, *, is_stream: bool) -> LedgerPlan:
     from pyspark_zkafka.brokers.transactions import require_transaction_timeout
 
     topic = options.ledger_topic

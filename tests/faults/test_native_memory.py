@@ -22,7 +22,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
 from pyspark_zkafka.model.records import COLUMNS
 from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.native import library
 from pyspark_zkafka.records.producer import producer_properties
@@ -150,10 +150,10 @@ class TestNothingIsKept:
     """Memory after thousands of batches."""
 
     @pytest.fixture
-    def connection(self, zkafka_cluster: LocalCluster) -> Connection:
-        return Connection(None, zkafka_cluster.bootstrap_servers, Listener(), {}, "direct")
+    def connection(self, zkafka_cluster: LocalCluster) -> ConnectionOptions:
+        return ConnectionOptions(None, zkafka_cluster.bootstrap_servers, Listener(), {}, "direct")
 
-    def test_reading(self, connection: Connection, records: str) -> None:
+    def test_reading(self, connection: ConnectionOptions, records: str) -> None:
         """Thousands of batches that were read leave nothing."""
         servers = str(connection.bootstrap_servers)
         split = Split(TopicPartition(records, 0), 0, 20_000, 0, 0, (0,), (servers,))
@@ -167,13 +167,13 @@ class TestNothingIsKept:
         assert growth_bytes(read, rounds=3) < NOISE_BYTES
 
     @pytest.mark.parametrize("columns", [["key", "value", "headers"], *seldom(["key", "value"])], ids=["headers", "plain"])
-    def test_writing(self, connection: Connection, new_topic: NewTopic, columns: list[str]) -> None:
+    def test_writing(self, connection: ConnectionOptions, new_topic: NewTopic, columns: list[str]) -> None:
         """Thousands of batches that were written leave nothing."""
         topic, partitions = new_topic(partitions=2), np.array([0, 1] * 10, dtype=np.int32)
         rows = next(outgoing(rows_of_all_kinds().select(columns), topic))
         assert growth_bytes(lambda: self.write(connection, rows, partitions), rounds=3) < NOISE_BYTES
 
-    def write(self, connection: Connection, rows: OutgoingBatch, partitions: np.ndarray) -> None:
+    def write(self, connection: ConnectionOptions, rows: OutgoingBatch, partitions: np.ndarray) -> None:
         properties = producer_properties(connection, str(connection.bootstrap_servers))
         with open_producer(connection, properties) as producer:
             for _ in range(1000):

@@ -19,7 +19,7 @@ from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.batch import parse_connection, parse_write
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records import select as choice
 from pyspark_zkafka.records.producer import producer_properties
@@ -39,7 +39,7 @@ class Tasks:
 
     def __init__(self, cluster: LocalCluster, topic: str, transport: str) -> None:
         options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transport": transport}
-        self.connection: Connection = parse_connection(options)
+        self.connection: ConnectionOptions = parse_connection(options)
         self.servers = cluster.bootstrap_servers
         self.topic = topic
         self.names = ClientNames()

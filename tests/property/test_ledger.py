@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.model.ledger import Entry, LedgerGroup, QueryName, TopicIdentity, decode, encode, key_of, newest
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, QueryName, SinkIdentity, decode, encode, key_of, newest
 from pyspark_zkafka.model.nouns import LAST_MS, TopicPartition
 from pyspark_zkafka.model.offsets import canonical_json
 
@@ -18,7 +18,7 @@ LONGS = st.integers(0, 2**63 - 1)
 OFFSETS = st.dictionaries(st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-1"]), NUMBERS), LONGS)
 ENDS = OFFSETS.map(lambda offsets: canonical_json(offsets) if offsets else "")
 TIMES = st.integers(0, LAST_MS)
-SINKS = st.none() | st.builds(TopicIdentity, st.sampled_from(["a", "b.c"]), LONGS | st.text())
+SINKS = st.none() | st.builds(SinkIdentity, st.sampled_from(["a", "b.c"]), LONGS | st.text())
 ENTRIES = st.builds(Entry, NUMBERS, LONGS, LONGS, st.text(), st.text(), st.text(), TIMES, ENDS, SINKS)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.planning import Listener
-from pyspark_zkafka.options.values import Connection, Transport
+from pyspark_zkafka.options.values import ConnectionOptions, Transport
 
 BOTH: tuple[Transport, ...] = ("librdkafka", "direct")
 each_path = pytest.mark.parametrize("transport", BOTH)
@@ -57,5 +57,5 @@ def unnumbered(found: Any) -> Any:
     return Failed(found.kind, found.condition, re.sub(r"\d+", "N", text))
 
 
-def connection(servers: str, transport: Transport, kafka: Mapping[str, Any]) -> Connection:
-    return Connection(None, servers, Listener(), kafka, transport)
+def connection(servers: str, transport: Transport, kafka: Mapping[str, Any]) -> ConnectionOptions:
+    return ConnectionOptions(None, servers, Listener(), kafka, transport)

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.options.values import Connection, GroupOptions, KafkaGroupOptions, ZooKeeperConfig
+from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions, KafkaGroupOptions, ZooKeeperConfig
 
 
 def ensemble_config(hosts: str, chroot: str = "", session_timeout_ms: int = 6000, **changes: Any) -> ZooKeeperConfig:
@@ -18,7 +18,7 @@ def ensemble_config(hosts: str, chroot: str = "", session_timeout_ms: int = 6000
     return replace(config, hosts=hosts, chroot=chroot, session_timeout_ms=session_timeout_ms, **changes)
 
 
-def broker_connection(servers: str | None, listener: Listener | None = None) -> Connection:
+def broker_connection(servers: str | None, listener: Listener | None = None) -> ConnectionOptions:
     """The connection to a cluster without ZooKeeper."""
     connection = parse_connection({"kafka.bootstrap.servers": "k:9092"})
     return replace(connection, bootstrap_servers=servers, listener=listener or connection.listener)

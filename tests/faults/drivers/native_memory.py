@@ -21,7 +21,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
 from pyspark_zkafka.model.records import COLUMNS
 from pyspark_zkafka.model.rows import outgoing
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.native import library
 from pyspark_zkafka.records.native.hashes import hash_keys
@@ -49,13 +49,13 @@ class Work:
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
-        self._connection = Connection(None, servers, Listener(), SMALL, "direct")
+        self._connection = ConnectionOptions(None, servers, Listener(), SMALL, "direct")
         self.counts: Counter[str] = Counter()
 
     def read(self, topic: str, until: int) -> None:
         split = Split(TopicPartition(topic, 0), 0, until, 0, 0, (0,), (self._servers,))
         policy = ReadPolicy(poll_timeout_ms=2000, max_records=500)
-        reading = Connection(None, self._servers, Listener(), {}, "direct")
+        reading = ConnectionOptions(None, self._servers, Listener(), {}, "direct")
         properties = consumer_properties(reading, self._servers, "g")
         with open_consumer(reading, properties, split, ALL) as consumer:
             for batch in SplitReader(split, consumer, policy, lambda: "same").batches():

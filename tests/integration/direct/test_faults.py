@@ -16,7 +16,7 @@ from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.consumer import PartitionConsumer, Unsupported
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
@@ -50,7 +50,7 @@ def direct_reader(
     """The reader of a range, through a server's address, after the reasons to leave the direct transport."""
     split = Split(TopicPartition(topic, 0), 0, until, 0, -1, (0,), (servers,))
     given = {"max.partition.fetch.bytes": 200_000, **{name.replace("_", "."): value for name, value in kafka.items()}}
-    connection = Connection(None, servers, Listener(), given, "direct")
+    connection = ConnectionOptions(None, servers, Listener(), given, "direct")
     properties, left = consumer_properties(connection, servers, "g"), []
     with open_consumer(connection, properties, split, COLUMNS) as consumer, ExitStack() as opened:
         assert isinstance(consumer, DirectConsumer)

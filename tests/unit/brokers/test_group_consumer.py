@@ -21,7 +21,7 @@ from pyspark_zkafka.brokers.group_consumer import (
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.values import Connection, KafkaGroupOptions
+from pyspark_zkafka.options.values import ConnectionOptions, KafkaGroupOptions
 from tests.support.eventually import eventually
 from tests.support.options import kafka_group_options
 
@@ -30,7 +30,7 @@ STATIC = kafka_group_options(instance_id="one")
 TEXT = "joining group g"
 
 
-def connection(**kafka: str) -> Connection:
+def connection(**kafka: str) -> ConnectionOptions:
     given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
     return parse_connection({"kafka.bootstrap.servers": "b:1", **given})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger, fitting_width, groups_named
 from pyspark_zkafka.errors import LedgerError
-from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, TopicIdentity, encode, key_of
+from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, SinkIdentity, encode, key_of
 from pyspark_zkafka.model.nouns import TopicPartition
 
 NAME = QueryName("zkafka", "8f1c")
@@ -50,7 +50,7 @@ class Offsets:
 
 def test_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries whose rows are gone with a deleted topic are none, also where they are of a later micro-batch."""
-    old, new = TopicIdentity("orders", 12), TopicIdentity("orders", 77)
+    old, new = SinkIdentity("orders", 12), SinkIdentity("orders", 77)
     gone = Entry(0, 8, 5, "aa", "run", sink=old)
     kept = Entry(0, 7, 5, "aa", "run", sink=new)
     committed = {f"{NAME}.slots-1-0": gone, f"{NAME}.slots-2-0": kept}
@@ -63,13 +63,13 @@ def test_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_topic_created_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """So they are under other names of the query."""
-    entry = Entry(0, 8, 5, "aa", "run", sink=TopicIdentity("orders", 12))
+    entry = Entry(0, 8, 5, "aa", "run", sink=SinkIdentity("orders", 12))
     group = "team-8f1c.slots-1-0"
     found = {group: {TopicPartition("ledger", 0): encode(entry)}}
     monkeypatch.setattr(Ledger, "_group_names", lambda _: [group])
     monkeypatch.setattr(Ledger, "_committed_metadata", lambda *_: found)
     for sink, expected in ((12, [entry]), (77, [])):
-        ledger = Ledger("127.0.0.1:1", {}, NAME, "ledger", 2, sink=TopicIdentity("orders", sink))
+        ledger = Ledger("127.0.0.1:1", {}, NAME, "ledger", 2, sink=SinkIdentity("orders", sink))
         assert ledger.others(lambda base: True) == {("team-8f1c", "ledger"): expected}
 
 

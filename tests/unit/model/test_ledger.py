@@ -14,7 +14,7 @@ from pyspark_zkafka.model.ledger import (
     LedgerGroup,
     LedgerKey,
     QueryName,
-    TopicIdentity,
+    SinkIdentity,
     decode,
     encode,
     key_of,
@@ -96,8 +96,8 @@ def test_unknown_fields() -> None:
     assert decode(json.dumps(VALUES | {"more": [1]})) == ENTRY
 
 
-@each("sink", [TopicIdentity("orders", "a-b_cdefghijklmnopqrst"), TopicIdentity("orders", 77)])
-def test_topic(sink: TopicIdentity) -> None:
+@each("sink", [SinkIdentity("orders", "a-b_cdefghijklmnopqrst"), SinkIdentity("orders", 77)])
+def test_topic(sink: SinkIdentity) -> None:
     """An entry may name the topic of its rows, which one that was written before this version does not."""
     assert decode(encode(replace(ENTRY, sink=sink))) == replace(ENTRY, sink=sink)
     assert "sink" not in VALUES
@@ -114,15 +114,15 @@ def test_no_topic(sink: Any) -> None:
     ("before", "is_replaced"),
     [
         (None, False),
-        (TopicIdentity("orders", 77), False),
-        (TopicIdentity("orders", 12), True),
-        (TopicIdentity("orders", "a-topic-id"), False),
-        (TopicIdentity("invoices", 12), False),
+        (SinkIdentity("orders", 77), False),
+        (SinkIdentity("orders", 12), True),
+        (SinkIdentity("orders", "a-topic-id"), False),
+        (SinkIdentity("invoices", 12), False),
     ],
 )
-def test_topic_created_again(before: TopicIdentity | None, is_replaced: bool) -> None:
+def test_topic_created_again(before: SinkIdentity | None, is_replaced: bool) -> None:
     """A topic replaces another one of its name; an id from Kafka and one from ZooKeeper cannot be compared."""
-    assert TopicIdentity("orders", 77).replaces(before) is is_replaced
+    assert SinkIdentity("orders", 77).replaces(before) is is_replaced
 
 
 @each(

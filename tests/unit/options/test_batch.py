@@ -11,7 +11,7 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSp
 from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.model.view_tables import VIEWS
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.values import Connection, ReadOptions, ZooKeeperConfig
+from pyspark_zkafka.options.values import ConnectionOptions, ReadOptions, ZooKeeperConfig
 from tests.support.cases import each
 from tests.support.option_problems import only_problem, problems
 
@@ -25,7 +25,7 @@ T0 = TopicPartition("t", 0)
 def test_read_defaults() -> None:
     """The minimal options of a read give Spark's defaults."""
     assert parse_read(READ) == ReadOptions(
-        connection=Connection(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto"),
+        connection=ConnectionOptions(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto"),
         subscription=Subscribe(("orders",)),
         start=OffsetSpec("startingOffsets", everywhere=EARLIEST),
         end=OffsetSpec("endingOffsets", everywhere=LATEST),

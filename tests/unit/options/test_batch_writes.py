@@ -9,7 +9,7 @@ from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.partitioners import PARTITIONERS
 from pyspark_zkafka.model.planning import Listener
 from pyspark_zkafka.options.batch import parse_append, parse_write
-from pyspark_zkafka.options.values import CommitPlan, Connection, WriteOptions, ZooKeeperConfig
+from pyspark_zkafka.options.values import CommitPlan, ConnectionOptions, WriteOptions, ZooKeeperConfig
 from tests.support.cases import each
 from tests.support.option_problems import only_problem
 
@@ -20,7 +20,7 @@ T0 = TopicPartition("t", 0)
 
 def test_write_defaults() -> None:
     """The minimal options of a write take topics from the column, and partition by murmur2."""
-    connection = Connection(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto")
+    connection = ConnectionOptions(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto")
     assert parse_write(ZK) == WriteOptions(connection, topic=None, partitioner="murmur2", commit=None, once=None)
 
 

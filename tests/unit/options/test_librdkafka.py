@@ -15,7 +15,7 @@ from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.client_properties import translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES, REFUSED
 from pyspark_zkafka.options.librdkafka import UNKNOWN, Validation, load, validate, validate_together
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.producer import producer_properties
 from tests.support.cases import each
 from tests.support.option_problems import problems as problems_of
@@ -25,7 +25,7 @@ LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["pr
 BROKERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 
 
-def parsed(options: dict[str, str]) -> Connection:
+def parsed(options: dict[str, str]) -> ConnectionOptions:
     return parse_connection({**BROKERS, **options})
 
 

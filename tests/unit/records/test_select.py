@@ -15,7 +15,7 @@ from pyspark_zkafka.model.key_hashes import hash_keys
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.row_digests import hash_rows
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.consumer import MessageConsumer, Unsupported
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
@@ -45,7 +45,7 @@ OF_PRODUCERS = {0: (0, 8), 10: (0, 2), **dict.fromkeys(range(22, 29), (0, 1))}
 MOCK = {"test.mock.num.brokers": 1}
 
 
-def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> Connection:
+def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> ConnectionOptions:
     """The options' connection."""
     given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
     return parse_connection({"kafka.bootstrap.servers": NOBODY, "transport": transport, **given}, scope)
@@ -68,7 +68,7 @@ def server(broker: ScriptedBroker) -> str:
     return f"127.0.0.1:{broker.address[1]}"
 
 
-def read(broker: ScriptedBroker, options: Connection, records: int = 10**6) -> None:
+def read(broker: ScriptedBroker, options: ConnectionOptions, records: int = 10**6) -> None:
     """Read some records by the transport that the options select."""
     properties = consumer_properties(options, server(broker), "g", records)
     with open_consumer(options, properties, split(server(broker)), SCHEMA) as consumer:

@@ -14,7 +14,7 @@ import pytest
 from pyspark_zkafka.errors import LedgerError, OptionError
 from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.group_jobs import GroupJob
-from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, TopicIdentity
+from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, SinkIdentity
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
@@ -202,7 +202,7 @@ def test_renumbered_with_a_ledger_of_several_topics(
     monkeypatch: pytest.MonkeyPatch, topic: str, expected: type[Exception]
 ) -> None:
     """In a topic that holds the ledgers of several, entries of rows in another topic are those of another write."""
-    entry = Entry(0, 7, 5, "aa", "another run", sink=TopicIdentity(topic, 77))
+    entry = Entry(0, 7, 5, "aa", "another run", sink=SinkIdentity(topic, 77))
     with pytest.raises(expected):
         write_with(monkeypatch, {(f"zkafka-{QUERY}", "orders"): [entry]}, Context(), NAMED)
 

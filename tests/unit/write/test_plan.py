@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.errors import UnknownTopic
-from pyspark_zkafka.model.ledger import TopicIdentity
+from pyspark_zkafka.model.ledger import SinkIdentity
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, identity_of, named_topics, plan_topics
@@ -90,18 +90,18 @@ def test_topics_without_identity() -> None:
 @pytest.mark.parametrize(
     ("topic", "expected"),
     [
-        (ORDERS, TopicIdentity("orders", 77)),
-        (AUDIT, TopicIdentity("audit", "a-b_cdefghijklmnopqrst")),
+        (ORDERS, SinkIdentity("orders", 77)),
+        (AUDIT, SinkIdentity("audit", "a-b_cdefghijklmnopqrst")),
         (replace(ORDERS, czxid=None), None),
         (None, None),
     ],
 )
-def test_topic_of_the_rows(topic: Topic | None, expected: TopicIdentity | None) -> None:
+def test_topic_of_the_rows(topic: Topic | None, expected: SinkIdentity | None) -> None:
     """Entries of the ledger name the topic by its id in Kafka if it has one, else by its znode."""
     assert identity_of(topic) == expected
 
 
 def test_pickle() -> None:
     """A plan is the same after it was sent to a task."""
-    found = replace(plan(ORDERS), ledger=LedgerPlan("orders", 3, "call", sink=TopicIdentity("orders", 77)))
+    found = replace(plan(ORDERS), ledger=LedgerPlan("orders", 3, "call", sink=SinkIdentity("orders", 77)))
     assert pickle.loads(pickle.dumps(found)) == found

@@ -407,10 +407,10 @@ def test_no_broker() -> None:
 
 def settings(**kafka: Any) -> ProduceSettings:
     from pyspark_zkafka.model.planning import Listener
-    from pyspark_zkafka.options.values import Connection
+    from pyspark_zkafka.options.values import ConnectionOptions
 
     given = {name.replace("_", "."): value for name, value in kafka.items()}
-    return producer_settings_of(producer_properties(Connection(None, "b", Listener(), given, "auto"), "b:1"))[1]
+    return producer_settings_of(producer_properties(ConnectionOptions(None, "b", Listener(), given, "auto"), "b:1"))[1]
 
 
 def test_settings() -> None:

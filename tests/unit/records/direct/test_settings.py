@@ -12,7 +12,7 @@ from cryptography import x509
 
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.model.planning import Listener
-from pyspark_zkafka.options.values import Connection
+from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.settings import Settings, TlsSettings, TokenEndpoint, settings_of, tls_context
 from tests.support.cases import each
@@ -24,7 +24,9 @@ LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.usern
 def settings(**kafka: Any) -> Settings:
     """The settings of a read with properties, in which _ stands for a dot."""
     given = {name.replace("_", "."): value for name, value in kafka.items()}
-    return settings_of(consumer_properties(Connection(None, "b", Listener(), given, "auto"), "b1:1,b2:2", "g", 10**6))
+    return settings_of(
+        consumer_properties(ConnectionOptions(None, "b", Listener(), given, "auto"), "b1:1,b2:2", "g", 10**6)
+    )
 
 
 def test_defaults() -> None:

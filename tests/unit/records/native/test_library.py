@@ -18,7 +18,7 @@ from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
-from pyspark_zkafka.options.values import Connection, Transport
+from pyspark_zkafka.options.values import ConnectionOptions, Transport
 from pyspark_zkafka.records import producer
 from pyspark_zkafka.records import select as choice
 from pyspark_zkafka.records.native import library
@@ -40,8 +40,8 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "built", lambda: None)
 
 
-def connection(transport: Transport) -> Connection:
-    return Connection(None, "b:9092", Listener(), {}, transport)
+def connection(transport: Transport) -> ConnectionOptions:
+    return ConnectionOptions(None, "b:9092", Listener(), {}, transport)
 
 
 def assert_unused(reason: str) -> None:
