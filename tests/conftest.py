@@ -284,8 +284,11 @@ def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> It
 
 
 @pytest.fixture
-def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
-    """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``, removed afterwards."""
+def chroot(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Chroot]:
+    """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``.
+
+    It goes with the cluster, as requests for thousands of znodes take seconds. Only a developer's cluster is tidied up.
+    """
     from kazoo.client import KazooClient
 
     from pyspark_zkafka.options.values import ZooKeeperConfig
@@ -299,8 +302,9 @@ def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
         other.chroot = path
         yield Chroot(ZooKeeperConfig(hosts, path), other)
     finally:
-        other.chroot = ""
-        other.delete(path, recursive=True)
+        if request.config.getoption("--zkafka-cluster"):
+            other.chroot = ""
+            other.delete(path, recursive=True)
         other.stop()
         other.close()
 
