@@ -23,6 +23,7 @@ from tests.support.acls import CONFIG as GUARDED
 from tests.support.chroot import Chroot
 from tests.support.forced_transport import force_transport
 from tests.support.memberships import PROMPT
+from tests.support.quick_spark import start_fast
 from tests.support.scheduling import SERVER_FOLDERS, Durations, in_order, in_shard, unit_of
 from tests.support.stream import Stream
 
@@ -41,6 +42,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+start_fast()
 
 # Without bytecode, each process compiles the package again, and rewrites the asserts of all tests.
 sys.dont_write_bytecode = False
