@@ -24,6 +24,7 @@ from tests.support.chroot import Chroot
 from tests.support.forced_transport import force_transport
 from tests.support.memberships import PROMPT
 from tests.support.options import ensemble_config, group_options
+from tests.support.quick_spark import start_fast
 from tests.support.scheduling import SERVER_FOLDERS, Durations, in_order, in_shard, unit_of
 from tests.support.stream import Stream
 
@@ -42,6 +43,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+start_fast()
 
 # Without bytecode, each process compiles the package again, and rewrites the asserts of all tests.
 sys.dont_write_bytecode = False
@@ -286,8 +288,11 @@ def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> It
 
 
 @pytest.fixture
-def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
-    """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``, removed afterwards."""
+def chroot(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Chroot]:
+    """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``.
+
+    It goes with the cluster, as requests for thousands of znodes take seconds. Only a developer's cluster is tidied up.
+    """
     from kazoo.client import KazooClient
 
     hosts, path = zkafka_cluster.zookeeper_connect.partition("/")[0], f"/znodes-{secrets.token_hex(4)}"
@@ -299,8 +304,9 @@ def chroot(zkafka_cluster: LocalCluster) -> Iterator[Chroot]:
         other.chroot = path
         yield Chroot(ensemble_config(hosts, path), other)
     finally:
-        other.chroot = ""
-        other.delete(path, recursive=True)
+        if request.config.getoption("--zkafka-cluster"):
+            other.chroot = ""
+            other.delete(path, recursive=True)
         other.stop()
         other.close()
 

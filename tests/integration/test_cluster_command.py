@@ -9,11 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import attach
+from pyspark_zkafka.tools import app
 from tests.support.eventually import eventually
 from tests.support.processes import alive
 
@@ -36,29 +39,41 @@ def zkafka(cache: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[st
     run("down")
 
 
+def status() -> list[dict[str, Any]]:
+    """What ``zkafka cluster status`` shows, run in this process."""
+    shown = CliRunner().invoke(app, ["cluster", "status", "--json"])
+    assert shown.exit_code == 0, shown.output
+    found: list[dict[str, Any]] = json.loads(shown.stdout)
+    return found
+
+
 def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """A cluster that was brought up stays after the command, is shown by status, and is gone after down."""
+    """A cluster that was brought up stays after the command, is shown by status, and is gone after down.
+
+    Meanwhile other processes use it, its topics and both of its addresses, and cannot stop it.
+    """
     assert json.loads(zkafka("status", "--json").stdout) == []
+    with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'default' is running"):
+        attach()
     up = zkafka("up", "--brokers", "1", "--json")
     assert up.returncode == 0, up.stderr
     (state,) = json.loads(up.stdout)
-    assert json.loads(zkafka("status", "--json").stdout) == [state]
+    assert status() == [state]
     assert state["listening"] == {"zookeeper": True, "broker-0": True}
     assert "listens" in zkafka("status").stdout
     again = zkafka("up")
     assert (again.returncode, "CLUSTER_ALREADY_UP" in again.stderr) == (1, True)
+    use_attached(state)
+    assert status() == [state]
     assert zkafka("down").returncode == 0
     eventually(lambda: not alive(state["pid"]))
     assert not Path(state["folder"]).exists()
-    assert json.loads(zkafka("status", "--json").stdout) == []
+    assert status() == []
     assert "NO_CLUSTER_UP" in zkafka("down").stderr
 
 
-def test_attached(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """Other processes use a cluster that is up, its topics and both of its addresses, and cannot stop it."""
-    with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'default' is running"):
-        attach()
-    (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)
+def use_attached(state: dict[str, Any]) -> None:
+    """Use the cluster by a handle, whose requests to stop servers are refused."""
     with attach() as cluster:
         cluster.create_topic("orders", partitions=2)
         assert cluster.produce("orders", [{"value": b"x", "partition": 1}]) == {1: [0]}
@@ -70,7 +85,6 @@ def test_attached(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> No
         for refused in (lambda: cluster.stop(0), lambda: cluster.kill("zookeeper"), lambda: cluster.pid(0)):
             with pytest.raises(LocalClusterError, match="ATTACHED_CLUSTER"):
                 refused()
-    assert all(json.loads(zkafka("status", "--json").stdout)[0]["listening"].values())
 
 
 SHARING = r"""
@@ -81,14 +95,14 @@ os.write(1, f"{servers}\n".encode())  # print would write the line in two parts
 """
 
 
-def test_shared(cache: Path, zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_shared(cache: Path) -> None:
     """Processes that share a cluster start it once; it stays when they end, and goes with the process that owns it."""
     sharing = f"{sys.executable} -c '{SHARING}'"
     script = f"{sharing} & {sharing} & wait; read end"
     with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
         first, second = owner.stdout.readline(), owner.stdout.readline()  # type: ignore[union-attr]
         assert first == second != ""
-        (state,) = json.loads(zkafka("status", "--json").stdout)
+        (state,) = status()
         assert (state["name"], all(state["listening"].values())) == ("shared", True)
     eventually(lambda: not Path(state["folder"]).exists())
     eventually(lambda: not list((cache / "clusters").iterdir()))
@@ -112,7 +126,7 @@ def test_daemon_killed(zkafka: Callable[..., subprocess.CompletedProcess[str]]) 
     (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)
     os.kill(state["pid"], signal.SIGKILL)
     eventually(lambda: not Path(state["folder"]).exists())
-    assert json.loads(zkafka("status", "--json").stdout) == []
+    assert status() == []
     assert zkafka("up", "--brokers", "1").returncode == 0
 
 

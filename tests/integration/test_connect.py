@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
 
 DRIVER = Path(__file__).parent / "drivers" / "connect.py"
-SPARK_HOME = Path(pyspark.__file__).parent
+SPARK_HOME = Path(os.environ["SPARK_HOME"])
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def server() -> Iterator[str]:
         ]
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
-        servers.start("connect", [*command, "spark-internal"], {"SPARK_HOME": str(SPARK_HOME)})
+        servers.start("connect", [*command, "spark-internal"], {})
         assert Wait(90).until(lambda: accepts(port) or None), servers.log_tail("connect")
         yield f"sc://{LOOPBACK}:{port}"
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.spark_standalone import SparkStandalone, spark_standalone
 
 DRIVER = Path(__file__).parent / "drivers" / "standalone.py"
-SPARK_HOME = Path(pyspark.__file__).parent
 
 
 @pytest.fixture
@@ -33,8 +30,7 @@ def test_two_workers(
     """A topic is written and read by the executors of both workers, each row once, and not by the driver."""
     topic = new_topic(partitions=6, replication=2)
     command = [sys.executable, str(DRIVER), standalone.master, zkafka_cluster.zookeeper_connect, topic]
-    environ = {**os.environ, "SPARK_HOME": str(SPARK_HOME)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path, env=environ)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout.splitlines()[-1])
 

@@ -16,6 +16,7 @@ from pyspark_zkafka.model.view_tables import VIEWS
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.chroot import Chroot
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
@@ -228,22 +229,21 @@ def test_configs(view: View, new_topic: NewTopic) -> None:
     assert rows[0] in [tuple(row) for row in view("configs")]
 
 
-def test_admin(view: View, zkafka_cluster: LocalCluster, read: Read) -> None:
+def test_admin(view: View, chroot: Chroot) -> None:
     """Administration under way is shown as the recorded znodes say it; with none under way there are no rows."""
     eventually(lambda: view("admin") == [])  # other workers administer the shared cluster, too
-    with LocalCluster(brokers=1) as quiet, quiet.zookeeper() as client:
-        quiet.stop(0)  # a controller would carry the orders out, and remove them
-        for znode in VECTORS["brokers_1.1.1_transient"]["znodes"]:
-            data = None if znode["value"] is None else znode["value"].encode()
-            if client.exists(znode["path"]) is None:
-                client.create(znode["path"], data, makepath=True)
-        here = {"zookeeper.connect": quiet.zookeeper_connect}
-        rows = view("admin", here)
-        assert tuple(rows[0]) == ("reassign_partitions", "k11-a", 0, [7])
-        assert tuple(rows[1]) == ("preferred_replica_election", "k11-a", 0, None)
-        assert tuple(rows[-1]) == ("delete_topics", "k11-del", None, None)
-        assert len(rows) == 8
-        assert {row.topic for row in view("admin", {**here, "subscribe": "k11-del"})} == {"k11-del"}
+    here = {"zookeeper.connect": chroot.config.connect}
+    assert view("admin", here) == []
+    for znode in VECTORS["brokers_1.1.1_transient"]["znodes"]:  # no controller is there to carry the orders out
+        data = None if znode["value"] is None else znode["value"].encode()
+        if chroot.other.exists(znode["path"]) is None:
+            chroot.other.create(znode["path"], data, makepath=True)
+    rows = view("admin", here)
+    assert tuple(rows[0]) == ("reassign_partitions", "k11-a", 0, [7])
+    assert tuple(rows[1]) == ("preferred_replica_election", "k11-a", 0, None)
+    assert tuple(rows[-1]) == ("delete_topics", "k11-del", None, None)
+    assert len(rows) == 8
+    assert {row.topic for row in view("admin", {**here, "subscribe": "k11-del"})} == {"k11-del"}
 
 
 def test_brokers_down(view: View, caplog: pytest.LogCaptureFixture) -> None:

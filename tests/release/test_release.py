@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(*command: str, **environ: str) -> None:
     """Run a command in the project's folder, and show its output if it fails."""
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environ}, text=True, check=False, **output)
+    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}  # of this environment's pyspark
+    done = subprocess.run(command, cwd=ROOT, env={**inherited, **environ}, text=True, check=False, **output)
     assert done.returncode == 0, done.stdout
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -12,6 +13,7 @@ from urllib.error import URLError
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
+from tests.support.quick_spark import JVM_OPTIONS
 
 __all__ = ["SparkStandalone", "spark_standalone"]
 
@@ -57,8 +59,9 @@ def spark_standalone(
     import pyspark
 
     servers = ServerProcesses()
-    home = Path(pyspark.__file__).parent
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     spark = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "192m", **(environ or {})}
+    spark |= {"JDK_JAVA_OPTIONS": JVM_OPTIONS}  # of executors, too
 
     def start(name: str, main: str, *arguments: str, host: str = LOOPBACK) -> None:
         address = ["--host", host, "--port", str(servers.port(name)), "--webui-port", str(servers.port(name, "page"))]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
 from tests.support.eventually import eventually
 from tests.support.fill import fill
@@ -70,8 +71,11 @@ def test_description(
     query.start(processingTime="100 milliseconds")
     query.wait_for(RECORDS * len(PARTITIONS))
 
-    committed = eventually(lambda: [r for r in tool.rows() if r["CURRENT-OFFSET"] == "10"][3:] and tool.rows(), 60)
-    assert {(row["CLIENT-ID"], row["HOST"], row["LAG"]) for row in committed} == {(CLIENT, "/127.0.0.1", "0")}
+    with GroupAdmin(cluster.bootstrap_servers, {}) as admin:
+        eventually(lambda: admin.committed(group.name) == group.places(dict.fromkeys(PARTITIONS, RECORDS)), 60)
+    committed = tool.rows()
+    assert {(row["CLIENT-ID"], row["HOST"]) for row in committed} == {(CLIENT, "/127.0.0.1")}
+    assert {(row["CURRENT-OFFSET"], row["LAG"]) for row in committed} == {(str(RECORDS), "0")}
     assert sorted(int(row["PARTITION"]) for row in committed) == list(PARTITIONS)
 
     (member,) = tool.rows("--members", "--verbose")

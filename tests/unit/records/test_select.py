@@ -198,7 +198,7 @@ class Writes:
         self._mock = MOCK if transport == "librdkafka" else {}
         self.sender = MessageSender if transport == "librdkafka" else DirectSender
 
-    def options(self, **kafka: str) -> Connection:
+    def options(self, **kafka: str) -> ConnectionOptions:
         return connection(self.transport, "write", **kafka)
 
     def properties(self, name: str) -> dict[str, Any]:
