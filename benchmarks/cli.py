@@ -19,7 +19,7 @@ from benchmarks.shapes import SHAPES
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 WORKS = (*sorted(READS), *sorted(STREAMS), *sorted(WRITES), *sorted(COPIES))
-PLOTS = ROOT / "docs" / "benchmarks"
+PLOTS = ROOT / "build" / "plots"
 _WIDTH = 150
 _PARTS = (*matrix.PARTS, *extras.NAMES)
 _OF_FEW_RECORDS = {"stream-tiny": 100, "copy": 25}

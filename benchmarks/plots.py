@@ -1,4 +1,4 @@
-"""Draws bar charts of figures as SVG, into docs/benchmarks/."""
+"""Draws bar charts of figures as SVG."""
 
 from __future__ import annotations
 
