@@ -11,16 +11,18 @@ import pytest
 
 from pyspark_zkafka.errors import DeliveryFailed
 from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import open_producer
 from tests.support.both_paths import BOTH, connection
-from tests.support.scripted_broker import RANGES, Received, ScriptedBroker
+from tests.support.scripted_broker import RANGES, Received, ScriptedBroker, answered
 from tests.support.starting_broker import StartingBroker
 
 if TYPE_CHECKING:
     from pyspark_zkafka.options.values import Transport
 
-PRODUCE = 0
+PRODUCE, INIT_PRODUCER_ID = 0, 22
 GRACE_S = 30
 """librdkafka's default of ``topic.metadata.propagation.max.ms``, for which it would wait without ours."""
 
@@ -30,12 +32,14 @@ class ForgetfulBroker(StartingBroker):
 
     def __init__(self) -> None:
         super().__init__(range(0), ["t"])
-        self.broker = ScriptedBroker(self, {**RANGES, PRODUCE: (0, 7)})
+        self.broker = ScriptedBroker(self, {**RANGES, PRODUCE: (0, 7), INIT_PRODUCER_ID: (0, 0)})
         self.forgets = False
 
     def __call__(self, request: Received) -> bytes:
         if request.api == PRODUCE:
             return b""
+        if request.api == INIT_PRODUCER_ID:
+            return answered(request, wire.int32(0) + wire.int16(0) + wire.int64(7) + wire.int16(0))
         self._silent = range(1_000_000) if self.forgets else range(0)
         return super().__call__(request)
 
@@ -43,11 +47,13 @@ class ForgetfulBroker(StartingBroker):
 def write_on(transport: Transport, **kafka: int) -> None:
     """Send rows to a broker that forgets their topic for two seconds, when the producer has known it for long."""
     server = ForgetfulBroker()
-    settings = {"enable.idempotence": False, "topic.metadata.refresh.interval.ms": 200, "linger.ms": 10, **kafka}
+    is_direct = transport == "direct"
+    settings = {"enable.idempotence": is_direct, "topic.metadata.refresh.interval.ms": 200, "linger.ms": 10, **kafka}
     with server.broker as broker:
         servers = "{}:{}".format(*broker.address)
         how = connection(servers, transport, settings)
         with open_producer(how, producer_properties(how, servers)) as producer:
+            assert isinstance(producer._sender, DirectSender) == is_direct
             begin = time.monotonic()
             while (age_s := time.monotonic() - begin) < GRACE_S + 6:
                 server.forgets = GRACE_S + 2 < age_s < GRACE_S + 4

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,8 +17,11 @@ from pyspark_zkafka.options.batch import parse_read, parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
+from pyspark_zkafka.records.direct.sender import DirectSender
+from pyspark_zkafka.testing.readiness import zookeeper_session
 from pyspark_zkafka.write.plan import plan_write
 from pyspark_zkafka.write.writers import ZKafkaWriter
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -25,10 +30,24 @@ NewTopic = Callable[..., str]
 SCHEMA = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
 
 
+@pytest.fixture(params=["direct", *seldom("librdkafka")])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Each transport, and a check that the rows were sent by it."""
+    add, used = DirectSender.add, []
+
+    def noted(self: DirectSender, *rows: Any) -> None:
+        used.append(self)
+        add(self, *rows)
+
+    monkeypatch.setattr(DirectSender, "add", noted)
+    yield request.param
+    assert bool(used) == (request.param == "direct")
+
+
 @pytest.fixture
-def options(zookeeper: dict[str, str]) -> Callable[..., WriteOptions]:
+def options(zookeeper: dict[str, str], transport: str) -> Callable[..., WriteOptions]:
     """Options of a write through ZooKeeper: ``options(topic, partitioner="crc32")``."""
-    return lambda topic, **more: parse_write({**zookeeper, "topic": topic, **more})
+    return lambda topic, **more: parse_write({**zookeeper, "topic": topic, "transport": transport, **more})
 
 
 def batches(count: int, rows: int = 1000, size_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
@@ -127,16 +146,17 @@ def test_partition_that_never_had_a_leader(
 
 
 def test_topic_is_created(
-    zkafka_cluster: LocalCluster, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+    zkafka_cluster: LocalCluster, zookeeper: dict[str, str], options: Callable[..., WriteOptions], transport: str
 ) -> None:
     """Where the brokers create topics by themselves, a write to a new topic works, by option and by column."""
-    write = options("made-by-option")
+    by_option, by_column = f"made-by-option-{transport}", f"made-by-column-{transport}"
+    write = options(by_option)
     ZKafkaWriter(write, plan_write(write)).write(batches(1, rows=10))
-    assert len(written(zookeeper, "made-by-option")) == 10
-    column = parse_write(zookeeper)
-    batch = pa.record_batch([["made-by-column"] * 3, [b"0 ", b"1 ", b"2 "]], names=["topic", "value"])
+    assert len(written(zookeeper, by_option)) == 10
+    column = parse_write({**zookeeper, "transport": transport})
+    batch = pa.record_batch([[by_column] * 3, [b"0 ", b"1 ", b"2 "]], names=["topic", "value"])
     ZKafkaWriter(column, plan_write(column)).write(iter([batch]))
-    assert sorted(n for _, n in written(zookeeper, "made-by-column")) == [0, 1, 2]
+    assert sorted(n for _, n in written(zookeeper, by_column)) == [0, 1, 2]
 
 
 def test_a_failing_frame_sends_no_more(
@@ -151,3 +171,27 @@ def test_a_failing_frame_sends_no_more(
     write = options(new_topic(), **{"kafka.linger.ms": "60000"})
     with pytest.raises(ValueError, match="the source failed"):
         ZKafkaWriter(write, plan_write(write)).write(failing())
+
+
+@pytest.mark.long
+def test_quota(
+    zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
+) -> None:
+    """A client that brokers throttle writes all rows, at the rate of its quota."""
+    topic, client = new_topic(replication=1), "throttled"
+    rate = {"version": 1, "config": {"producer_byte_rate": "1000000"}}
+    change = {"version": 2, "entity_path": f"clients/{client}"}
+    with zookeeper_session(zkafka_cluster.zookeeper_connect, 30) as zk:
+        zk.create(f"/config/clients/{client}", json.dumps(rate).encode(), makepath=True)
+        zk.create("/config/changes/config_change_", json.dumps(change).encode(), sequence=True)
+        write = options(topic, **{"kafka.client.id": client})
+        plan, began_at = plan_write(write), time.monotonic()
+        try:
+            message = ZKafkaWriter(write, plan).write(batches(20))
+        finally:
+            zk.delete(f"/config/clients/{client}")
+            zk.create("/config/changes/config_change_", json.dumps(change).encode(), sequence=True)
+    # Brokers measure over windows of some seconds, and let the first bytes pass.
+    assert time.monotonic() - began_at > 5
+    assert message.rows == {(topic, 0): 20_000}
+    assert [n for _, n in written(zookeeper, topic)] == [*range(20_000)]

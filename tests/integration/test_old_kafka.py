@@ -18,14 +18,18 @@ from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
 from pyspark_zkafka.testing import LocalCluster
+from tests.support.both_paths import BOTH
 from tests.support.both_paths_reads import VALUE, Read
+from tests.support.both_paths_writes import frame, send
 from tests.support.eventually import eventually
 from tests.support.tiers import seldom
-from tests.support.topics import KEPT
+from tests.support.topics import KEPT, arrived
 from tests.support.transactions import abort, commit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_zkafka.options.values import Transport
 
 T0 = 1_700_000_000_000
 
@@ -80,6 +84,21 @@ def test_transports(old_cluster: LocalCluster) -> None:
     for level, values in (("read_committed", [b"a"]), ("read_uncommitted", [b"a", b"b"])):
         found = Read(old_cluster)("transactions", 4, columns=VALUE, kafka={"isolation.level": level})
         assert found.column("value").to_pylist() == values
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_writes_of_each_transport(old_cluster: LocalCluster, transport: Transport) -> None:
+    """Each transport writes by all codecs that the broker has."""
+    batch = frame(key=[b"k", None] * 500, value=[b"v" * (n % 300) for n in range(1000)])
+    for codec in ("none", "gzip", "snappy", "lz4"):
+        topic = f"by-{transport}-{codec}"
+        old_cluster.create_topic(topic, partitions=2, config=KEPT)
+        sent = send(
+            old_cluster.bootstrap_servers, {"compression.type": codec}, transport, topic, [(batch, [0, 1] * 500)], 2
+        )
+        assert sent == {0: 500, 1: 500}
+        found = arrived(old_cluster.bootstrap_servers, topic, 2)
+        assert [row[2] for row in found[0]] == batch.column("value").to_pylist()[::2]
 
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])

@@ -10,12 +10,16 @@ import pytest
 
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
+from tests.support.both_paths import BOTH
 from tests.support.both_paths_reads import Read as ByEachTransport
+from tests.support.both_paths_writes import frame, send
 from tests.support.tiers import seldom
+from tests.support.topics import arrived
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from pyspark_zkafka.options.values import Transport
     from pyspark_zkafka.testing import LocalCluster
     from tests.support.stream import Stream
 
@@ -65,6 +69,19 @@ def test_transports(kraft_cluster: LocalCluster, topic: str) -> None:
             name, [{"key": b"%d" % n, "value": b"v" * n} for n in range(200)], {"compression.type": codec}
         )
         assert ByEachTransport(kraft_cluster)(name, 200).num_rows == 200
+
+
+@pytest.mark.parametrize("transport", BOTH)
+def test_writes_of_each_transport(kraft_cluster: LocalCluster, topic: str, transport: Transport) -> None:
+    """Each transport writes by all codecs."""
+    servers = kraft_cluster.bootstrap_servers
+    batch = frame(key=[b"k", None] * 500, value=[b"v" * (n % 300) for n in range(1000)])
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        name = f"{topic}-{transport}-{codec}"
+        kraft_cluster.create_topic(name, partitions=2)
+        sent = send(servers, {"compression.type": codec}, transport, name, [(batch, [0, 1] * 500)], 2)
+        assert sent == {0: 500, 1: 500}
+        assert [row[2] for row in arrived(servers, name, 2)[0]] == batch.column("value").to_pylist()[::2]
 
 
 def test_pattern(read_kraft: Read, topic: str) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.model.rows import outgoing
 from pyspark_zkafka.options.values import Transport
+from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import open_producer
 from tests.support.both_paths import connection, outcome, same, unnumbered
@@ -34,6 +35,8 @@ def send(
     """The counts of a producer that sends batches with the partition of each row."""
     how = connection(servers, transport, kafka)
     with open_producer(how, producer_properties(how, servers)) as producer:
+        is_direct = transport == "direct" and kafka.get("enable.idempotence", True)
+        assert isinstance(producer._sender, DirectSender) == is_direct
         for batch, partitions in batches:
             for rows in outgoing(batch, topic):
                 producer.send(rows, np.array(partitions, dtype=np.int32), partition_count)
