@@ -101,19 +101,10 @@ static void damage(struct part *part) {
     }
 }
 
-static uint32_t crc32(const uint8_t *data, int64_t size) {
-    uint32_t crc = 0xffffffff;
-    for (int64_t i = 0; i < size; i++) {
-        crc ^= data[i];
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-    }
-    return ~crc;
-}
-
 /* Gives a batch, or a message, the checksum that it ought to have, and a batch its format. */
 static void mend_batch(uint8_t *data, int64_t size) {
     if (data[MAGIC] < 2) {
-        put_number(data + LENGTH_END, crc32(data + MAGIC, size - MAGIC));
+        put_number(data + LENGTH_END, crc32(data + MAGIC, (size_t)(size - MAGIC)));
     } else {
         put_number(data + CRC, crc32c_by_table(data + CRC_END, (size_t)(size - CRC_END)));
         if (!one_in(20)) data[MAGIC] = 2;

@@ -58,6 +58,6 @@ class TestChecksums:
 
     def test_lengths_about_lanes(self, crc32c: Checksum) -> None:
         """Lengths about those at which several lanes are summed side by side."""
-        text = random.Random(2).randbytes(5000)
-        for size in (511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 4607, 4608, 4609, 5000):
+        text = random.Random(2).randbytes(9999)
+        for size in (511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 4607, 4608, 4609, 5000, 9999):
             assert crc32c(text[:size]) == record_batches.crc32c(text[:size])

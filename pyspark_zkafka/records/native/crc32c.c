@@ -2,24 +2,34 @@
 
 #include <string.h>
 
-/* The polynomial 0x1edc6f41, its bits reversed. */
-static const uint32_t POLYNOMIAL = 0x82f63b78;
+/* The polynomials 0x1edc6f41 and 0x04c11db7, their bits reversed. */
+static const uint32_t POLYNOMIAL = 0x82f63b78, POLYNOMIAL_OF_CRC_32 = 0xedb88320;
 
 /* Three lanes of this size are summed side by side: an instruction takes three cycles, but one can start in every cycle. */
-enum { LANE_BYTES = 512 };
+enum { LANE_BYTES = 512, CACHE_LINE_BYTES = 64 };
+/* How far ahead to prefetch: two rounds of three lanes. This doubles the speed for bytes that are only in memory, and adds a half
+ * for bytes in the L3 cache. */
+enum { AHEAD_BYTES = 6 * LANE_BYTES };
 
 /* `sliced[n][byte]` is the checksum of a byte and n zeros after it. `shifted[n][byte]` is the checksum of byte n of a checksum
  * and a lane of zeros after it. */
 static uint32_t sliced[8][256], shifted[4][256];
+/* The CRC-32 of each byte. */
+static uint32_t table_of_crc_32[256];
 
 static uint32_t behind_zero(uint32_t crc) { return crc >> 8 ^ sliced[0][crc & 0xff]; }
+
+/* The checksum of a byte, without the inversions before and after it. */
+static uint32_t of_byte(uint32_t byte, uint32_t polynomial) {
+    for (int bit = 0; bit < 8; bit++) byte = byte >> 1 ^ (byte & 1 ? polynomial : 0);
+    return byte;
+}
 
 /* Runs when the library is loaded, before any thread uses it. Takes some ten microseconds. */
 __attribute__((constructor)) static void make_tables(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t crc = byte;
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? POLYNOMIAL : 0);
-        sliced[0][byte] = crc;
+        sliced[0][byte] = of_byte(byte, POLYNOMIAL);
+        table_of_crc_32[byte] = of_byte(byte, POLYNOMIAL_OF_CRC_32);
     }
     for (int n = 1; n < 8; n++)
         for (int byte = 0; byte < 256; byte++) sliced[n][byte] = behind_zero(sliced[n - 1][byte]);
@@ -50,6 +60,12 @@ uint32_t crc32c_by_table(const uint8_t *data, size_t size) {
         for (int n = 0; n < 8; n++) crc ^= sliced[7 - n][eight >> 8 * n & 0xff];
     }
     for (; size; data++, size--) crc = crc >> 8 ^ sliced[0][(crc ^ *data) & 0xff];
+    return ~crc;
+}
+
+uint32_t crc32(const uint8_t *data, size_t size) {
+    uint32_t crc = UINT32_MAX;
+    for (; size; data++, size--) crc = crc >> 8 ^ table_of_crc_32[(crc ^ *data) & 0xff];
     return ~crc;
 }
 
@@ -93,6 +109,8 @@ WITH_INSTRUCTIONS static uint32_t fast(const uint8_t *data, size_t size) {
     uint32_t crc = UINT32_MAX;
     for (; size >= 3 * LANE_BYTES; data += 3 * LANE_BYTES, size -= 3 * LANE_BYTES) {
         uint32_t second = 0, third = 0;
+        if (size >= 3 * LANE_BYTES + AHEAD_BYTES)
+            for (int i = 0; i < 3 * LANE_BYTES; i += CACHE_LINE_BYTES) __builtin_prefetch(data + AHEAD_BYTES + i);
         for (int i = 0; i < LANE_BYTES; i += 8) {
             crc = ADD_EIGHT(crc, data + i);
             second = ADD_EIGHT(second, data + LANE_BYTES + i);

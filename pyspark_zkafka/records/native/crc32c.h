@@ -1,4 +1,4 @@
-/* CRC-32C (Castagnoli), the checksum of record batches. */
+/* CRC-32C (Castagnoli), the checksum of record batches, and CRC-32, the checksum of messages of formats 0 and 1. */
 #ifndef ZKAFKA_CRC32C_H
 #define ZKAFKA_CRC32C_H
 
@@ -11,5 +11,8 @@ typedef uint32_t crc32c_function(const uint8_t *data, size_t size);
 crc32c_function crc32c_by_table;
 /* By instructions of the processor; null if it has none. */
 crc32c_function *crc32c_by_instructions(void);
+
+/* The CRC-32 of zlib. */
+uint32_t crc32(const uint8_t *data, size_t size);
 
 #endif

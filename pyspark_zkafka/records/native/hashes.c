@@ -1,4 +1,5 @@
 /* The hashes of keys that Kafka's clients route by. */
+#include "crc32c.h"
 #include "zkafka.h"
 
 #include <string.h>
@@ -37,19 +38,6 @@ static uint32_t murmur3(const uint8_t *key, size_t size) {
     hash = (hash ^ hash >> 16) * 0x85ebca6b;
     hash = (hash ^ hash >> 13) * 0xc2b2ae35;
     return hash ^ hash >> 16;
-}
-
-/* CRC-32 of zlib and librdkafka, four bits at a time. */
-static uint32_t crc32(const uint8_t *key, size_t size) {
-    static const uint32_t nibbles[16] = {0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
-                                         0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
-    uint32_t crc = 0xffffffff;
-    for (size_t i = 0; i < size; i++) {
-        crc ^= key[i];
-        crc = crc >> 4 ^ nibbles[crc & 15];
-        crc = crc >> 4 ^ nibbles[crc & 15];
-    }
-    return ~crc;
 }
 
 /* 32 bits; rd_fnv1a of librdkafka before it takes the absolute value */

@@ -1,27 +1,11 @@
 #include "messages.h"
 
+#include "crc32c.h"
 #include "zkafka.h"
 
 /* Places in a message. `SIZE` counts the bytes after itself, and `CRC` is the checksum of the bytes after itself. */
 enum { OFFSET = 0, SIZE = 8, SIZE_END = 12, CRC = 12, MAGIC = 16, ATTRIBUTES = 17, TIMESTAMP = 18 };
 enum { CODEC_MASK = 0x7, IS_LOG_APPEND_TIME = 0x8, LAST_CODEC = 3 };
-
-static uint32_t table[256];
-
-/* Runs when the library is loaded, before any thread uses it. */
-__attribute__((constructor)) static void make_table(void) {
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t crc = byte;
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? UINT32_C(0xedb88320) : 0);
-        table[byte] = crc;
-    }
-}
-
-static uint32_t crc32(const uint8_t *data, size_t size) {
-    uint32_t crc = UINT32_MAX;
-    for (; size; data++, size--) crc = crc >> 8 ^ table[(crc ^ *data) & 0xff];
-    return ~crc;
-}
 
 /* The size of the first message, with its offset and size; 0 if it is not complete. */
 static int64_t whole_size(const uint8_t *data, int64_t size) {

@@ -50,6 +50,7 @@ class RecordDecoder:
         self._native = require()
         self._partition = partition
         self._schema = schema
+        self._names: list[str] = schema.names
         self._open: int | None = None
         self._fed: pa.Buffer | None = None
         self._decompressed: pa.Buffer | None = None
@@ -137,12 +138,12 @@ class RecordDecoder:
 
     def _require_readable(self, flaws: Flaws) -> None:
         """Raise for the first column of the schema that has a value that Spark cannot represent."""
-        for field in self._schema:
-            if field.name == "timestamp" and flaws.timestamp_too_large >= 0:
+        for name in self._names:
+            if name == "timestamp" and flaws.timestamp_too_large >= 0:
                 raise malformed_timestamp(self._partition, flaws.timestamp_too_large, flaws.timestamp_ms)
-            offset = _UTF8_FLAWS[field.name](flaws) if field.name in _UTF8_FLAWS else -1
+            offset = _UTF8_FLAWS[name](flaws) if name in _UTF8_FLAWS else -1
             if offset >= 0:
-                raise malformed_utf8(field.name, self._partition, offset)
+                raise malformed_utf8(name, self._partition, offset)
 
     def _decode(self, fed: pa.Buffer, found: Decoded, limits: tuple[int, int, int]) -> Exception | None:
         """Decode up to the limits. Returns the error of the next batch if it cannot be read."""
