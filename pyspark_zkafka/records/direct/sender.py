@@ -224,7 +224,9 @@ class DirectSender(Sender):
                 found = self._client.metadata(topic, deadline, create=self._settings.creates_topics)
             except (ConnectionLost, MalformedResponse, Unsupported) as error:
                 self._report(error)
-                time.sleep(min(_METADATA_PAUSE_S, deadline.left_s))
+                # Each attempt to log in counts towards a lock-out of the user.
+                pause_s = _REFUSED_PAUSE_S if isinstance(error, LoginRefused) else _METADATA_PAUSE_S
+                time.sleep(min(pause_s, deadline.left_s))
                 found = None
             if found is not None:
                 self._take_over(topic, found)

@@ -17,6 +17,7 @@ from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.direct.settings import ProduceSettings, producer_settings_of
+from pyspark_zkafka.records.direct.wire import LoginRefused
 from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.sender import QueueLimits
 from tests.support.cases import each
@@ -429,3 +430,22 @@ def test_settings_for_librdkafka(kafka: dict[str, Any]) -> None:
     """Other properties are left to librdkafka."""
     with pytest.raises(Unsupported):
         settings(**kafka)
+
+
+def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused login is repeated every 3 s, as each attempt counts towards a lock-out of the user."""
+    clock, attempts = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    def refuse(*_: object, **__: object) -> None:
+        attempts.append(clock[0])
+        raise LoginRefused("no")
+
+    monkeypatch.setattr("pyspark_zkafka.records.direct.sender.time.sleep", sleep)
+    sender = DirectSender({"bootstrap.servers": "b:1"}, QueueLimits(), lambda error: None, clock=lambda: clock[0])
+    monkeypatch.setattr(sender._client, "metadata", refuse)
+    with pytest.raises(KafkaException):
+        sender.leaders("t", 10.0)
+    assert attempts == [0.0, 3.0, 6.0, 9.0, 10.0]
