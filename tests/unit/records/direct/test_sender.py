@@ -448,4 +448,4 @@ def test_refused_login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender._client, "metadata", refuse)
     with pytest.raises(KafkaException):
         sender.leaders("t", 10.0)
-    assert attempts == [0.0, 3.0, 6.0, 9.0, 10.0]
+    assert attempts == [0.0, 3.0, 6.0, 9.0]
