@@ -26,6 +26,7 @@ _REMEDIES = {
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "set kafka.transaction.timeout.ms (now {timeout_ms}) to at most the brokers' transaction.max.timeout.ms"
     ),
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "raise the brokers' offset.metadata.max.bytes, which the ledger's entries exceed",
     KafkaError._UNSUPPORTED_FEATURE: "transactions need brokers of version 0.11 or later",
     KafkaError.UNSUPPORTED_VERSION: "transactions need brokers of version 0.11 or later",
     KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: (
@@ -69,9 +70,9 @@ def _of_fencing(transaction: Transaction) -> str:
             f"abort one after {transaction.timeout_ms} ms; write less in each task, or raise kafka.transaction.timeout.ms"
         )
     return (
-        f"another producer has begun to write as {transaction.transactional_id}, so that nothing of this attempt becomes "
-        "visible: a later attempt of the same task; or another query or job, which then needs a checkpoint or a writerName "
-        "of its own"
+        f"another producer has begun to write as {transaction.transactional_id}. Unless this attempt was committed before, "
+        "nothing of it becomes visible. The other producer is a later attempt of the same task; or another query or job, "
+        "which then needs a checkpoint or a writerName of its own"
     )
 
 

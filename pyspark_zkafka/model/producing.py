@@ -51,7 +51,8 @@ class ProducerId(NamedTuple):
 class Batch:
     """Records of one partition, closed. `data` is the driver's.
 
-    `sequence` and `place`, its number among the batches of its partition, are None until it is sent.
+    `sequence` and `place`, its number among the batches of its partition, are None until it is sent. After an attempt
+    without an answer it `is_unanswered`: a broker may write it later.
     """
 
     partition: TopicPartition
@@ -62,6 +63,7 @@ class Batch:
     sequence: int | None = None
     place: int | None = None
     may_be_written: bool = False
+    is_unanswered: bool = False
 
 
 class Produce(NamedTuple):
@@ -353,6 +355,7 @@ class Producing:
             return
         if code is None or (code in RETRIABLE | {UNKNOWN_SERVER_ERROR} and code not in _REFUSED_BEFORE_APPEND):
             batch.may_be_written = True
+        batch.is_unanswered |= code is None
         is_first = not any(_is_before(other, batch) for other in (*partition.flying, *partition.waiting))
         partition.put_back(batch)
         if partition.must_renew and batch.may_be_written:

@@ -222,6 +222,9 @@ def _kafka_errors() -> Iterator[None]:
 class MessageTransactions(Transactions):
     """The `Transactions` over confluent-kafka's producer."""
 
+    resumes_offsets = False
+    is_reusable = True
+
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 

@@ -266,9 +266,11 @@ def open_transactional(
     """
     from pyspark_zkafka.records.transactions import TransactionalProducer
 
+    key: Hashable = None
     with ExitStack() as opened:
 
         def lease(make_sender: Callable[..., Sender]) -> TransactionalProducer:
+            nonlocal key
             key = TransactionalProducer, make_sender, generation, configuration(properties)
             if anew:
                 _clients.discard(key)
@@ -281,3 +283,6 @@ def open_transactional(
         if producer.is_open:
             raise RuntimeError("a transaction was neither committed nor aborted")
         producer.is_kept = True
+        is_reusable = producer.is_reusable
+    if not is_reusable:
+        _clients.discard(key)

@@ -73,6 +73,13 @@ class Transactions(Protocol):
     after which the transaction must be aborted (``txn_requires_abort``). Signals are not handled while a call waits.
     """
 
+    resumes_offsets: bool
+    """True if `commit_offset` continues after a time-out, and returns in time."""
+
+    @property
+    def is_reusable(self) -> bool:
+        """False if the next transaction needs a new producer with the id."""
+
     def init(self, timeout_s: float) -> None:
         """Register the id once, fence its earlier producers, and wait until their transactions are complete."""
 
@@ -80,7 +87,7 @@ class Transactions(Protocol):
         """Begin a transaction, without a request."""
 
     def commit_offset(self, offset: GroupOffset, timeout_s: float) -> None:
-        """Add the offset of a group to the transaction. Abort the transaction after a time-out."""
+        """Add the offset of a group to the transaction. Unless it resumes, abort the transaction after a time-out."""
 
     def commit(self, timeout_s: float) -> None:
         """Commit the transaction. Flush the sender first."""

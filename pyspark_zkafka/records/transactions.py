@@ -125,6 +125,11 @@ class TransactionalProducer:
         return self._rows
 
     @property
+    def is_reusable(self) -> bool:
+        """False if the next transaction needs a new producer, because a late request could end it."""
+        return self._rows.transactions.is_reusable
+
+    @property
     def is_open(self) -> bool:
         """True between `begin` and the end of `commit` or `abort`."""
         return self._began_at is not None
@@ -146,17 +151,21 @@ class TransactionalProducer:
     def commit(self, group: str, topic: str, partition: int, offset: int, metadata: str) -> None:
         """Commit the rows sent since `begin` and the offset of a group with its metadata, or nothing.
 
-        Waits until each row is acknowledged. Raises DeliveryFailed and TransactionFailed. After a TransactionFailed that is
-        not FENCED or a refusal, the transaction may be committed nevertheless.
+        Waits until each row is acknowledged. Raises DeliveryFailed and TransactionFailed. After a TransactionFailed of the
+        last step that is not a refusal, the transaction may be committed nevertheless.
         """
         self._rows.flush()
         transactions, entry = self._rows.transactions, GroupOffset(group, topic, partition, offset, metadata)
-        # A time-out of this step fails the transaction. Do not divide its time.
-        self._complete(
-            f"committing the offset of {topic}-{partition} of group {group}",
-            lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s),
-            slice_s=self._patience_s,
-        )
+        doing = f"committing the offset of {topic}-{partition} of group {group}"
+        if transactions.resumes_offsets:
+            self._complete(doing, lambda timeout_s: transactions.commit_offset(entry, timeout_s))
+        else:
+            # A time-out of this step fails the transaction. Do not divide its time.
+            self._complete(
+                doing,
+                lambda timeout_s: self._bounded(lambda: transactions.commit_offset(entry, timeout_s), timeout_s),
+                slice_s=self._patience_s,
+            )
         self._complete("committing a transaction", transactions.commit)
         self._began_at = None
 

@@ -67,7 +67,12 @@ def never_add_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DirectTransactions, "__init__", wrong)
 
 
+def reuse_after_lost_messages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DirectTransactions, "is_reusable", True)
+
+
 MISTAKES = (
+    reuse_after_lost_messages,
     abort_with_rows_on_their_way,
     never_add_partitions,
     never_end_transactions,

@@ -182,16 +182,27 @@ class World:
         self._state = f"done-{self._state}"
 
 
-class Attempt:
-    """A producer of the id that writes rows and an offset in one transaction; also the `Rows` and `Coordinators` of it."""
+@dataclass
+class Transaction:
+    """A transaction of a producer, and what became of it: open, committed, or failed before the commit or in it."""
 
-    def __init__(self, world: World, number: int, meanwhile: Callable[[], None]) -> None:
-        self.number = number
-        self.outcome = "open"  # or committed, failed before the commit, failed in the commit
-        self.rows = 0
+    number: int
+    outcome: str = "open"
+    rows: int = 0
+
+
+class Attempt:
+    """A producer of the id that writes rows and an offset in one transaction or several.
+
+    It is also the `Rows` and the `Coordinators` of its transactions.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        world = schedule.world
         self.protocol = world.protocol
+        self.has_lost_messages = False
+        self._schedule = schedule
         self._world = world
-        self._meanwhile = meanwhile
         self._registered: set[TopicPartition] = set()
         self._producer = ProducerId(-1, -1)
         self._refusal = NONE
@@ -199,28 +210,41 @@ class Attempt:
         self.transactions = DirectTransactions("x", 60_000, self, self, lambda: world.now, self._sleep)
 
     def run(self) -> None:
+        """Write until a transaction fails, or a new producer is needed, or by chance."""
         try:
             self._call(self.transactions.init)
+        except KafkaException:
+            return
+        while self._write_once() and self.transactions.is_reusable and self._world.random.random() < 0.7:
+            for _ in range(self._world.random.randint(0, 3)):
+                self._wait()
+
+    def _write_once(self) -> bool:
+        written = self._schedule.new_transaction()
+        try:
             self.transactions.begin()
             for _ in range(self._world.random.randint(0, 4)):
-                self._write(self._world.random.choice(PARTITIONS))
+                self._write(written, self._world.random.choice(PARTITIONS))
             if self._world.random.random() < 0.15:
                 raise KafkaException(KafkaError(KafkaError._STATE))  # the task fails
-            offset = GroupOffset("g", OFFSETS.topic, 0, self.number, "")
+            offset = GroupOffset("g", OFFSETS.topic, 0, written.number, "")
             self._call(lambda timeout_s: self.transactions.commit_offset(offset, timeout_s))
-            self.outcome = "failed in the commit"
+            written.outcome = "failed in the commit"
             self._call(self.transactions.commit)
-            self.outcome = "committed"
+            written.outcome = "committed"
+            return True
         except KafkaException:
-            if self.outcome == "open":
-                self.outcome = "failed before the commit"
+            if written.outcome == "open":
+                written.outcome = "failed before the commit"
                 self._abort()
+            return False
 
     def ask(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
         self._wait()
         assert isinstance(message, CommitOffset) == (coordinator.kind == GROUP)
         found = self._world.deliver(lambda: self._world.process(message))
         assert not isinstance(found, int)
+        self.has_lost_messages |= found is None
         return found
 
     def forget(self, coordinator: Coordinator) -> None:
@@ -242,7 +266,7 @@ class Attempt:
     def refusal(self) -> int:
         return self._refusal
 
-    def _write(self, partition: TopicPartition) -> None:
+    def _write(self, written: Transaction, partition: TopicPartition) -> None:
         """Send a row until it is acknowledged, as a sender does, whose brokers tell repeated batches by their sequences."""
         while partition not in self._registered:
             if not self.transactions.add_partitions([partition], 0.1) and (failure := self.transactions.failure):
@@ -253,7 +277,7 @@ class Attempt:
             nonlocal is_written
             if is_written:
                 return NONE
-            error = self._world.produce(partition, self.number, epoch)
+            error = self._world.produce(partition, written.number, epoch)
             is_written = error == NONE
             return error
 
@@ -262,7 +286,7 @@ class Attempt:
             found = self._world.deliver(append)
             assert not isinstance(found, Answer)
             if found == NONE:
-                self.rows += 1
+                written.rows += 1
                 self._is_uncertain = False
                 return
             if found is None:
@@ -294,7 +318,7 @@ class Attempt:
 
     def _wait(self) -> None:
         self._world.happen()
-        self._meanwhile()
+        self._schedule.meanwhile()
 
 
 class Schedule:
@@ -303,29 +327,33 @@ class Schedule:
     def __init__(self, seed: int) -> None:
         chance = random.Random(seed)
         self.world = World(chance)
-        self.attempts: list[Attempt] = []
+        self.written: list[Transaction] = []
         self._left = chance.randint(1, 4)
         self._depth = 0
 
     def run(self) -> list[str]:
-        """Run the attempts, and return their outcomes."""
+        """Run the attempts, and return the outcomes of their transactions."""
         while self._left:
             self._begin()
         self.world.settle()
         self._check()
-        return [attempt.outcome for attempt in self.attempts]
+        return [transaction.outcome for transaction in self.written]
+
+    def new_transaction(self) -> Transaction:
+        """The next transaction."""
+        self.written.append(Transaction(len(self.written)))
+        return self.written[-1]
+
+    def meanwhile(self) -> None:
+        """Begin another attempt, by chance."""
+        if self._left and self._depth < 3 and self.world.random.random() < 0.03:
+            self._begin()
 
     def _begin(self) -> None:
         self._left -= 1
-        attempt = Attempt(self.world, len(self.attempts), self._meanwhile)
-        self.attempts.append(attempt)
         self._depth += 1
-        attempt.run()
+        Attempt(self).run()
         self._depth -= 1
-
-    def _meanwhile(self) -> None:
-        if self._left and self._depth < 3 and self.world.random.random() < 0.03:
-            self._begin()
 
     def _check(self) -> None:
         for partition, log in self.world.logs.items():
@@ -333,13 +361,13 @@ class Schedule:
             if partition != OFFSETS or self.world.protocol >= SECOND_PROTOCOL:
                 assert not log.is_open(), f"{partition}: rows without a marker: {log.entries}"
         offsets = self.world.logs[OFFSETS].visible(last=True)
-        for attempt in self.attempts:
-            rows = sum(self.world.logs[tp].visible().count(attempt.number) for tp in PARTITIONS)
-            is_visible = attempt.number in offsets
-            what = f"attempt {attempt.number} {attempt.outcome}: {rows} of {attempt.rows} rows, offset {is_visible}"
-            if attempt.outcome == "committed":
-                assert (is_visible, rows) == (True, attempt.rows), what
-            elif attempt.outcome == "failed before the commit":
+        for written in self.written:
+            rows = sum(self.world.logs[tp].visible().count(written.number) for tp in PARTITIONS)
+            is_visible = written.number in offsets
+            what = f"transaction {written.number} {written.outcome}: {rows} of {written.rows} rows, offset {is_visible}"
+            if written.outcome == "committed":
+                assert (is_visible, rows) == (True, written.rows), what
+            elif written.outcome == "failed before the commit":
                 assert (is_visible, rows) == (False, 0), what
             else:
-                assert rows == (attempt.rows if is_visible else 0), what
+                assert rows == (written.rows if is_visible else 0), what

@@ -144,6 +144,11 @@ class DirectClient:
         """The deadline this many seconds from now, by the client's clock."""
         return Deadline.after(seconds, self.clock)
 
+    def setup_deadline(self, failures: int) -> Deadline:
+        """The deadline for opening a connection, later after each failure, up to socket.connection.setup.timeout.ms."""
+        limit_s = _FIRST_SETUP_S * 2 ** min(failures, 10)
+        return self.deadline(min(limit_s, self.settings.socket.setup_timeout_s))
+
     def new_connection(self, address: Address) -> Connection:
         """A further connection to a broker, not open yet, for the caller alone."""
         return Connection(address, self.settings, self._context, self.clock)
@@ -175,8 +180,7 @@ class DirectClient:
             if connection is not None:
                 connection.close()
             connection = self._connections[address] = self.new_connection(address)
-            limit_s = _FIRST_SETUP_S * 2 ** min(self._failures.get(address, 0), 10)
-            connection.begin_opening(self.deadline(min(limit_s, self.settings.socket.setup_timeout_s)))
+            connection.begin_opening(self.setup_deadline(self._failures.get(address, 0)))
         try:
             if not connection.continue_opening(deadline):
                 return None

@@ -8,6 +8,7 @@ import os
 import select
 import socket
 import ssl
+import struct
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -47,6 +48,7 @@ Waiting: TypeAlias = Generator[None, None, A]
 """Steps that yield whenever the caller's time is over before they are done."""
 
 _SEND_TIMEOUT_S = 10.0
+_NO_LINGER = struct.pack("ii", 1, 0)
 _LENGTH_BYTES = 4
 _MOST_PARTS = 512  # of IOV_MAX, 1024
 _TLS_RECORD_BYTES = 16 * 1024
@@ -84,10 +86,12 @@ class Link:
         if self._context is not None:
             yield from self._shake_hands(self._context, deadline)
 
-    def close(self) -> None:
-        """Close the socket if it is open."""
+    def close(self, *, drop: bool = False) -> None:
+        """Close the socket if it is open. With `drop`, the system does not send what it still has to send."""
         if self._socket is not None:
             with suppress(OSError):
+                if drop:
+                    self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
                 self._socket.close()
         self._socket = None
 
@@ -140,7 +144,7 @@ class Link:
 
     def lost(self, what: str, error: OSError | None = None) -> ConnectionLost:
         """Close the socket, and return the error to raise."""
-        self.close()
+        self.close(drop=True)
         cause = "" if error is None else f": {error.strerror or error}"
         return ConnectionLost(f"{self}: {what}{cause}")
 
@@ -357,7 +361,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection, and drop responses that are due."""
         self._opening = None
-        self._link.close()
+        self._link.close(drop=bool(self._pending))  # a request must not arrive after another one that replaces it
         self._pending.clear()
         self._unsent.clear()
         self._expires = math.inf

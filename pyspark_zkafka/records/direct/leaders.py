@@ -24,7 +24,9 @@ from pyspark_zkafka.records.direct.settings import ProduceSettings
 from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
 from pyspark_zkafka.retries import Deadline
 
-_SETUP_S = 3.0
+_LATE_RESPONSE_S = 3.0
+REFUSED_PAUSE_S = 3.0
+"""The pause after a refused login."""
 _ZSTD_VERSION = 7
 _THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
 
@@ -119,7 +121,7 @@ class LeaderConnections:
             return False
         if found is None:
             found = self._leaders[number] = _Leader(self._client.new_connection(address))
-            found.connection.begin_opening(self._client.deadline(_SETUP_S))
+            found.connection.begin_opening(self._client.setup_deadline(self._failures.get(number, 0)))
         try:
             done = found.connection.continue_opening(self._client.deadline(0))
             if done:
@@ -166,7 +168,7 @@ class LeaderConnections:
                 if response is None:
                     oldest = min((batch.created_at for batch in request.batches), default=now)
                     if (
-                        now - sent_at > self._settings.request_timeout_s + _SETUP_S
+                        now - sent_at > self._settings.request_timeout_s + _LATE_RESPONSE_S
                         or now - oldest > self._settings.delivery_timeout_s
                     ):
                         raise ConnectionLost(f"{leader.connection}: no response to a Produce request")
@@ -199,5 +201,7 @@ class LeaderConnections:
         self._leaders.pop(number).connection.close()
         self._producing.lose(number, now)
         self._failures[number] = self._failures.get(number, 0) + 1
-        self._connect_at[number] = now + self._client.settings.reconnect_backoff.wait_s(self._failures[number])
+        pause_s = self._client.settings.reconnect_backoff.wait_s(self._failures[number])
+        # Each attempt to log in counts towards a lock-out of the user.
+        self._connect_at[number] = now + (max(pause_s, REFUSED_PAUSE_S) if isinstance(error, LoginRefused) else pause_s)
         self._report(error)

@@ -27,7 +27,7 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Connection
-from pyspark_zkafka.records.direct.leaders import LeaderConnections
+from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S, LeaderConnections
 from pyspark_zkafka.records.direct.messages import Metadata
 from pyspark_zkafka.records.direct.producer_messages import (
     INIT_PRODUCER_ID,
@@ -48,7 +48,6 @@ _TOO_LARGE = KafkaError.MSG_SIZE_TOO_LARGE
 _SETUP_S = 3.0
 _METADATA_PAUSE_S = 0.1
 _ANSWERS_S = 0.3
-_REFUSED_PAUSE_S = 3.0
 _STEP_BYTES = 1024 * 1024
 _ZSTD_VERSION = 7
 _THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
@@ -184,7 +183,7 @@ class DirectSender(Sender):
         for _ in self._encoder.close_all():
             pass
         dropped = self._producing.open_batches() if in_flight else self._producing.waiting_batches()
-        self._is_uncertain |= any(batch.may_be_written or (in_flight and batch.place is not None) for batch in dropped)
+        self._is_uncertain |= (self.is_moving and in_flight) or any(batch.is_unanswered for batch in dropped)
         left = self._producing.drop(in_flight=in_flight)
         self._dropped = self._handed_over - self.counts.acknowledged - left
 
@@ -225,7 +224,7 @@ class DirectSender(Sender):
             except (ConnectionLost, MalformedResponse, Unsupported) as error:
                 self._report(error)
                 # Each attempt to log in counts towards a lock-out of the user.
-                pause_s = _REFUSED_PAUSE_S if isinstance(error, LoginRefused) else _METADATA_PAUSE_S
+                pause_s = REFUSED_PAUSE_S if isinstance(error, LoginRefused) else _METADATA_PAUSE_S
                 time.sleep(min(pause_s, deadline.left_s))
                 found = None
             if found is not None:
@@ -255,8 +254,7 @@ class DirectSender(Sender):
     def drain(self, timeout_s: float) -> bool:
         self.purge(in_flight=False)
         self.flush(timeout_s)
-        if self.is_moving:
-            self.purge(in_flight=True)
+        self.purge(in_flight=True)
         return not self._is_uncertain
 
     @property
@@ -343,7 +341,7 @@ class DirectSender(Sender):
                     self._take_over(topic, found)
                     self._refuse(topic, found, now)
         except LoginRefused as error:
-            self._ask_at = now + _REFUSED_PAUSE_S
+            self._ask_at = now + REFUSED_PAUSE_S
             self._report(error)
         except (ConnectionLost, MalformedResponse) as error:
             self._report(error)

@@ -19,6 +19,7 @@ from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S
 from pyspark_zkafka.records.direct.messages import NONE
 from pyspark_zkafka.records.direct.producer_messages import (
     ADD_OFFSETS,
@@ -58,13 +59,17 @@ _RETRIABLE = _MOVED | {_LOAD_IN_PROGRESS, _CONCURRENT_TRANSACTIONS, _UNKNOWN_TOP
 FENCING = frozenset({47, 90})
 """INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: another producer with the id has begun, or the transaction timed out."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.1
-_SETUP_S = 3.0
-_REFUSED_PAUSE_S = 3.0
 _DRAIN_S = 5.0
 
 
 class Coordinators(Protocol):
-    """Asks coordinators. A call that returns None is continued by the same call."""
+    """Asks coordinators. A call that returns None is continued by the same call.
+
+    `has_lost_messages` is True once a connection was given up before a message on it was answered. A coordinator may
+    process that message later, even after the same message was sent again and answered.
+    """
+
+    has_lost_messages: bool
 
     @property
     def protocol(self) -> int:
@@ -104,6 +109,8 @@ class DirectTransactions(Transactions):
     With the second protocol (KIP-890), brokers add partitions and offsets to the transaction by themselves, and each
     transaction has its own epoch. `protocol` is that of the open or last transaction.
     """
+
+    resumes_offsets = True
 
     def __init__(
         self,
@@ -158,6 +165,11 @@ class DirectTransactions(Transactions):
         return True
 
     @property
+    def is_reusable(self) -> bool:
+        """False if a late message could end the next transaction. With KIP-890, that one has an epoch of its own."""
+        return self.protocol >= SECOND_PROTOCOL or not self._coordinators.has_lost_messages
+
+    @property
     def failure(self) -> KafkaError | None:
         """The error that has failed the transaction."""
         if self._failure is None and (code := self._rows.refusal) != NONE:
@@ -184,8 +196,10 @@ class DirectTransactions(Transactions):
         self._end(True, timeout_s)
 
     def abort(self, timeout_s: float) -> None:
-        if not self._rows.drain(min(timeout_s, _DRAIN_S)) or self._offset_may_follow:
+        is_drained = self._rows.drain(min(timeout_s, _DRAIN_S)) and not self._offset_may_follow
+        if not is_drained and self.protocol < SECOND_PROTOCOL:
             # A batch or an offset that is written after the marker of this abort would open a transaction that nobody ends.
+            # With KIP-890, the abort changes the epoch.
             text = "brokers may still write rows of the transaction; they abort it when the id is used again or times out"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
         if self._failure is not None and self._failure.fatal():
@@ -262,8 +276,10 @@ class CoordinatorConnections:
         self._found: dict[Coordinator, Connection] = {}
         self._due: dict[Coordinator, _Due] = {}
         self._buffer = Buffer()
+        self._failures = 0
         self._ask_at = 0.0
         self.protocol = 0
+        self.has_lost_messages = False
 
     def close(self) -> None:
         """Close all connections."""
@@ -285,11 +301,12 @@ class CoordinatorConnections:
             error, address = read_find_coordinator(answer[1])
             if error != NONE:
                 return error
+            self.forget(coordinator)
             connection = self._found[coordinator] = self._client.new_connection(address)
-            connection.begin_opening(self._client.deadline(_SETUP_S))
-            self._due.pop(coordinator, None)
+            connection.begin_opening(self._client.setup_deadline(self._failures))
         if connection.is_opening and not connection.continue_opening(deadline):
             return None
+        self._failures = 0
         if coordinator.kind == TRANSACTION:
             for api in (INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END_TRANSACTION):
                 connection.version(api)
@@ -307,9 +324,10 @@ class CoordinatorConnections:
                 return None if found is None else Answer(found)
             return self._answer(coordinator, message, protocol, deadline)
         except LoginRefused as error:
-            self._ask_at = self._client.clock() + _REFUSED_PAUSE_S
+            self._ask_at = self._client.clock() + REFUSED_PAUSE_S
             self._note(error)
         except (ConnectionLost, MalformedResponse) as error:
+            self._failures += 1
             self._note(error)
         except Unsupported as why:
             raise KafkaException(KafkaError(KafkaError._UNSUPPORTED_FEATURE, str(why), fatal=True)) from why
@@ -317,7 +335,7 @@ class CoordinatorConnections:
         return None
 
     def forget(self, coordinator: Coordinator) -> None:
-        self._due.pop(coordinator, None)
+        self.has_lost_messages |= self._due.pop(coordinator, None) is not None
         connection = self._found.pop(coordinator, None)
         if connection is not None:
             connection.close()

@@ -44,6 +44,8 @@ class Client:
         self.released.set()
         self.queued = 0
         self.failure = None
+        self.resumes_offsets = False
+        self.is_reusable = True
         self.counts = Counts(0, 0)
 
     @property
@@ -163,6 +165,24 @@ def test_refused(made: Made, clock: Clock) -> None:
         pass
     assert clock.now - 100 < 10
     assert not made.client.is_open
+
+
+def test_refused_in_a_commit(made: Made, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are they waited for while a transport that resumes its calls commits an offset."""
+    made.errors["commit_offset"] = [WAITING] * 500
+    with made.open() as producer:
+        made.client.resumes_offsets = True
+        call = made.client.commit_offset
+
+        def refused(offset: GroupOffset, timeout_s: float) -> None:
+            made.client.reported.append(REFUSED)
+            call(offset, timeout_s)
+
+        monkeypatch.setattr(made.client, "commit_offset", refused)
+        producer.begin()
+        with pytest.raises(ClusterStateError, match="REFUSED_BY_BROKER"):
+            commit(producer)
+        assert clock.now - 100 < 10
 
 
 def test_errors_that_are_not_retriable(made: Made) -> None:
