@@ -134,6 +134,8 @@ class DirectTransactions(Transactions):
         self._is_known_to_brokers = False  # they have, or may have, a partition or an offset of the transaction
         self._added_group: str | None = None
         self._offset_may_follow = False
+        self._asked: Message | None = None
+        self._last_code = int(KafkaError._TIMED_OUT)  # of the message that is being asked
         self.protocol = 0
 
     def init(self, timeout_s: float) -> None:
@@ -232,6 +234,8 @@ class DirectTransactions(Transactions):
     def _ask(self, coordinator: Coordinator, message: Message, timeout_s: float) -> Answer:
         """Ask until there is a definite answer. Raises KafkaException: retriable at the deadline, else for a refusal."""
         deadline, pause_s = Deadline.after(timeout_s, self._clock), _FIRST_PAUSE_S
+        if message != self._asked:
+            self._asked, self._last_code = message, KafkaError._TIMED_OUT
         while True:
             answer = self._coordinators.ask(coordinator, message, self.protocol, deadline)
             if answer is not None:
@@ -240,12 +244,12 @@ class DirectTransactions(Transactions):
                 if answer.error not in _RETRIABLE:
                     self._failure = _fatal_or_abortable(answer.error)
                     raise KafkaException(self._failure)
+                self._last_code = answer.error
                 if answer.error in _MOVED:
                     self._coordinators.forget(coordinator)
             if deadline.has_passed:
-                code = KafkaError._TIMED_OUT if answer is None else answer.error
-                text = f"{message.api.name} to the coordinator of {coordinator.key}: {KafkaError(code).str()}"
-                raise KafkaException(KafkaError(code, text, retriable=True))
+                text = f"{message.api.name} to the coordinator of {coordinator.key}: {KafkaError(self._last_code).str()}"
+                raise KafkaException(KafkaError(self._last_code, text, retriable=True))
             self._sleep(min(pause_s, deadline.left_s))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
