@@ -18,7 +18,7 @@ from tests.support.tiers import seldom
 
 MISSED = {
     "transactional id": r"ACLs must allow Write and Describe on the transactional id {prefix}-\S+-0",
-    "topic": r"an ACL must allow (Read, Write or Describe|Write) on the topic",
+    "topic": r"ACLs? must allow (Read, Write or Describe|Write) on the topic",
     "group": r"an ACL must allow Read on the group",
     "ledger's topic": r"an ACL must allow Read, Write or Describe on the topic|Read on the ledger's topic",
 }
