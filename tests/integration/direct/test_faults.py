@@ -59,7 +59,7 @@ def direct_reader(
             left.append(why)
             return opened.enter_context(open_fallback(connection, properties, split, COLUMNS, why, offset))
 
-        policy = ReadPolicy(poll_timeout_ms=timeout_ms)
+        policy = ReadPolicy(poll_timeout_ms=timeout_ms, max_bytes=500_000)
         yield left, SplitReader(split, consumer, policy, lambda: "same", fallback=fall_back)
 
 
