@@ -162,11 +162,11 @@ def test_credentials_do_not_appear_in_logs_or_errors(chroot: Chroot, caplog: pyt
     assert "Connecting to" in caplog.text
 
 
-def test_sasl_where_the_server_has_none_is_an_error_in_time(ensemble_config: ZooKeeperConfig) -> None:
+def test_sasl_where_the_server_has_none_is_an_error_in_time(zookeeper_config: ZooKeeperConfig) -> None:
     """A server without SASL never finishes the exchange; we do."""
     started = time.monotonic()
     with pytest.raises(ZooKeeperError, match=r"that they support SASL \(zookeeper.auth\)"):
         ZooKeeperClient(
-            replace(ensemble_config, auth=("sasl", f"DIGEST-MD5:alice:{SECRET}"), connection_timeout_ms=700)
+            replace(zookeeper_config, auth=("sasl", f"DIGEST-MD5:alice:{SECRET}"), connection_timeout_ms=700)
         ).__enter__()
     assert time.monotonic() - started < 3
