@@ -133,7 +133,8 @@ def test_warnings_come_with_the_back_off(
         eventually(lambda: member.rebalances > 3)
         eventually(lambda: "cannot claim its partitions" in caplog.text)
         assert time.monotonic() - begin > 0.6
-        assert "g_c1 cannot claim its partitions after 3 tries, and continues to try: t-0 is owned by g_jvm-0" in caplog.text
+        warning = "g_c1 cannot claim its partitions after 3 tries, and continues to try: t-0 is owned by g_jvm-0"
+        assert warning in caplog.text
         clock.stop()
         chroot.other.delete(path)
         eventually(lambda: settled([member], 1))
