@@ -22,7 +22,7 @@ MOST_SCHEDULES = 600
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "_METADATA_PAUSE_S", 0.002)
     monkeypatch.setattr(sender, "_SETUP_S", 0.5)
-    monkeypatch.setattr(leaders, "_SETUP_S", 0.5)
+    monkeypatch.setattr(leaders, "_LATE_RESPONSE_S", 0.5)
 
 
 def ends(seeds: Iterable[int]) -> Iterator[bool]:
