@@ -174,7 +174,7 @@ class DirectSender(Sender):
                 self._enqueue(batch)
             self._close_open()
             deadline = Deadline.after(timeout_s, self._real_clock)
-            self._step(timeout_s)
+            self._step(timeout_s if self.queued else 0)
             while self.is_moving and not deadline.has_passed:
                 self._step(deadline.left_s)
 
