@@ -71,7 +71,7 @@ def _environment(document: dict[str, Any]) -> str:
 
 
 def _main(rounds: Iterable[Round], work: str) -> list[_Case]:
-    """Return the case of each main shape that was measured first, so long as it has a peer."""
+    """Return the first case of each main shape that has a peer."""
     found: dict[str, _Case] = {}
     for case, some in cases(rounds).items():
         wanted = case.master == MAIN_MASTER and case.work == work and case.shape in _MAIN_SHAPES
@@ -204,7 +204,7 @@ def _speed(records_per_s: float) -> str:
 
 
 def _times(found: float, *, ours: bool = True) -> str:
-    """Return a ratio of speed; one that zkafka loses says so."""
+    """Return a ratio of speed, with the word **slower** below 1."""
     said = f"{found:.2f}"
     return f"{said} **slower**" if ours and float(said) < 1 else said
 

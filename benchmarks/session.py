@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         "spark.sql.execution.arrow.maxBytesPerBatch": "4m",
     },
 }
-"""Spark's settings that are measured: its own defaults, and those that docs/performance.md recommends."""
+"""Measured settings of Spark: its defaults, and the recommendations of docs/performance.md."""
 CONNECTOR_VERSION = "4.2.0"
 CONNECTOR = (
     f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}",

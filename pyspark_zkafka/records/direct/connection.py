@@ -361,7 +361,7 @@ class Connection:
     def close(self) -> None:
         """Close the connection, and drop responses that are due."""
         self._opening = None
-        self._link.close(drop=bool(self._pending))  # a request must not arrive after another one that replaces it
+        self._link.close(drop=bool(self._pending))  # otherwise a request could arrive after its repetition
         self._pending.clear()
         self._unsent.clear()
         self._expires = math.inf

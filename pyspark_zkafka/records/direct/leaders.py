@@ -96,7 +96,7 @@ class LeaderConnections:
         return bool(active)
 
     def take_in(self) -> None:
-        """Send what is left to send, and take in the responses that have arrived."""
+        """Send the rest of the posted requests, and take in responses that have arrived."""
         for number, leader in list(self._leaders.items()):
             if leader.flying:
                 self._take_in(number, leader)

@@ -103,8 +103,10 @@ class Rows(Protocol):
 
 
 class DirectTransactions(Transactions):
-    """The `Transactions` over coordinators. An error after which the transaction must be aborted, or no call can succeed,
-    is raised by each later call of `begin`, `commit_offset` and `commit`.
+    """The `Transactions` over coordinators.
+
+    Once the transaction must be aborted, or another producer has fenced this one, `begin`, `commit_offset` and `commit`
+    raise that error again.
 
     With the second protocol (KIP-890), brokers add partitions and offsets to the transaction by themselves, and each
     transaction has its own epoch. `protocol` is that of the open or last transaction.
