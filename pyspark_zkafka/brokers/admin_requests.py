@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from pyspark_zkafka.brokers.clients import librdkafka_logger
+from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger
 from pyspark_zkafka.brokers.consumer_properties import shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception
 from pyspark_zkafka.errors import ZKafkaError
@@ -67,7 +67,7 @@ class AdminRequests:
 
     def _new_client(self) -> AdminClient:
         try:
-            return AdminClient({**self._config, "error_cb": self._reports}, logger=librdkafka_logger())
+            return AdminClient(client_config(self._config, self._reports), logger=librdkafka_logger())
         except KafkaException as error:
             raise from_exception(error, "making an admin client") from error
 

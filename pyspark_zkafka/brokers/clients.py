@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 
 CLIENT_DEFAULTS: dict[str, Any] = {"client.id": "zkafka", "reconnect.backoff.ms": 20}
@@ -38,10 +39,23 @@ def librdkafka_logger() -> logging.Logger:
     return logger
 
 
+def client_config(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """Return the configuration of a client of confluent-kafka. `note` receives the client's errors.
+
+    With a token provider, first gets a token: confluent-kafka would replace the provider's error by one without a reason.
+    """
+    config = {**properties, "error_cb": note}
+    provider = config.pop(token_providers.PROVIDER, None)
+    if provider is not None:
+        token_providers.fetch_token(provider, config.get(token_providers.CONFIG, ""))
+        config["oauth_cb"] = token_providers.oauth_callback(provider)
+    return config
+
+
 def make_consumer(properties: Mapping[str, Any], note: Callable[[KafkaError], None]) -> Consumer:
     """Create confluent-kafka's consumer. `note` receives the client's errors. ZKafkaError if it cannot be created."""
     try:
-        return Consumer({**properties, "error_cb": note}, logger=librdkafka_logger())
+        return Consumer(client_config(properties, note), logger=librdkafka_logger())
     except KafkaException as error:
         raise from_exception(error, "making a consumer") from error
 

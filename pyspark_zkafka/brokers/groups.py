@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import librdkafka_logger, make_consumer
+from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
 from pyspark_zkafka.conditions import GROUP_ACTIVE
@@ -174,7 +174,7 @@ class KafkaGroupOffsets:
     def _alter(self, positions: _Positions, timeout_s: float) -> _Positions:
         """Request a commit, and return its answers. Raises before the time-out if brokers refuse the connection."""
         if self._admin is None:
-            self._admin = AdminClient({**self._admin_config, "error_cb": self._reports}, logger=librdkafka_logger())
+            self._admin = AdminClient(client_config(self._admin_config, self._reports), logger=librdkafka_logger())
         request = [ConsumerGroupTopicPartitions(self._group, positions)]
         (future,) = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout_s).values()
         while True:

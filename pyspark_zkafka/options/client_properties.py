@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pyspark_zkafka.options.client_property_table import PASSWORD_MECHANISMS, PROPERTIES, REFUSED, ClientProperty
 from pyspark_zkafka.options.librdkafka import UNKNOWN, Role, Validation, validate, validate_together
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS
+from pyspark_zkafka.token_providers import PRESETS, PROVIDER
 
 _SECRET = re.compile(
     r".*(password|passphrase|secret|jaas|private\.key).*"
@@ -178,9 +179,15 @@ def _login_problems(translated: Mapping[str, str]) -> list[str]:
     mechanism = translated.get("sasl.mechanism", _DEFAULT_MECHANISM)
     if mechanism in PASSWORD_MECHANISMS and not {"sasl.username", "sasl.password"} <= translated.keys():
         return [f"kafka.sasl.mechanism={mechanism} needs kafka.sasl.jaas.config, or kafka.sasl.username and password"]
-    has_token = translated.get("sasl.oauthbearer.method") == "oidc"
-    if mechanism == "OAUTHBEARER" and not (has_token or translated.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"):
-        return ["kafka.sasl.mechanism=OAUTHBEARER needs kafka.sasl.oauthbearer.method=oidc and its properties"]
+    is_oidc, provider = translated.get("sasl.oauthbearer.method") == "oidc", translated.get(PROVIDER)
+    if provider is not None and (is_oidc or mechanism != "OAUTHBEARER"):
+        return [f"kafka.{PROVIDER} needs kafka.sasl.mechanism=OAUTHBEARER, without kafka.sasl.oauthbearer.method=oidc"]
+    has_token = is_oidc or provider is not None or translated.get("enable.sasl.oauthbearer.unsecure.jwt") == "true"
+    if mechanism == "OAUTHBEARER" and not has_token:
+        return [
+            f"kafka.sasl.mechanism=OAUTHBEARER needs kafka.{PROVIDER} (a function that returns a token, or one of "
+            f"{', '.join(PRESETS)}), or kafka.sasl.oauthbearer.method=oidc and its properties"
+        ]
     if mechanism == _DEFAULT_MECHANISM and translated.get("security.protocol", "").startswith("SASL"):
         problem = validate("sasl.mechanism", mechanism).problem
         return [f"kafka.sasl.mechanism is {mechanism}, the default; librdkafka refuses it: {problem}"] if problem else []

@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pyspark_zkafka.token_providers import CONFIG, PRESETS, PROVIDER, is_provider_name
+
 ValueReader: TypeAlias = Callable[[str], "str | Mapping[str, str]"]
 """Returns the value of the row's librdkafka property, or several properties by name.
 
@@ -133,6 +135,12 @@ def _matching(pattern: str, expected: str) -> Callable[[str], str]:
     return read
 
 
+def _token_provider(value: str) -> str:
+    if not is_provider_name(value.strip()):
+        raise ValueError(f"package.module:function, or one of {', '.join(PRESETS)}")
+    return value.strip()
+
+
 # JAAS
 
 _SECURITY = "org.apache.kafka.common.security."
@@ -140,7 +148,7 @@ _PASSWORD_MODULES = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.Sc
 _REPLACEMENTS = {
     "Krb5LoginModule": "sasl.kerberos.principal, sasl.kerberos.keytab and sasl.kerberos.service.name",
     "OAuthBearerLoginModule": "sasl.oauthbearer.method=oidc, sasl.oauthbearer.client.id, sasl.oauthbearer.client.secret "
-    "and sasl.oauthbearer.token.endpoint.url",
+    "and sasl.oauthbearer.token.endpoint.url, or sasl.oauthbearer.token.provider,",
 }
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _FORM = '<login module> required username="..." password="...";'
@@ -298,6 +306,8 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     *_rows("CP", _kinit_command, "sasl.kerberos.kinit.cmd"),
     *_rows("CP", _flag, "enable.sasl.oauthbearer.unsecure.jwt"),
     *_rows("CP", _choice("default", "oidc"), "sasl.oauthbearer.method"),
+    *_rows("CP", _token_provider, PROVIDER),
+    *_rows("CP", _secret, CONFIG),
     ClientProperty("sasl.oauthbearer.client.credentials.client.id", "CP", _text, "sasl.oauthbearer.client.id"),
     ClientProperty("sasl.oauthbearer.client.credentials.client.secret", "CP", _secret, "sasl.oauthbearer.client.secret"),
     ClientProperty("sasl.oauthbearer.token.endpoint.url", "CP", _text, "=", _OIDC, _ADVISE_OIDC),

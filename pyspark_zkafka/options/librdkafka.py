@@ -29,7 +29,15 @@ _NO_KERBEROS = (
     "certificates, or build confluent-kafka with a librdkafka that has libsasl2 (docs/security.md, Kerberos)"
 )
 # Properties that make a client connect, read files, log in or log.
-_EFFECTS = ("bootstrap.servers", "debug", "https.", "log_level", "security.protocol", "test.")
+_EFFECTS = (
+    "bootstrap.servers",
+    "debug",
+    "https.",
+    "log_level",
+    "sasl.oauthbearer.token.provider",
+    "security.protocol",
+    "test.",
+)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rd_kafka_conf_new": (ctypes.c_void_p, ()),
     "rd_kafka_conf_destroy": (None, (ctypes.c_void_p,)),

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from pyspark_zkafka.brokers.clients import librdkafka_logger
+from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
 from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset, QueueLimits, Sender, Transactions
 
@@ -40,7 +40,7 @@ class MessageSender(Sender):
         self._first_failure: Failure | None = None
 
     def __enter__(self) -> MessageSender:
-        self._open = Producer({**self._properties, "error_cb": self._note}, logger=librdkafka_logger())
+        self._open = Producer(client_config(self._properties, self._note), logger=librdkafka_logger())
         return self
 
     def __exit__(self, *exc: object) -> None:

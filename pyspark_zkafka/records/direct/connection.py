@@ -32,7 +32,7 @@ from pyspark_zkafka.records.direct.messages import (
     sasl_handshake_request,
 )
 from pyspark_zkafka.records.direct.sasl import exchange
-from pyspark_zkafka.records.direct.settings import Login, Settings, SocketSettings, TokenEndpoint
+from pyspark_zkafka.records.direct.settings import Login, Settings, SocketSettings, TokenEndpoint, TokenProvider
 from pyspark_zkafka.records.direct.wire import (
     ConnectionLost,
     LoginRefused,
@@ -445,7 +445,7 @@ class Connection:
                 return found
         raise Unsupported(f"{self}: the broker knows no version of ApiVersions")
 
-    def _log_in(self, login: Login | TokenEndpoint, deadline: Deadline) -> Waiting[None]:
+    def _log_in(self, login: Login | TokenEndpoint | TokenProvider, deadline: Deadline) -> Waiting[None]:
         """Log in by SASL within Kafka's protocol (KIP-152). Older brokers are Unsupported."""
         self.version(SASL_HANDSHAKE)
         version = self.version(SASL_AUTHENTICATE)

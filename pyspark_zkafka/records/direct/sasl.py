@@ -13,13 +13,14 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.records.consumer import Unsupported
-from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint
+from pyspark_zkafka.records.direct.settings import Login, TokenEndpoint, TokenProvider
 from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused
+from pyspark_zkafka.token_providers import fetch_token, forget_token
 
 Exchange = Generator[bytes, bytes, None]
 """Yields the tokens to send, and receives the broker's answer to each."""
@@ -34,14 +35,18 @@ _SHARE_OF_LIFETIME = 0.8
 _tokens: dict[TokenEndpoint, tuple[str, float]] = {}
 
 
-def exchange(login: Login | TokenEndpoint) -> Exchange:
+def exchange(login: Login | TokenEndpoint | TokenProvider) -> Exchange:
     """The exchange of a login. Raises Unsupported for a malformed answer, or a wrong proof of the password.
 
-    OAUTHBEARER may request a token from the endpoint, which blocks for some seconds. Raises ConnectionLost if the endpoint
-    cannot be reached, and LoginRefused if it refuses.
+    OAUTHBEARER may request a token, which blocks for some seconds. Raises ConnectionLost if the token endpoint cannot be
+    reached, LoginRefused if it refuses, and BrokersUnavailable if a token provider fails.
     """
     if isinstance(login, TokenEndpoint):
-        return _bearer(login)
+        return _bearer(_token(login), login.extensions, lambda: _tokens.pop(login, None))
+    if isinstance(login, TokenProvider):
+        token = fetch_token(login.name, login.config)
+        extensions = [f"{name}={value}" for name, value in token.extensions.items()]
+        return _bearer(token.text, extensions, lambda: forget_token(login.name, login.config))
     return _plain(login) if login.mechanism == "PLAIN" else _scram(login)
 
 
@@ -68,11 +73,11 @@ def _bounded(server_first: str) -> str:
     return server_first
 
 
-def _bearer(endpoint: TokenEndpoint) -> Exchange:
-    pairs = [f"auth=Bearer {_token(endpoint)}", *endpoint.extensions]
+def _bearer(token: str, extensions: Iterable[str], forget: Callable[[], object]) -> Exchange:
+    pairs = [f"auth=Bearer {token}", *extensions]
     refusal = yield ("n,,\x01" + "".join(f"{pair}\x01" for pair in pairs) + "\x01").encode()
     if refusal:
-        _tokens.pop(endpoint, None)
+        forget()
         yield b"\x01"  # the broker then reports the refusal as an error
 
 

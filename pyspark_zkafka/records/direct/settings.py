@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pyspark_zkafka import token_providers
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.fetch import FetchSettings
 
@@ -117,6 +118,16 @@ class TokenEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenProvider:
+    """The function that gives tokens for OAUTHBEARER, by name, and its configuration."""
+
+    mechanism: ClassVar[str] = "OAUTHBEARER"
+
+    name: str
+    config: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class SocketSettings:
     """Properties of sockets. A buffer size of 0 is the system's default."""
 
@@ -173,7 +184,7 @@ class Settings:
     servers: tuple[tuple[str, int], ...]
     client_id: str
     tls: TlsSettings | None
-    login: Login | TokenEndpoint | None
+    login: Login | TokenEndpoint | TokenProvider | None
     socket: SocketSettings
     reconnect_backoff: Backoff
     retry_backoff: Backoff
@@ -292,10 +303,13 @@ def _tls(given: _Properties) -> TlsSettings:
     )
 
 
-def _login(given: _Properties) -> Login | TokenEndpoint | str:
+def _login(given: _Properties) -> Login | TokenEndpoint | TokenProvider | str:
     """The login, or the reason why it cannot be used."""
     mechanism = given.optional("sasl.mechanism") or given.optional("sasl.mechanisms") or "GSSAPI"
     user, password = given.optional("sasl.username"), given.optional("sasl.password")
+    provider, config = given.optional(token_providers.PROVIDER), given.optional(token_providers.CONFIG)
+    if mechanism == "OAUTHBEARER" and provider is not None:
+        return TokenProvider(provider, config or "")
     if mechanism == "OAUTHBEARER":
         return _token_endpoint(given)
     if mechanism not in ("PLAIN", *_SCRAM):

@@ -13,6 +13,7 @@ import pytest
 from pyspark_zkafka.options.client_properties import is_secret, translate
 from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.librdkafka import Role
+from pyspark_zkafka.token_providers import PROVIDER
 from tests.support.cases import each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
@@ -271,7 +272,26 @@ def test_a_malformed_secret_is_not_shown(name: str) -> None:
         ),
         ("consumer", {"ssl.keystore.location": "a.p12"}, r"`ssl.keystore.password` is mandatory"),
         ("consumer", {"sasl.mechanism": "PLAIN"}, r"needs kafka.sasl.jaas.config, or kafka.sasl.username and"),
-        ("consumer", {"sasl.mechanism": "OAUTHBEARER"}, r"needs kafka.sasl.oauthbearer.method=oidc"),
+        (
+            "consumer",
+            {"sasl.mechanism": "OAUTHBEARER"},
+            r"needs kafka.sasl.oauthbearer.token.provider .* or kafka.sasl.oauthbearer.method=oidc",
+        ),
+        (
+            "producer",
+            {"sasl.mechanism": "PLAIN", "sasl.username": "a", "sasl.password": "b", PROVIDER: "google"},
+            r"token.provider needs kafka.sasl.mechanism=OAUTHBEARER",
+        ),
+        (
+            "consumer",
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc", PROVIDER: "acme.logins:token"},
+            r"token.provider needs .* without kafka.sasl.oauthbearer.method=oidc",
+        ),
+        (
+            "consumer",
+            {"sasl.mechanism": "OAUTHBEARER", PROVIDER: "acme.logins.token"},
+            r"expected package.module:function, or one of aws-msk-iam, microsoft-entra, google",
+        ),
         (
             "consumer",
             {

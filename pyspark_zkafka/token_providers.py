@@ -1,0 +1,169 @@
+"""Tokens for OAUTHBEARER logins, from a function of the user's or of a cloud's own library.
+
+`kafka.sasl.oauthbearer.token.provider` names the function as ``package.module:function``, or one of `PRESETS`. The function
+has the signature of confluent-kafka's ``oauth_cb``: it gets the text of `kafka.sasl.oauthbearer.config`, and returns the
+token and its expiry in seconds since 1970; optionally also the principal, and extensions as a dictionary.
+"""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark_zkafka.conditions import TOKEN_UNAVAILABLE
+
+_log = logging.getLogger(__name__)
+
+PROVIDER, CONFIG = "sasl.oauthbearer.token.provider", "sasl.oauthbearer.config"
+"""Properties of a client: the provider's name, and the text that its function gets."""
+
+_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_SHARE_OF_LIFETIME = 0.8
+_PAUSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, with the times (seconds since 1970) at which it expires and from which a new one is requested."""
+
+    text: str = field(repr=False)
+    expires_s: float
+    renew_s: float
+    principal: str = ""
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_provider_name(name: str) -> bool:
+    """True for a preset or ``package.module:function``.
+
+    >>> is_provider_name("google"), is_provider_name("acme.logins:kafka_token"), is_provider_name("acme.logins")
+    (True, True, False)
+    """
+    return name in PRESETS or _NAME.fullmatch(name) is not None
+
+
+def fetch_token(provider: str, config: str) -> Token:
+    """Return the process's token of a provider. A new one is requested after 80 % of its lifetime.
+
+    If that fails, the present token is used until it expires. Blocks for as long as the provider's function. Thread-safe.
+
+    Raises
+    ------
+    BrokersUnavailable
+        TOKEN_UNAVAILABLE: the function cannot be imported, fails, or does not return a token and a future expiry.
+    """
+    with _lock:
+        now = time.time()
+        present = _tokens.get((provider, config))
+        if present is not None and now < present.renew_s:
+            return present
+        try:
+            token = _request(provider, config, now)
+        except Exception as error:  # the user's function may raise anything
+            if present is None or now >= present.expires_s:
+                install = provider in PRESETS and isinstance(error, ImportError)
+                remedy = f"Run pip install 'pyspark-zkafka[{provider}]'" if install else f"Correct it, or kafka.{CONFIG}"
+                raise TOKEN_UNAVAILABLE(
+                    f"The token provider {provider} failed: {type(error).__name__}: {error}. {remedy}, on the driver "
+                    "and on every executor",
+                ) from error
+            _log.warning("The token provider %s failed (%s); the present token is still valid", provider, error)
+            token = Token(present.text, present.expires_s, now + _PAUSE_S, present.principal, present.extensions)
+        _tokens[provider, config] = token
+        return token
+
+
+def forget_token(provider: str, config: str) -> None:
+    """Request a new token for the next login: a broker has refused the present one."""
+    with _lock:
+        _tokens.pop((provider, config), None)
+
+
+def oauth_callback(provider: str) -> Callable[[str], tuple[str, float, str, dict[str, str]]]:
+    """Return the provider as confluent-kafka's ``oauth_cb``. librdkafka calls it on a thread of its own."""
+
+    def callback(config: str) -> tuple[str, float, str, dict[str, str]]:
+        token = fetch_token(provider, config or "")
+        # librdkafka asks again after 80 % of the lifetime that it is given.
+        return token.text, token.expires_s, token.principal, dict(token.extensions)
+
+    return callback
+
+
+def _request(provider: str, config: str, now: float) -> Token:
+    text, expires_s, *rest = pkgutil.resolve_name(PRESETS.get(provider, provider))(config)
+    if not isinstance(text, str) or not text or not text.isascii() or any(c <= " " for c in text):
+        raise ValueError("the token is not a text of ASCII characters without blanks")
+    if not float(expires_s) > now:
+        raise ValueError(f"the token expired {now - float(expires_s):.0f} s ago; the expiry is in seconds since 1970")
+    principal, extensions = (*rest, "", {})[:2] if len(rest) < 2 else rest
+    return Token(text, float(expires_s), now + _SHARE_OF_LIFETIME * (float(expires_s) - now), principal, extensions)
+
+
+def _settings(config: str, *names: str) -> list[str]:
+    """Return the values of ``name=value`` pairs, separated by commas or blanks."""
+    found = dict(pair.split("=", 1) for pair in re.split(r"[,\s]+", config.strip()) if "=" in pair)
+    missing = [name for name in names if not found.get(name)]
+    if missing:
+        raise ValueError(f"kafka.{CONFIG} lacks {', '.join(f'{name}=...' for name in missing)}")
+    return [found[name] for name in names]
+
+
+def aws_msk_iam(config: str) -> tuple[str, float]:
+    """Sign a token for Amazon MSK with the credentials that boto finds. `config` is ``region=eu-west-1``."""
+    (region,) = _settings(config, "region")
+    from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+
+    token, expires_ms = MSKAuthTokenProvider.generate_auth_token(region)
+    return token, expires_ms / 1000
+
+
+def microsoft_entra(config: str) -> tuple[str, float]:
+    """Get a token for Azure Event Hubs. `config` is ``scope=https://NAMESPACE.servicebus.windows.net/.default``."""
+    (scope,) = _settings(config, "scope")
+    from azure.identity import DefaultAzureCredential
+
+    with DefaultAzureCredential() as credential:
+        token = credential.get_token(scope)
+    return token.token, token.expires_on
+
+
+def google(config: str) -> tuple[str, float]:
+    """Get a token for Google's Managed Service for Apache Kafka, by Application Default Credentials. `config` is empty.
+
+    References
+    ----------
+    Google's ``GcpBearerAuthCredentialProvider``: header, claims and access token, each in base64, joined by periods.
+    """
+    import base64
+    import json
+    from datetime import timezone
+
+    from google.auth import default
+    from google.auth.transport.requests import Request
+
+    credentials, _ = default(scopes=["https://www.googleapis.com/auth/cloud-platform"])
+    if not credentials.valid:
+        credentials.refresh(Request())
+    expires_s = credentials.expiry.replace(tzinfo=timezone.utc).timestamp()
+    account = getattr(credentials, "service_account_email", "") or getattr(credentials, "signer_email", "")
+    claims = {"exp": expires_s, "iat": time.time(), "iss": "Google", "scope": "kafka", "sub": account}
+    parts = json.dumps({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"}), json.dumps(claims), credentials.token
+    encoded = (base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts)
+    return ".".join(encoded), expires_s
+
+
+PRESETS: Mapping[str, str] = {
+    "aws-msk-iam": f"{__name__}:aws_msk_iam",
+    "microsoft-entra": f"{__name__}:microsoft_entra",
+    "google": f"{__name__}:google",
+}
+"""Functions by name. Each needs the library of the extra of the same name."""
+
+_lock = threading.Lock()
+_tokens: dict[tuple[str, str], Token] = {}

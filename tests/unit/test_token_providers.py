@@ -1,0 +1,107 @@
+"""Tokens of a user's function: their cache, and what a function may do wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka import token_providers
+from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.records.direct.sasl import exchange
+from pyspark_zkafka.records.direct.settings import TokenProvider
+from pyspark_zkafka.token_providers import fetch_token, oauth_callback
+
+NAME = f"{__name__}:token"
+calls: list[str] = []
+answer: Callable[[], Any] = tuple
+
+
+def token(config: str) -> Any:
+    """The function that the tests name."""
+    calls.append(config)
+    return answer()
+
+
+@pytest.fixture(autouse=True)
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Sets what the function does."""
+    monkeypatch.setattr(token_providers, "_tokens", {})
+    calls.clear()
+    return lambda function: monkeypatch.setitem(globals(), "answer", function)
+
+
+def _token(lifetime_s: float = 1000.0, text: str = "abc") -> tuple[str, float]:
+    return text, time.time() + lifetime_s
+
+
+def test_one_token_for_all_clients(answers: Any) -> None:
+    """The process asks once for each configuration; librdkafka gets the same token."""
+    answers(_token)
+    assert fetch_token(NAME, "a=1") is fetch_token(NAME, "a=1")
+    text, expires_s, principal, extensions = oauth_callback(NAME)("a=1")
+    assert (text, principal, extensions) == ("abc", "", {})
+    assert expires_s > time.time() + 900
+    fetch_token(NAME, "a=2")
+    assert calls == ["a=1", "a=2"]
+
+
+def test_renewed_in_time(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new token is requested after 80 % of the lifetime. If that fails, the present one is used until it expires."""
+    now = time.time()
+    answers(lambda: ("old", now + 100))
+    fetch_token(NAME, "")
+    monkeypatch.setattr(time, "time", lambda: now + 81)
+    answers(lambda: 1 / 0)
+    assert fetch_token(NAME, "").text == "old"
+    answers(lambda: ("new", now + 200))
+    assert fetch_token(NAME, "").text == "old"  # not asked again at once
+    monkeypatch.setattr(time, "time", lambda: now + 87)
+    assert fetch_token(NAME, "").text == "new"
+    assert len(calls) == 3
+    monkeypatch.setattr(time, "time", lambda: now + 201)
+    answers(lambda: 1 / 0)
+    with pytest.raises(BrokersUnavailable, match="ZeroDivisionError"):
+        fetch_token(NAME, "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (lambda: None, "TypeError"),
+        (lambda: ("abc", time.time() - 5), "expired 5 s ago; the expiry is in seconds since 1970"),
+        (lambda: ("", time.time() + 5), "not a text of ASCII"),
+        (lambda: (b"abc", time.time() + 5), "not a text of ASCII"),
+        (lambda: ("a\x01auth=b", time.time() + 5), "not a text of ASCII"),
+    ],
+)
+def test_wrong_answers(answers: Any, wrong: Callable[[], Any], why: str) -> None:
+    """The error names the provider and the reason; the next request asks again."""
+    answers(wrong)
+    for _ in range(2):
+        with pytest.raises(BrokersUnavailable, match=f"TOKEN_UNAVAILABLE.*{NAME} failed.*{why}"):
+            fetch_token(NAME, "")
+    assert len(calls) == 2
+
+
+def test_cannot_be_imported() -> None:
+    """A missing module or function, and a preset without its library."""
+    for name, why in (("no_such.module:f", "No module named"), (f"{__name__}:nothing", "AttributeError")):
+        with pytest.raises(BrokersUnavailable, match=why):
+            fetch_token(name, "")
+    with pytest.raises(BrokersUnavailable, match=r"pip install 'pyspark-zkafka\[aws-msk-iam\]'"):
+        fetch_token("aws-msk-iam", "region=eu-west-1")
+    with pytest.raises(BrokersUnavailable, match="lacks scope="):
+        fetch_token("microsoft-entra", "")
+
+
+def test_login_of_the_direct_transport(answers: Any) -> None:
+    """The exchange has the token and its extensions. A refused token is not used again."""
+    answers(lambda: ("abc.def", time.time() + 100, "alice", {"cluster": "lkc-1"}))
+    steps = exchange(TokenProvider(NAME, "x"))
+    assert next(steps) == b"n,,\x01auth=Bearer abc.def\x01cluster=lkc-1\x01\x01"
+    assert steps.send(b"refused") == b"\x01"
+    fetch_token(NAME, "x")
+    assert calls == ["x", "x"]
