@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timezone
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,3 +110,42 @@ def test_login_of_the_direct_transport(answers: Any) -> None:
     assert steps.send(b"refused") == b"\x01"
     fetch_token(NAME, "x")
     assert calls == ["x", "x"]
+
+
+def test_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each preset calls its cloud's library as documented, and returns seconds."""
+    expires_s = time.time() + 600
+
+    def module(name: str, **attributes: object) -> None:
+        made = ModuleType(name)
+        vars(made).update(attributes)
+        monkeypatch.setitem(sys.modules, name, made)
+
+    class Credential:
+        service_account_email = "etl@acme.iam.gserviceaccount.com"
+        valid, token = False, "ya29.x"
+        expiry = datetime.fromtimestamp(expires_s, timezone.utc).replace(tzinfo=None)
+
+        def __enter__(self) -> Credential:
+            return self
+
+        def __exit__(self, *exc: object) -> None: ...
+
+        def get_token(self, scope: str) -> SimpleNamespace:
+            return SimpleNamespace(token=f"for:{scope}", expires_on=int(expires_s))
+
+        def refresh(self, request: object) -> None:
+            self.valid = True
+
+    signer = SimpleNamespace(generate_auth_token=lambda region: (f"signed-in-{region}", int(expires_s * 1000)))
+    module("aws_msk_iam_sasl_signer", MSKAuthTokenProvider=signer)
+    module("azure.identity", DefaultAzureCredential=Credential)
+    module("google.auth", default=lambda scopes: (Credential(), "project"))
+    module("google.auth.transport.requests", Request=object)
+    assert fetch_token("aws-msk-iam", "region=eu-west-1").text == "signed-in-eu-west-1"
+    assert fetch_token("microsoft-entra", "scope=https://acme/.default").text == "for:https://acme/.default"
+    header, claims, inner = (base64.urlsafe_b64decode(part + "==") for part in fetch_token("google", "").text.split("."))
+    assert json.loads(header)["alg"] == "GOOG_OAUTH2_TOKEN"
+    assert json.loads(claims)["sub"] == Credential.service_account_email
+    assert inner == b"ya29.x"
+    assert all(abs(token.expires_s - expires_s) <= 1 for token in token_providers._tokens.values())

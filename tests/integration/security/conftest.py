@@ -17,8 +17,18 @@ from cryptography import x509
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.certificates import Authority
 from tests.support.security import MODULES, SECRET, WRONG, Options
+from tests.support.signed_tokens import Signer
 
-LISTENERS = {"LOGIN": "SASL_PLAINTEXT", "TLS": "SSL", "ELSEWHERE": "SSL", "MUTUAL": "SSL", "BOTH": "SASL_SSL"}
+LISTENERS = {
+    "LOGIN": "SASL_PLAINTEXT",
+    "TOKENS": "SASL_PLAINTEXT",
+    "TLS": "SSL",
+    "ELSEWHERE": "SSL",
+    "MUTUAL": "SSL",
+    "BOTH": "SASL_SSL",
+}
+RENEWED_S = 4
+"""Time after which a connection to the listener TOKENS must log in again."""
 
 
 @pytest.fixture(scope="session")
@@ -38,14 +48,20 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def fortress(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str]) -> Iterator[LocalCluster]:
+def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    """The key whose tokens the listener TOKENS accepts."""
+    return Signer(tmp_path_factory.mktemp("tokens"))
+
+
+@pytest.fixture(scope="session")
+def fortress(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str], signer: Signer) -> Iterator[LocalCluster]:
     """The servers, the SCRAM credentials of alice, and a topic with ten records."""
     jaas = tmp_path_factory.mktemp("jaas") / "jaas.conf"
     jaas.write_text(f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_alice="{SECRET}"; }};\n')
     with LocalCluster(
         brokers=1,
         listeners=LISTENERS,
-        broker_config=_broker_config(pem),
+        broker_config=_broker_config(pem, signer),
         zookeeper_config={
             "secureClientPort": "{port:tls}",
             "secureClientPortAddress": "{host}",
@@ -64,7 +80,7 @@ def fortress(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str]) -> I
         yield cluster
 
 
-def _broker_config(pem: dict[str, str]) -> Options:
+def _broker_config(pem: dict[str, str], signer: Signer) -> Options:
     config = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
         "ssl.keystore.type": "PEM",
@@ -82,6 +98,15 @@ def _broker_config(pem: dict[str, str]) -> Options:
         certificate = "server elsewhere" if name == "elsewhere" else "server"
         config[f"listener.name.{name}.ssl.keystore.location"] = pem[certificate]
         config[f"listener.name.{name}.ssl.truststore.location"] = pem["authority"]
+    tokens = "listener.name.tokens.oauthbearer"
+    config |= {
+        "listener.name.tokens.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{tokens}.sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;",
+        f"{tokens}.sasl.server.callback.handler.class": f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        f"{tokens}.connections.max.reauth.ms": f"{RENEWED_S * 1000}",
+        "sasl.oauthbearer.jwks.endpoint.url": f"file://{signer.public_keys}",
+        "sasl.oauthbearer.expected.audience": signer.audience,
+    }
     return config | {"listener.name.mutual.ssl.client.auth": "required"}
 
 

@@ -1,0 +1,95 @@
+"""OAUTHBEARER with tokens of a function, against a broker that verifies their signatures, in both transports."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_zkafka import token_providers
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
+from pyspark_zkafka.testing import LocalCluster
+from tests.integration.security.conftest import RENEWED_S
+from tests.support.security import TEN, Options, fails_soon, read_values, write_values
+from tests.support.signed_tokens import PROVIDER, Signer
+
+BOTH = pytest.mark.parametrize("transport", ["direct", "librdkafka"])
+
+
+@pytest.fixture(autouse=True)
+def no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process has no token yet."""
+    monkeypatch.setattr(token_providers, "_tokens", {})
+
+
+@pytest.fixture
+def login(brokers: Options, signer: Signer) -> Callable[..., Options]:
+    """Options that log in with a token."""
+
+    def options(provider: str = PROVIDER, config: str | None = None, **others: str) -> Options:
+        return {
+            **brokers,
+            "listener.name": "TOKENS",
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.oauthbearer.token.provider": provider,
+            "kafka.sasl.oauthbearer.config": signer.config() if config is None else config,
+            **others,
+        }
+
+    return options
+
+
+@BOTH
+def test_read_and_write(
+    login: Callable[..., Options], fortress: LocalCluster, transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Reads and writes log in with the function's token, whose text is in no log."""
+    caplog.set_level(1)
+    topic = f"tokens-{transport}"
+    fortress.create_topic(topic, partitions=1)
+    write_values(login(topic=topic, transport=transport), TEN)
+    assert read_values(login(subscribe=topic, transport=transport)) == TEN
+    (token,) = token_providers._tokens.values()
+    assert token.text not in caplog.text
+    assert ("the direct transport is used" in caplog.text) == (transport == "direct")
+
+
+def test_in_spark(spark: SparkSession, login: Callable[..., Options], signer: Signer) -> None:
+    """Driver and executors import the function; a worker asks for one token, however many tasks it runs."""
+    before = signer.count()
+    frame = spark.read.format("zkafka").options(**login(subscribe="orders", transport="direct")).load()
+    for _ in range(3):
+        assert sorted(bytes(row.value) for row in frame.select("value").collect()) == TEN
+    assert 1 <= signer.count() - before < 9
+
+
+@BOTH
+def test_renewed_on_idle_connections(login: Callable[..., Options], signer: Signer, transport: str) -> None:
+    """Connections that were idle while their token expired and their session ended log in again, with a new token."""
+    config = signer.config(lifetime_s=RENEWED_S)
+    options = login(config=config, subscribe="orders", transport=transport)
+    assert read_values(options) == TEN
+    before = signer.count()
+    time.sleep(2 * RENEWED_S + 1)
+    started = time.monotonic()
+    assert read_values(options) == TEN
+    assert time.monotonic() - started < 10
+    assert signer.count() > before
+
+
+@BOTH
+def test_refused_and_failing(
+    login: Callable[..., Options], transport: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A token of another signer is refused by the broker; a function that fails is named with its error. Both soon."""
+    stranger = Signer(tmp_path_factory.mktemp("stranger"))
+    wrong = login(config=stranger.config(), subscribe="orders", transport=transport)
+    fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: read_values(wrong))
+    broken = login(config=json.dumps({}), subscribe="orders", transport=transport)
+    fails_soon(BrokersUnavailable, "TOKEN_UNAVAILABLE.*KeyError", lambda: read_values(broken))
+    missing = login(provider="tests.support.signed_tokens:nothing", subscribe="orders", transport=transport)
+    fails_soon(BrokersUnavailable, "TOKEN_UNAVAILABLE.*AttributeError", lambda: read_values(missing))
