@@ -26,6 +26,8 @@ _SLICE_BYTES = 4 * 1024 * 1024
 class MessageSender(Sender):
     """The `Sender` that passes rows to confluent-kafka as Python objects, a few thousand at a time."""
 
+    serves_any_id = False
+
     def __init__(self, properties: Mapping[str, Any], limits: QueueLimits, note: Callable[[KafkaError], None]) -> None:
         self._properties = {**properties, "delivery.report.only.error": True}
         self._limits = limits
@@ -223,12 +225,11 @@ class MessageTransactions(Transactions):
     """The `Transactions` over confluent-kafka's producer."""
 
     resumes_offsets = False
-    is_reusable = True
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 
-    def init(self, timeout_s: float) -> None:
+    def init(self, transactional_id: str, timeout_s: float) -> None:
         with _kafka_errors():
             self._producer.init_transactions(timeout_s)
 

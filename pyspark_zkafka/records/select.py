@@ -214,7 +214,7 @@ def open_producer(
 
     with ExitStack() as opened:
 
-        def lease(make_sender: Callable[..., Sender]) -> CountingProducer:
+        def lease(make_sender: type[Sender]) -> CountingProducer:
             key = None if generation is None else (CountingProducer, make_sender, generation, configuration(properties))
             make = lambda: CountingProducer(properties, make_sender)  # noqa: E731
             producer: CountingProducer = opened.enter_context(_clients.lease(key, make, _PRODUCER))
@@ -228,7 +228,7 @@ def open_producer(
 def _lease_producer(
     connection: ConnectionOptions,
     properties: Mapping[str, Any],
-    lease: Callable[[Callable[..., Sender]], P],
+    lease: Callable[[type[Sender]], P],
 ) -> P:
     """Lease a producer of the direct transport; of librdkafka, with a log line, if the direct transport cannot be used."""
     if uses_native(connection) and _may_log_in(properties, _level(connection)):
@@ -255,34 +255,27 @@ def open_transactional(
     properties: Mapping[str, Any],
     topic: str,
     generation: Hashable = None,
-    *,
-    anew: bool = False,
 ) -> Iterator[TransactionalProducer]:
-    """Open a producer of transactions for a ``with`` block, for rows of a `topic`. No transaction may be open at its end.
+    """Open a producer for one transaction of the properties' ``transactional.id``, with rows of a `topic`.
 
-    May return a producer that this process used before with the same properties, transactional id and generation (see
-    `open_producer`). Its `is_kept` is then True, and its first request may find that another producer has fenced it. With
-    `anew`, returns a new producer. An error in the block closes the producer.
+    Fences earlier producers of the id. No transaction may be open at the end of the ``with`` block. The producer may be one
+    that this process used before, for any id, with the same generation (see `open_producer`) and other properties: its
+    connections are open. An error in the block closes the producer.
     """
     from pyspark_zkafka.records.transactions import TransactionalProducer
 
-    key: Hashable = None
+    others = {name: value for name, value in properties.items() if name != "transactional.id"}
     with ExitStack() as opened:
 
-        def lease(make_sender: Callable[..., Sender]) -> TransactionalProducer:
-            nonlocal key
-            key = TransactionalProducer, make_sender, generation, configuration(properties)
-            if anew:
-                _clients.discard(key)
+        def lease(make_sender: type[Sender]) -> TransactionalProducer:
+            is_shared = generation is not None and make_sender.serves_any_id
+            key = (TransactionalProducer, make_sender, generation, configuration(others)) if is_shared else None
             make = lambda: TransactionalProducer(properties, make_sender, topic=topic)  # noqa: E731
             producer: TransactionalProducer = opened.enter_context(_clients.lease(key, make, _TRANSACTIONAL))
             return producer
 
         producer = _lease_producer(connection, properties, lease)
+        producer.start(str(properties["transactional.id"]))
         yield producer
         if producer.is_open:
             raise RuntimeError("a transaction was neither committed nor aborted")
-        producer.is_kept = True
-        is_reusable = producer.is_reusable
-    if not is_reusable:
-        _clients.discard(key)

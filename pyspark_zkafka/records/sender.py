@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -76,12 +76,12 @@ class Transactions(Protocol):
     resumes_offsets: bool
     """True if `commit_offset` continues after a time-out, and returns in time."""
 
-    @property
-    def is_reusable(self) -> bool:
-        """False if the next transaction needs a new producer with the id."""
+    def init(self, transactional_id: str, timeout_s: float) -> None:
+        """Fence the earlier producers of an id, and wait until their transactions are complete.
 
-    def init(self, timeout_s: float) -> None:
-        """Register the id once, fence its earlier producers, and wait until their transactions are complete."""
+        If `Sender.serves_any_id`, call it before each transaction, with any id. Otherwise call it once, with the sender's
+        own id.
+        """
 
     def begin(self) -> None:
         """Begin a transaction, without a request."""
@@ -103,6 +103,9 @@ class Sender(Protocol):
     `pyspark_zkafka.records.librdkafka_sender.MessageSender`. Each is open for its ``with`` block, and calls `note` with
     errors of the whole client.
     """
+
+    serves_any_id: ClassVar[bool]
+    """True if one sender writes the transactions of several transactional ids, one after the other."""
 
     def __enter__(self) -> Sender: ...
     def __exit__(self, *exc: object) -> None: ...

@@ -15,7 +15,6 @@ from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports
 from pyspark_zkafka.brokers.pool import leave_open
 from pyspark_zkafka.brokers.transactions import Transaction, transaction_failed
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.model.ledger import Entry
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions
@@ -54,8 +53,8 @@ def transactional_properties(
 class TransactionalProducer:
     """Writes in transactions, as the only producer with its transactional id. Not pickle-safe, not thread-safe.
 
-    Its ``with`` block fences earlier producers with the id, and waits until their transactions are complete. Its end aborts
-    an open transaction. Each step waits up to delivery.timeout.ms for brokers and coordinators.
+    `start` precedes each transaction. The end of the ``with`` block aborts an open transaction. Each step waits up to
+    delivery.timeout.ms for brokers and coordinators.
 
     Do not use it after an error: librdkafka may keep records of the failed transaction, and only a new producer registers
     an id again that the brokers have forgotten (INVALID_PRODUCER_ID_MAPPING). TransactionFailed is FENCED if another
@@ -71,13 +70,6 @@ class TransactionalProducer:
     topic : str, optional
         A topic to write to. Its metadata is requested first: without a connected broker, librdkafka looks up the
         coordinator of transactions only every 500 ms.
-
-    Attributes
-    ----------
-    is_kept : bool
-        True if it was used before.
-    last : Entry or None
-        The entry that it committed last, which its users set.
     """
 
     def __init__(
@@ -88,8 +80,6 @@ class TransactionalProducer:
         topic: str | None = None,
     ) -> None:
         self._topic = topic
-        self.is_kept = False
-        self.last: Entry | None = None
         self.transaction_timeout_ms = int(properties["transaction.timeout.ms"])
         self._id = str(properties["transactional.id"])
         self._patience_s = float(properties["delivery.timeout.ms"]) / 1000
@@ -104,8 +94,6 @@ class TransactionalProducer:
             opened.enter_context(self._rows)
             if self._topic is not None:
                 self._rows.connect(self._topic)
-            self._complete("beginning to write", self._rows.transactions.init)
-            self._rows.note_answer()
             self._closing = opened.pop_all()
         return self
 
@@ -125,11 +113,6 @@ class TransactionalProducer:
         return self._rows
 
     @property
-    def is_reusable(self) -> bool:
-        """False if the next transaction needs a new producer, because a late request could end it."""
-        return self._rows.transactions.is_reusable
-
-    @property
     def is_open(self) -> bool:
         """True between `begin` and the end of `commit` or `abort`."""
         return self._began_at is not None
@@ -139,6 +122,12 @@ class TransactionalProducer:
         """Seconds until the brokers may abort the open transaction; negative after that."""
         began_at = self._clock() if self._began_at is None else self._began_at
         return began_at + self.transaction_timeout_ms / 1000 - self._clock()
+
+    def start(self, transactional_id: str) -> None:
+        """Fence earlier producers with the id, and wait until their transactions are complete."""
+        self._id = transactional_id
+        self._complete("beginning to write", lambda timeout_s: self._rows.transactions.init(transactional_id, timeout_s))
+        self._rows.note_answer()
 
     def begin(self) -> None:
         """Begin a transaction, without a request. Raises TransactionFailed if the producer is known to be fenced."""

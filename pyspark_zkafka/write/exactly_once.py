@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.conditions import INVALID_OPTION, UNNAMED_WRITE
-from pyspark_zkafka.errors import BrokersUnavailable, OptionError, TransactionFailed
+from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
@@ -47,9 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["Writing", "identify", "write_rows_once"]
 
 _log = logging.getLogger(__name__)
-
-_KEPT_BYTES = 8 * 1024 * 1024
-"""Rows of a task that are kept in memory, so that it can begin again with another producer."""
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
@@ -156,36 +153,18 @@ def write_rows_once(
     """
     if plan.ledger is None or context is None:
         raise RuntimeError("an exactly-once write has a plan of its own, and runs in a task of Spark")
-    kept, rest = _keep(batches)
+    with_rows = (batch for batch in batches if batch.num_rows > 0)
+    first = next(with_rows, None)
     try:
         writing = identify(context, options, plan.ledger)
     except OptionError:
-        if kept:
+        if first is not None:
             raise
         return Written()  # as of a group's job that is run again, and finds nothing left to read
-    if not kept and not _may_be_recorded(writing):
+    if first is None and not _may_be_recorded(writing):
         return Written()
     task = _SlotTask(options, plan, plan.ledger, writing, first_turn(context))
-    if rest is not None:
-        return task.write(chain(kept, rest), anew=True)
-    try:
-        return task.write(kept, anew=False)
-    except TransactionFailed as error:
-        if not task.is_kept:
-            raise
-        _log.info("slot %d: the producer of an earlier micro-batch is stale: %s", writing.attempt.slot, error)
-    return task.write(kept, anew=True)
-
-
-def _keep(batches: Iterator[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], Iterator[pa.RecordBatch] | None]:
-    """The first batches that have rows, and the rest; None if these are all."""
-    kept: list[pa.RecordBatch] = []
-    for batch in batches:
-        if batch.num_rows > 0:
-            kept.append(batch)
-        if sum(b.nbytes for b in kept) > _KEPT_BYTES:
-            return kept, batches
-    return kept, None
+    return task.write(with_rows if first is None else chain([first], with_rows))
 
 
 _first_batches: dict[str, tuple[str, int]] = {}
@@ -202,7 +181,7 @@ def _may_be_recorded(writing: Writing) -> bool:
 
 
 class _SlotTask:
-    """Takes the steps of a task, with one producer after another."""
+    """Takes the steps of a task."""
 
     def __init__(self, options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, writing: Writing, turn: int) -> None:
         self._options = options
@@ -218,18 +197,13 @@ class _SlotTask:
         self._properties = transactional_properties(connection, servers, writing.name.transactional_id(slot))
         place = servers, connection.kafka, writing.name, ledger.topic, ledger.partitions
         self._ledger = Ledger(*place, sink=ledger.sink)
-        self._pauses: Iterator[float] = iter(())
-        self.is_kept = False
-
-    def write(self, batches: Iterable[pa.RecordBatch], *, anew: bool) -> Written:
-        """Take all steps with one producer: a new one, or one that is kept from an earlier micro-batch."""
         self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
-        generation = self._plan.generation  # without one, a kept producer might know an earlier topic of the name
-        anew = anew or generation is None
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Take all steps."""
         with open_transactional(
-            self._options.connection, self._properties, self._ledger_topic, generation, anew=anew
+            self._options.connection, self._properties, self._ledger_topic, self._plan.generation
         ) as producer:
-            self.is_kept = producer.is_kept
             rows = _Rows(self._options, self._plan, producer, self._turn, batches)
             result = self._take_all(producer, rows)
         return Written(repeated=result.rows) if result.was_written else rows.written
@@ -248,12 +222,7 @@ class _SlotTask:
     def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
         match step:
             case Begin():
-                # A kept producer is the last one that wrote the slot, or it is fenced. But a ledger may be deleted between
-                # two runs.
-                last = producer.last
-                if not producer.is_kept or (last is not None and last.run != self._attempt.run):
-                    producer.last = self._ledger.entry(self._attempt.slot)
-                return producer.last
+                return self._ledger.entry(self._attempt.slot)
             case ReadLedger():
                 return self._read_ledger()
             case ReadOthers():
@@ -285,7 +254,7 @@ class _SlotTask:
         for slot in slots:
             _log.warning("slot %d ends the transaction of slot %d, which holds up the ledger", self._attempt.slot, slot)
             properties = {**self._properties, "transactional.id": self._name.transactional_id(slot)}
-            with open_transactional(self._options.connection, properties, self._ledger_topic, anew=True):
+            with open_transactional(self._options.connection, properties, self._ledger_topic):
                 pass
         return self._ledger.entries()
 
@@ -318,7 +287,6 @@ class _SlotTask:
         if not producer.is_open:
             producer.begin()
         producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
-        producer.last = entry
 
 
 def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[Entry]]:

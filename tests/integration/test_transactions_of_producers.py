@@ -65,15 +65,11 @@ class Writer:
         self.topic = self.id = self.group = f"t-{next(NUMBERS)}"
         cluster.create_topic(self.topic)
         self._servers = cluster.bootstrap_servers
-        self._transport = transport
+        self.transport = transport
 
-    def open(
-        self, *, anew: bool = False, generation: str = "", **kafka: str
-    ) -> AbstractContextManager[TransactionalProducer]:
-        reach = connection(self._servers, self._transport, {name.replace("_", "."): value for name, value in kafka.items()})
-        return open_transactional(
-            reach, transactional_properties(reach, self._servers, self.id), self.topic, generation, anew=anew
-        )
+    def open(self, *, generation: str = "", **kafka: str) -> AbstractContextManager[TransactionalProducer]:
+        reach = connection(self._servers, self.transport, {name.replace("_", "."): value for name, value in kafka.items()})
+        return open_transactional(reach, transactional_properties(reach, self._servers, self.id), self.topic, generation)
 
     def send(self, producer: TransactionalProducer, *values: bytes) -> None:
         """Send rows, and return when all are acknowledged."""
@@ -217,27 +213,21 @@ def test_left_open(writer: Writer) -> None:
     """A transaction that is neither committed nor aborted is an error of the program, and its producer is closed."""
     with pytest.raises(RuntimeError, match="neither committed nor aborted"):
         leave_open(writer)
-    with writer.open() as producer:
-        assert not producer.is_kept
+    writer.write_once(1, b"a")
+    assert writer.shows(b"a")
 
 
-def test_kept(writer: Writer) -> None:
-    """The next user of the id gets the same producer, and with it what the last one has noted."""
-    with writer.open() as first:
-        assert not first.is_kept
-        writer.write(first, 1, b"a")
-    with writer.open() as second:
-        assert second is first
-        assert second.is_kept
-        writer.write(second, 2, b"b")
-    with writer.open(anew=True) as third:
-        assert third is not first
-        assert not third.is_kept
-        writer.write(third, 3, b"c")
-    with writer.open() as fourth:
-        assert fourth is third
-    assert writer.shows(b"a", b"b", b"c")
-    assert writer.stores(3)
+def test_one_producer_for_several_ids(writer: Writer) -> None:
+    """A producer of the direct transport writes the transactions of one id after the other, and of an id again."""
+    first_id, other_id = writer.id, f"{writer.id}-other"
+    producers = set()
+    for offset, writer.id in enumerate((first_id, other_id, first_id, first_id, other_id), 1):
+        with writer.open() as producer:
+            producers.add(producer)
+            writer.write(producer, offset, b"%d" % offset)
+    assert len(producers) == (1 if writer.transport == "direct" else 5)
+    assert writer.shows(*(b"%d" % offset for offset in range(1, 6)))
+    assert writer.stores(5)
 
 
 Step = Callable[[Writer, TransactionalProducer], None]
@@ -262,7 +252,7 @@ def abort(writer: Writer, producer: TransactionalProducer) -> None:
 
 def other_producer(writer: Writer) -> AbstractContextManager[TransactionalProducer]:
     """A producer of the same id, but other settings, as in another process."""
-    return writer.open(client_id="other", anew=True)
+    return writer.open(client_id="other")
 
 
 def outlive(writer: Writer, offset: int, step: Step) -> None:
@@ -292,15 +282,14 @@ def require_fenced(writer: Writer, offset: int, step: Step) -> None:
     assert caught.value.parameters == {"transactional_id": writer.id, "code": "_FENCED", "overdue": False}
 
 
-def test_kept_producer_is_fenced(writer: Writer) -> None:
-    """A kept producer that another has fenced fails before a row of it is visible, and a new one replaces it."""
+def test_fenced_between_its_transactions(writer: Writer) -> None:
+    """A producer that another has fenced since its last transaction fences that one for its next."""
     writer.write_once(1, b"a")
     with other_producer(writer) as other:
         writer.write(other, 2, b"b")
-    with pytest.raises(TransactionFailed, match="FENCED"):
-        writer.write_once(3, b"stale")
     writer.write_once(3, b"c")
     assert writer.shows(b"a", b"b", b"c")
+    assert writer.stores(3)
 
 
 def overstay(writer: Writer, step: Step, timeout: str) -> None:
@@ -348,13 +337,11 @@ def test_time_out_above_the_brokers(writer: Writer) -> None:
 
 @pytest.mark.long  # tests/faults/exactly_once/test_timeouts.py has a query whose ids are forgotten
 def test_forgotten_id() -> None:
-    """After the brokers have forgotten the id of a kept producer, its next transaction fails, and a new producer writes."""
+    """After the brokers have forgotten the id, a producer that is used again writes its next transaction."""
     with LocalCluster(brokers=1, broker_config=FORGETFUL) as forgetful:
         writer = Writer(forgetful, "direct")
         writer.write_once(1, b"a")
         wait_until_forgotten(forgetful, writer.id)
-        with pytest.raises(TransactionFailed, match=r"INVALID_PRODUCER_ID_MAPPING.* have forgotten"):
-            writer.write_once(2, b"stale")
         writer.write_once(2, b"b")
         assert writer.shows(b"a", b"b")
 
@@ -364,9 +351,7 @@ def test_topic_created_again(writer: Writer) -> None:
     writer.write_once(1, b"a", generation="one")
     writer.cluster.delete_topic(writer.topic)
     writer.cluster.create_topic(writer.topic)
-    with writer.open(generation="two") as producer:
-        assert not producer.is_kept
-        writer.write(producer, 2, b"b")
+    writer.write_once(2, b"b", generation="two")
     assert writer.shows(b"b")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark_zkafka.model.exactly_once import (
@@ -23,7 +23,7 @@ from pyspark_zkafka.model.exactly_once import (
     write_slot,
 )
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, encode, key_of, newest
-from tests.simulation.transactions import Broker, Fenced, Producer, Row
+from tests.simulation.transactions import Broker, Producer, Row
 
 WIDTH = 2
 QUERY = "8f1c2d3e-0000-4000-8000-000000000001"
@@ -33,19 +33,10 @@ Requests = Generator[None, None, Any]
 
 
 @dataclass
-class Kept:
-    """A producer that its process keeps, and the entry that it committed last."""
-
-    producer: Producer
-    last: Entry | None
-
-
-@dataclass
 class Executor:
-    """A process with so many cores; its producers by transactional.id, while no task uses them."""
+    """A process with so many cores."""
 
     cores: int
-    pool: dict[str, Kept] = field(default_factory=dict)
 
 
 def row_set(rows: Sequence[Row]) -> RowSet:
@@ -77,7 +68,6 @@ class Task:
         self._producer: Producer | None = None
         self._is_open = False
         self._began_ms = 0
-        self._last: Entry | None = None
         self.at: Step = Begin()
         self._requests = self._run()
 
@@ -86,18 +76,10 @@ class Task:
         return next(self._requests, StopIteration) is not StopIteration
 
     def _run(self) -> Requests:
-        kept = self.executor.pool.pop(self._transactional_id, None)
-        try:
-            yield from self._write(kept)
-        except Fenced:
-            if kept is None or self._is_open:
-                raise
-            yield from self._write(None)
-        assert self._producer is not None
-        self.executor.pool[self._transactional_id] = Kept(self._producer, self._last)
+        yield from self._write()
         yield  # the result is on its way to the driver
 
-    def _write(self, kept: Kept | None) -> Generator[None, None, Result]:
+    def _write(self) -> Generator[None, None, Result]:
         steps = write_slot(self._attempt)
         answer: Any = None
         while True:
@@ -106,12 +88,12 @@ class Task:
             except StopIteration as finished:
                 result: Result = finished.value
                 return result
-            answer = yield from self._take(step, kept)
+            answer = yield from self._take(step)
 
-    def _take(self, step: Step, kept: Kept | None) -> Requests:
+    def _take(self, step: Step) -> Requests:
         self.at = step
         if isinstance(step, Begin):
-            return (yield from (self._begin() if kept is None else self._resume(kept)))
+            return (yield from self._begin())
         if isinstance(step, ReadLedger):
             return (yield from self._read_ledger())
         if isinstance(step, ReadOthers):
@@ -133,14 +115,7 @@ class Task:
 
     def _begin(self) -> Requests:
         yield from self._fence()
-        self._last = yield from self._own_entry()
-        return self._last
-
-    def _resume(self, kept: Kept) -> Requests:
-        """A producer that nobody has fenced wrote what the slot has; if it is fenced, its first request says so."""
-        yield
-        self._producer, self._last = kept.producer, kept.last
-        return self._last
+        return (yield from self._own_entry())
 
     def _fence(self) -> Requests:
         yield
@@ -197,7 +172,6 @@ class Task:
         self._current.commit_offset(key_of(self._name, self.slot, WIDTH), encode(entry))
         yield
         self._current.commit()
-        self._last = entry
         yield
 
     def _abort(self) -> None:

@@ -10,7 +10,9 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.records.direct import transactions
+from pyspark_zkafka.records.direct.producer_messages import Answer, Coordinator, InitProducerId, Message
 from pyspark_zkafka.records.direct.transactions import DirectTransactions
+from pyspark_zkafka.retries import Deadline
 from tests.simulation.transacting import Attempt, Schedule
 
 SCHEDULES = 3_000
@@ -47,7 +49,16 @@ def take_fencing_for_a_moved_coordinator(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_time_outs_for_success(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(transactions, "NONE", 7)
+    ask = Attempt.ask
+
+    def wrong(
+        self: Attempt, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline
+    ) -> Answer | None:
+        found = ask(self, coordinator, message, protocol, deadline)
+        timed_out = found is not None and found.error == 7 and not isinstance(message, InitProducerId)
+        return Answer(0) if timed_out else found
+
+    patch.setattr(Attempt, "ask", wrong)
 
 
 def register_again_after_fencing(patch: pytest.MonkeyPatch) -> None:
@@ -67,12 +78,18 @@ def never_add_offsets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DirectTransactions, "__init__", wrong)
 
 
-def reuse_after_lost_messages(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DirectTransactions, "is_reusable", True)
+def keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    init = DirectTransactions.init
+
+    def wrong(self: DirectTransactions, transactional_id: str, timeout_s: float) -> None:
+        if self._producer is None:
+            init(self, transactional_id, timeout_s)
+
+    patch.setattr(DirectTransactions, "init", wrong)
 
 
 MISTAKES = (
-    reuse_after_lost_messages,
+    keep_the_epoch,
     abort_with_rows_on_their_way,
     never_add_partitions,
     never_end_transactions,

@@ -200,24 +200,26 @@ class Attempt:
     def __init__(self, schedule: Schedule) -> None:
         world = schedule.world
         self.protocol = world.protocol
-        self.has_lost_messages = False
         self._schedule = schedule
         self._world = world
         self._registered: set[TopicPartition] = set()
         self._producer = ProducerId(-1, -1)
         self._refusal = NONE
         self._is_uncertain = False
-        self.transactions = DirectTransactions("x", 60_000, self, self, lambda: world.now, self._sleep)
+        self.transactions = DirectTransactions(60_000, self, self, lambda: world.now, self._sleep)
 
     def run(self) -> None:
-        """Write until a transaction fails, or a new producer is needed, or by chance."""
-        try:
-            self._call(self.transactions.init)
-        except KafkaException:
-            return
-        while self._write_once() and self.transactions.is_reusable and self._world.random.random() < 0.7:
+        """Write until a transaction fails, or by chance."""
+        while self._start() and self._write_once() and self._world.random.random() < 0.7:
             for _ in range(self._world.random.randint(0, 3)):
                 self._wait()
+
+    def _start(self) -> bool:
+        try:
+            self._call(lambda timeout_s: self.transactions.init("x", timeout_s))
+            return True
+        except KafkaException:
+            return False
 
     def _write_once(self) -> bool:
         written = self._schedule.new_transaction()
@@ -244,13 +246,12 @@ class Attempt:
         assert isinstance(message, CommitOffset) == (coordinator.kind == GROUP)
         found = self._world.deliver(lambda: self._world.process(message))
         assert not isinstance(found, int)
-        self.has_lost_messages |= found is None
         return found
 
     def forget(self, coordinator: Coordinator) -> None:
         """Nothing is kept."""
 
-    def start(self, producer: ProducerId) -> None:
+    def start(self, transactional_id: str, producer: ProducerId) -> None:
         self._producer = producer
 
     def register(self, partitions: Collection[TopicPartition]) -> None:

@@ -49,6 +49,8 @@ class LeaderConnections:
 
     Attributes
     ----------
+    transactional_id : str or None
+        The transactional id of the producer, None without transactions.
     unsupported : Unsupported or None
         Why a broker cannot take the batches.
     """
@@ -72,6 +74,7 @@ class LeaderConnections:
         self._failures: dict[int, int] = {}
         self._connect_at: dict[int, float] = {}
         self._ends: dict[TopicPartition, int] = {}  # offsets after the last acknowledged batch
+        self.transactional_id: str | None = None
         self.unsupported: Unsupported | None = None
 
     def close(self) -> None:
@@ -144,7 +147,7 @@ class LeaderConnections:
         try:
             version = self._version(leader.connection)
             leader.flying.append((request, version, self._clock()))
-            leader.connection.post(produce_request(version, timeout_ms, batches, self._settings.transactional_id))
+            leader.connection.post(produce_request(version, timeout_ms, batches, self.transactional_id))
         except (ConnectionLost, Unsupported) as error:
             self._lose(request.broker, error)
 

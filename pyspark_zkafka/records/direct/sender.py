@@ -69,6 +69,8 @@ class DirectSender(Sender):
     for properties that need librdkafka, and ``with`` for brokers and logins: it connects to a broker.
     """
 
+    serves_any_id = True
+
     def __init__(
         self,
         properties: Mapping[str, Any],
@@ -98,9 +100,9 @@ class DirectSender(Sender):
         )
         self._coordinators = CoordinatorConnections(self._client, self._report)
         self._transactions: DirectTransactions | None = None
-        if (transactional_id := self._settings.transactional_id) is not None:
+        if self._settings.transactional_id is not None:
             timeout_ms = self._settings.transaction_timeout_ms
-            self._transactions = DirectTransactions(transactional_id, timeout_ms, self._coordinators, self, clock)
+            self._transactions = DirectTransactions(timeout_ms, self._coordinators, self, clock)
         self._leaders = LeaderConnections(
             self._client, self._settings, self._producing, self._clock, self._protocol, self._report
         )
@@ -242,7 +244,8 @@ class DirectSender(Sender):
 
     # --- the rows of a transaction ---------------------------------------------------------------------------------------
 
-    def start(self, producer: ProducerId) -> None:
+    def start(self, transactional_id: str, producer: ProducerId) -> None:
+        self._leaders.transactional_id = transactional_id
         self._producing.start(producer)
 
     def register(self, partitions: Collection[TopicPartition]) -> None:

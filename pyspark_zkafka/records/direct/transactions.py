@@ -65,11 +65,9 @@ _DRAIN_S = 5.0
 class Coordinators(Protocol):
     """Asks coordinators. A call that returns None is continued by the same call.
 
-    `has_lost_messages` is True once a connection was given up before a message on it was answered. A coordinator may
-    process that message later, even after the same message was sent again and answered.
+    If a connection is lost before a message on it is answered, the coordinator may process that message later, even after
+    the same message was sent again and answered.
     """
-
-    has_lost_messages: bool
 
     @property
     def protocol(self) -> int:
@@ -85,8 +83,8 @@ class Coordinators(Protocol):
 class Rows(Protocol):
     """What the transactions need of the sender of their rows."""
 
-    def start(self, producer: ProducerId) -> None:
-        """Send the next batches with this producer id and epoch, from sequence 0."""
+    def start(self, transactional_id: str, producer: ProducerId) -> None:
+        """Send the next batches with these ids and this epoch, from sequence 0."""
 
     def register(self, partitions: Collection[TopicPartition]) -> None:
         """Allow the batches of these partitions to be sent until the transaction ends."""
@@ -108,6 +106,9 @@ class DirectTransactions(Transactions):
     Once the transaction must be aborted, or another producer has fenced this one, `begin`, `commit_offset` and `commit`
     raise that error again.
 
+    Call `init` before each transaction. It changes the epoch, so that no late message can end the transaction, or become a
+    part of it.
+
     With the second protocol (KIP-890), brokers add partitions and offsets to the transaction by themselves, and each
     transaction has its own epoch. `protocol` is that of the open or last transaction.
     """
@@ -116,17 +117,16 @@ class DirectTransactions(Transactions):
 
     def __init__(
         self,
-        transactional_id: str,
         timeout_ms: int,
         coordinators: Coordinators,
         rows: Rows,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._id = transactional_id
+        self._id = ""
         self._timeout_ms = timeout_ms
         self._coordinators = coordinators
-        self._coordinator = Coordinator(transactional_id, TRANSACTION)
+        self._coordinator = Coordinator("", TRANSACTION)
         self._rows = rows
         self._clock = clock
         self._sleep = sleep
@@ -140,7 +140,11 @@ class DirectTransactions(Transactions):
         self._last_code = int(KafkaError._TIMED_OUT)  # of the message that is being asked
         self.protocol = 0
 
-    def init(self, timeout_s: float) -> None:
+    def init(self, transactional_id: str, timeout_s: float) -> None:
+        self._raise_failure()
+        if self._is_open:
+            raise KafkaException(KafkaError(KafkaError._STATE, "a transaction is open"))
+        self._id, self._coordinator = transactional_id, Coordinator(transactional_id, TRANSACTION)
         answer = self._ask(self._coordinator, InitProducerId(self._id, self._timeout_ms), timeout_s)
         self._start(answer)
 
@@ -167,11 +171,6 @@ class DirectTransactions(Transactions):
         self._is_known_to_brokers = True
         self._rows.register(partitions)
         return True
-
-    @property
-    def is_reusable(self) -> bool:
-        """False if a late message could end the next transaction. With KIP-890, that one has an epoch of its own."""
-        return self.protocol >= SECOND_PROTOCOL or not self._coordinators.has_lost_messages
 
     @property
     def failure(self) -> KafkaError | None:
@@ -222,7 +221,7 @@ class DirectTransactions(Transactions):
 
     def _start(self, answer: Answer) -> None:
         self._producer = answer.producer
-        self._rows.start(self._known_producer())
+        self._rows.start(self._id, self._known_producer())
 
     def _known_producer(self) -> ProducerId:
         if self._producer is None:
@@ -285,7 +284,6 @@ class CoordinatorConnections:
         self._failures = 0
         self._ask_at = 0.0
         self.protocol = 0
-        self.has_lost_messages = False
 
     def close(self) -> None:
         """Close all connections."""
@@ -341,7 +339,7 @@ class CoordinatorConnections:
         return None
 
     def forget(self, coordinator: Coordinator) -> None:
-        self.has_lost_messages |= self._due.pop(coordinator, None) is not None
+        self._due.pop(coordinator, None)
         connection = self._found.pop(coordinator, None)
         if connection is not None:
             connection.close()

@@ -126,7 +126,7 @@ def test_zombie_behind_a_later_batch(
 def test_slot_moves_and_returns(
     zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
 ) -> None:
-    """A slot that moves to another worker and back is written by each: the producer that the first has kept is stale."""
+    """A slot that moves to another worker and back is written by each."""
     first, second = worker(), worker()
     for batch, process in enumerate((first, second, first, second, second, first)):
         found = range(100 * batch, 100 * batch + 100)
@@ -134,10 +134,10 @@ def test_slot_moves_and_returns(
     assert visible(zkafka_cluster, options) == once(range(600))
 
 
-def test_stale_producer_and_a_lost_result(
+def test_other_worker_and_a_lost_result(
     zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
 ) -> None:
-    """A worker with a stale producer finds what another has committed since, though Spark never got its result."""
+    """A worker finds what another has committed since, though Spark never got its result."""
     first, second = worker(), worker()
     first.write(0, range(100))
     assert second.write(1, range(100, 200)) == {"rows": 100, "repeated": 0}

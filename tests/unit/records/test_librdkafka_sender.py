@@ -16,7 +16,7 @@ OFFSET = GroupOffset("g", "t", 2, 7, '{"slot": 2}')
 
 Call = Callable[[MessageTransactions], None]
 CALLS: dict[str, Call] = {
-    "init_transactions": lambda transactions: transactions.init(1.5),
+    "init_transactions": lambda transactions: transactions.init("x", 1.5),
     "begin_transaction": lambda transactions: transactions.begin(),
     "send_offsets_to_transaction": lambda transactions: transactions.commit_offset(OFFSET, 1.5),
     "commit_transaction": lambda transactions: transactions.commit(1.5),

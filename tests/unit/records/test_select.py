@@ -261,18 +261,19 @@ class TestWrites:
             assert first is not second
 
     def test_transactional_producers(self, writes: Writes) -> None:
-        """A producer of transactions is used again for its id, unless a new one is asked for."""
+        """A producer of the direct transport is used again for any id, and the same generation of topics."""
         options = writes.options()
+        is_shared = writes.sender.serves_any_id
         with open_transactional(options, writes.transactional(0), "t", "one") as first:
             assert isinstance(first._rows._sender, writes.sender)
-            assert not first.is_kept
-        with open_transactional(options, writes.transactional(0), "t", "one") as again:
-            assert again is first
-            assert again.is_kept
-        with open_transactional(options, writes.transactional(1), "t", "one") as other:
-            assert other is not first
-        with open_transactional(options, writes.transactional(0), "t", "one", anew=True) as anew:
-            assert anew is not first
+            with open_transactional(options, writes.transactional(1), "t", "one") as second:
+                assert second is not first
+        with open_transactional(options, writes.transactional(1), "t", "one") as again:
+            assert (again is first) == is_shared
+        with open_transactional(options, writes.transactional(0), "t", "two") as other:
+            assert other not in (first, second)
+        with open_transactional(options, writes.transactional(0), "t") as anew:
+            assert anew not in (first, second, other)
 
     def test_transaction_that_is_left_open(self, writes: Writes) -> None:
         """A transaction that a task neither commits nor aborts is a programming error, and its producer is closed."""

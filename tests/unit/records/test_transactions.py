@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.records.sender import Counts, GroupOffset
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 
+ID = "zkafka-q-0"
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://b:1/1: SASL authentication error: Authentication failed")
 WAITING = KafkaError(KafkaError._TIMED_OUT, "not yet", retriable=True)
 FENCED = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
@@ -45,7 +46,6 @@ class Client:
         self.queued = 0
         self.failure = None
         self.resumes_offsets = False
-        self.is_reusable = True
         self.counts = Counts(0, 0)
 
     @property
@@ -65,7 +65,8 @@ class Client:
             self._note(error)
         self.reported.clear()
 
-    def init(self, timeout_s: float) -> None:
+    def init(self, transactional_id: str, timeout_s: float) -> None:
+        assert transactional_id == ID
         self._take("init", timeout_s)
 
     def begin(self) -> None:
@@ -100,7 +101,7 @@ class Made:
     def __init__(self, clock: Clock, **kafka: str) -> None:
         options = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
         connection = parse_connection({"kafka.bootstrap.servers": "b:1", **options}, "write")
-        properties = transactional_properties(connection, "b:1", "zkafka-q-0")
+        properties = transactional_properties(connection, "b:1", ID)
 
         def make(properties: Any, limits: Any, note: Callable[[KafkaError], None]) -> Any:
             self.client = Client(clock, note)
@@ -112,8 +113,11 @@ class Made:
         self.reported: list[KafkaError] = []
         self._producer = TransactionalProducer(properties, make, clock)
 
-    def open(self) -> AbstractContextManager[TransactionalProducer]:
-        return self._producer
+    @contextmanager
+    def open(self) -> Iterator[TransactionalProducer]:
+        with self._producer as producer:
+            producer.start(ID)
+            yield producer
 
 
 @pytest.fixture
@@ -260,7 +264,7 @@ def test_properties(kafka: dict[str, str], expected: tuple[int, int, int]) -> No
     options = {name.removeprefix("kafka."): value for name, value in kafka.items()}
     connection = parse_connection({"kafka.bootstrap.servers": "b:1"}, "write")
     object.__setattr__(connection, "kafka", {**connection.kafka, **options})
-    found = transactional_properties(connection, "b:1", "zkafka-q-0")
+    found = transactional_properties(connection, "b:1", ID)
     names = ("transaction.timeout.ms", "delivery.timeout.ms", "linger.ms")
     assert tuple(found[name] for name in names) == expected
     assert (found["transactional.id"], found["enable.idempotence"], found["retry.backoff.ms"]) == ("zkafka-q-0", True, 10)

@@ -148,8 +148,6 @@ def commit(*_: object) -> None:
 class Producer:
     """A new transactional producer, which sends nothing."""
 
-    is_kept = False
-    last = None
     left_s = 0.0
     transaction_timeout_ms = 1000
 
@@ -268,7 +266,7 @@ def write(context: Context, *values: bytes, call: str = "") -> Written:
 
 @pytest.fixture
 def _no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def open_transactional(connection: object, properties: Mapping[str, str], *more: object, anew: bool) -> None:
+    def open_transactional(connection: object, properties: Mapping[str, str], *more: object) -> None:
         raise Opened(properties["transactional.id"])
 
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", open_transactional)
@@ -305,7 +303,7 @@ class Transaction:
     ledger, a slot under another name. `committed` is the slot's entry.
     """
 
-    is_kept, last, is_open, written = False, None, True, Written()
+    is_open, written = True, Written()
 
     def __init__(self, timeout_s: float = 60, verified_s: float = 0, elsewhere: str = "") -> None:
         self.transaction_timeout_ms = int(timeout_s * 1000)
@@ -355,7 +353,7 @@ def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
     """Write a row of a micro-batch that an earlier run began."""
 
     @contextmanager
-    def open_transactional(*arguments: object, anew: bool) -> Iterator[Transaction]:
+    def open_transactional(*arguments: object) -> Iterator[Transaction]:
         yield transaction
 
     module = "pyspark_zkafka.write.exactly_once"
