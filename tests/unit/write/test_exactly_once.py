@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -360,7 +362,8 @@ def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{module}.open_transactional", open_transactional)
     for name in "Ledger", "_Rows":
         monkeypatch.setattr(f"{module}.{name}", lambda *_, **_named: transaction)
-    monkeypatch.setattr(f"{module}.time.sleep", transaction.sleep)
+    # Other threads of the process sleep, too: replace only what the module calls.
+    monkeypatch.setattr(f"{module}.time", SimpleNamespace(sleep=transaction.sleep, time=time.time))
     write(of_query(), b"v")
 
 
