@@ -46,6 +46,9 @@ MATPLOTLIB_MISSING = ZKafkaError.define("""MATPLOTLIB_MISSING
 INVALID_OPTIONS = OptionError.define("""INVALID_OPTIONS
     Options are unknown, malformed or contradictory; the message lists every problem. Correct the listed options as
     described in [Options](options.md).""")
+TABLE_WITHOUT_OPTIONS = OptionError.define("""TABLE_WITHOUT_OPTIONS
+    A table of SQL's `CREATE TABLE` has no options, because Spark 4.2 and 4.3 do not pass them to a Python data source.
+    Use `CREATE TEMPORARY VIEW`, or name the options in each query; see [SQL](sql.md#tables).""")
 INVALID_OPTION = OptionError.define("""INVALID_OPTION
     An option has a malformed value, or requires another option that is missing. Use the form shown in the message, or
     set the missing option.""")

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark_zkafka.conditions import INVALID_OPTIONS
+from pyspark_zkafka.conditions import INVALID_OPTIONS, TABLE_WITHOUT_OPTIONS
 from pyspark_zkafka.errors import OptionError, nearest
 from pyspark_zkafka.options.client_properties import is_secret
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
 
 _OF_THE_ROW = object()
+_TABLE_OPTION = "option."
 _REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
@@ -22,9 +23,16 @@ class OptionParser:
 
     Names are case-insensitive. A name that the table does not have for the scope is a problem, except that a batch read
     ignores options of streams. Secret options may refer to environment variables and files; see `resolve_references`.
+
+    Raises OptionError (TABLE_WITHOUT_OPTIONS) for the properties of a table, by which Spark asks for the table's columns.
     """
 
     def __init__(self, raw: Mapping[str, str], scope: Scope) -> None:
+        if any(name.lower().startswith(_TABLE_OPTION) for name in raw):
+            raise TABLE_WITHOUT_OPTIONS(
+                "Spark does not pass the options of CREATE TABLE to a Python data source. Use CREATE TEMPORARY VIEW; or "
+                "list the columns of the table, leave OPTIONS out, and add WITH (...) to its name in each query",
+            )
         self.scope = scope
         self.problems: list[str] = []
         self.raw = {name.lower(): (name, self._resolve(name, str(value))) for name, value in raw.items()}
@@ -86,6 +94,8 @@ class OptionParser:
         if self.problems:
             listed = "; ".join(f"({i}) {p}" for i, p in enumerate(self.problems, 1))
             text = f"{len(self.problems)} problem(s) with the options: {listed}"
+            if not self.raw:
+                text += ". After the name of a table, SQL gives options by WITH (name = 'value', ...)"
             raise INVALID_OPTIONS(text, problems=tuple(self.problems))
 
 

@@ -22,7 +22,8 @@ from tests.support.memberships import kafka_member
 
 servers, group, topic, options = sys.argv[1:]
 member = kafka_member(servers, group, Subscribe((topic,)), **json.loads(options))
-with member, KafkaGroupOffsets(servers, {}, group) as stored:
+member.join()
+with KafkaGroupOffsets(servers, {}, group) as stored:
     offsets, owner = KafkaMemberOffsets(member, stored), None
     for line in sys.stdin:
         command, *numbers = line.split()
@@ -36,6 +37,7 @@ with member, KafkaGroupOffsets(servers, {}, group) as stored:
             places = {TopicPartition(topic, int(number)): int(numbers[0]) for number in numbers[1:]}
             answer = sorted(tp.partition for tp in offsets.commit(places, OwnedBy(owner)).lost)
         print(json.dumps(answer), flush=True)
+member.leave()
 """
 
 

@@ -17,8 +17,12 @@ def test_too_few_brokers(caplog: pytest.LogCaptureFixture) -> None:
     """Where the topic of offsets cannot be created, a member by KIP-848 says so, and waits; its protocol is right."""
     with LocalCluster(kafka_version="4.3.1", brokers=1, broker_config={"offsets.topic.replication.factor": "3"}) as cluster:
         cluster.create_topic("t", partitions=2)
-        with kafka_member(cluster.bootstrap_servers, "g", Subscribe(("t",)), **KINDS["consumer"]) as member:
+        member = kafka_member(cluster.bootstrap_servers, "g", Subscribe(("t",)), **KINDS["consumer"])
+        member.join()
+        try:
             with caplog.at_level(logging.WARNING):
                 assert not member.wait_settled(8)
             assert member.rebalance() == {}
+        finally:
+            member.leave()
     assert "there is no __consumer_offsets, so that no broker coordinates the group" in caplog.text
