@@ -191,10 +191,10 @@ class ClusterServers(ClusterSpec):
         file = self._write_properties(server)
         command = configs.server_command(self, server, self._java, file)
         self._processes.start(spec.server_name(self, server), command, {"CLASSPATH": self._classpath(server)})
+        self._running.add(server)
 
     def _classpath(self, server: Server) -> str:
         return self._classpaths[ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]
-        self._running.add(server)
 
     def _write_properties(self, server: Server) -> Path:
         name, folder = spec.server_name(self, server), self._processes.folder
