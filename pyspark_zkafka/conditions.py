@@ -283,6 +283,10 @@ UNKNOWN_CHECKPOINT = CheckpointError.define("""UNKNOWN_CHECKPOINT
     This version of the package cannot read an offset in the checkpoint. Use the version that wrote it, or a new
     `checkpointLocation`.""")
 
+NOT_A_CHECKPOINT = CheckpointError.define("""NOT_A_CHECKPOINT
+    `zkafka checkpoint show` found no checkpoint of a streaming query in a folder, or files that it cannot read. Name the
+    `checkpointLocation` of the query, as a whole local copy.""")
+
 DATA_LOSS = DataLoss.define("""DATA_LOSS
     Records of the planned range were deleted, expired or truncated. Set `failOnDataLoss` to false to continue without
     them; see [Reading](reading.md#what-a-task-proves).""")

@@ -17,6 +17,7 @@ from pyspark_zkafka.tools import (
     admin_delete_topic,
     admin_elect,
     admin_reassign,
+    checkpoint_show,
     exporter,
     group_delete,
     group_describe,
@@ -68,6 +69,7 @@ app.command("exporter")(exporter.exporter)
 app.add_typer(_topics, name="topics")
 app.add_typer(_groups, name="groups")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(checkpoint_show.app, name="checkpoint")
 app.add_typer(_admin, name="admin")
 app.add_typer(local_cluster.app, name="cluster")
 

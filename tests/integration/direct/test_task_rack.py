@@ -35,12 +35,14 @@ import json, sys
 from pyspark.sql import SparkSession
 
 master, brokers, topic, rack = sys.argv[1:]
-spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
+builder = SparkSession.builder.master(master).config("spark.executor.memory", "512m").config("spark.task.maxFailures", "1")
+spark = builder.getOrCreate()
 options = {"kafka.bootstrap.servers": brokers, "subscribe": topic, "kafka.client.rack": rack, "transport": "direct"}
 try:
     print(json.dumps({"rows": spark.read.format("zkafka").options(**options).load().count()}))
 except Exception as error:
     print(json.dumps({"error": str(error)}))
+spark.stop()
 """
 
 
