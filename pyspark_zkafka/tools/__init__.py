@@ -28,14 +28,17 @@ from pyspark_zkafka.tools import (
     group_verify,
     ledger,
     local_cluster,
+    topic_changes,
     views,
 )
 from pyspark_zkafka.tools.command import exit_status
 from pyspark_zkafka.tools.output import LogFormatter
 
-_topics = typer.Typer(no_args_is_help=True, help="List and describe topics.")
+_topics = typer.Typer(no_args_is_help=True, help="List, describe, change, read and write topics.")
 _topics.command("list")(views.list_topics)
 _topics.command("describe")(views.describe_topics)
+_topics.command("create")(topic_changes.create)
+_topics.command("alter")(topic_changes.alter)
 
 _groups = typer.Typer(no_args_is_help=True, help="Show and change consumer groups and their offsets.")
 _groups.command("list")(group_describe.list_)

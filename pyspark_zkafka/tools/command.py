@@ -270,6 +270,16 @@ def open_servers(target: Target) -> Iterator[Servers]:
         yield Servers(zookeeper, open_brokers)
 
 
+@contextmanager
+def open_admin(target: Target) -> Iterator[tuple[KafkaAdmin, str]]:
+    """Open an admin client of the brokers, which ZooKeeper lists unless they were given; yield it with their addresses."""
+    with ExitStack() as opened:
+        zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())
+        snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
+        servers = bootstrap_servers(target.connection, snapshot)
+        yield opened.enter_context(target.brokers(snapshot)), servers
+
+
 def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:
     """Return the named groups, each once; None for all.
 
