@@ -64,9 +64,10 @@ def produce(
     headers = [(name, value.encode()) for name, value in parse_pairs(header, "--header").items()]
     _ = target.connection  # names a missing cluster in the command's own words
     options = parse_write({**_NO_CREATION, **target.options, "topic": topic})
-    plan, done = plan_write(options), 0
     check_columns(_SCHEMA, topic)
+    done = 0
     try:
+        plan = plan_write(options)
         with open_producer(options.connection, producer_properties(options.connection, plan.bootstrap_servers)) as producer:
             sender = RowSender(options, plan, producer, 0, hash_function(options.connection))
             for lines in read_lines(cast("BufferedReader", sys.stdin.buffer).read1):

@@ -34,6 +34,7 @@ Format = Literal["text", "json", "hex"]
 
 _RETRY = Retry(3, 1.0, time.sleep)
 _MOST_MESSAGES, _POLL_S = 500, 0.2
+_FETCH_WAIT_MS = 500
 _GROUP = "zkafka-tail"  # brokers see it, but no group is joined
 _FROM_FORM = 'earliest, latest, latest-10, earliest+10, an offset, a time such as 2026-01-31T10:00:00Z, or "10 minutes ago"'
 
@@ -70,14 +71,17 @@ def tail(
     """
     spec = OffsetSpec("--from", everywhere=parse_text("--from", start, parse_start)).at(time.time_ns() // 1_000_000)
     to_line = line_writer("json" if target.output.as_json else form, key=key, meta=meta, escape=sys.stdout.isatty())
-    with open_admin(target) as (admin, servers):
-        requested = [(topic, number) for number in partition] if partition else [(topic, None)]
-        partitions = find_partitions(requested, admin.snapshot([topic]))
-        found = resolve(partitions, spec, OffsetSpec("--exit", everywhere=LATEST), admin, retry=_RETRY, no_match="latest")
-    for outside in found.outside:
-        target.output.note(f"{outside}; starting at the nearer end")
-    properties = consumer_properties(target.connection, servers, _GROUP, environment=os.environ)
     try:
+        with open_admin(target) as (admin, servers):
+            requested = [(topic, number) for number in partition] if partition else [(topic, None)]
+            partitions = find_partitions(requested, admin.snapshot([topic]))
+            end = OffsetSpec("--exit", everywhere=LATEST)
+            found = resolve(partitions, spec, end, admin, retry=_RETRY, no_match="latest")
+        for outside in found.outside:
+            target.output.note(f"{outside}; starting at the nearer end")
+        properties = consumer_properties(target.connection, servers, _GROUP, environment=os.environ)
+        # The end of a log may stay as it is for hours: let the brokers wait for records.
+        properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         with MessageClient(properties) as client:
             left = count
             for messages in read(client, found.ranges, until_end=until_end):

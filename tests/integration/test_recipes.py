@@ -37,7 +37,7 @@ def test_recipes(spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: C
     for block in blocks(ROOT / "docs" / "recipes.md"):
         if block.language == "python":
             text = block.text.replace("zk1:2181/kafka", zkafka_cluster.zookeeper_connect)
-            exec(text.replace('"orders"', f'"{orders}"').replace('"customers"', f'"{customers}"'), names)  # noqa: S102
+            exec(text.replace('"orders"', f'"{orders}"').replace('"customers"', f'"{customers}"'), names)
             if "latest" in names and "before_changes" not in names:
                 names["before_changes"] = {tuple(row) for row in names["latest"].collect()}
     assert names["before_changes"] == {("a", "2"), ("c", "3")}
