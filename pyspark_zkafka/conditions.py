@@ -164,6 +164,9 @@ ADMIN_UNFINISHED = ClusterStateError.define("""ADMIN_UNFINISHED
 DELETION_DISABLED = ClusterStateError.define("""DELETION_DISABLED
     A topic cannot be deleted because the controller has `delete.topic.enable=false`. Set it to true on all brokers, and
     restart them.""")
+TOPIC_REFUSED = ClusterStateError.define("""TOPIC_REFUSED
+    The brokers refuse to create a topic, or to add partitions to it; nothing was changed. Correct what the message names:
+    the name, the number of partitions or replicas, or the brokers' policy.""")
 NO_COORDINATORS = ClusterStateError.define("""NO_COORDINATORS
     A stream cannot join a group that Kafka coordinates because the brokers are older than 0.9. Set
     `groupMembership=zookeeper`.""")
@@ -288,6 +291,10 @@ CONSUMER_ID_TAKEN = ConsumerIdTaken.define("""CONSUMER_ID_TAKEN
 UNKNOWN_CHECKPOINT = CheckpointError.define("""UNKNOWN_CHECKPOINT
     This version of the package cannot read an offset in the checkpoint. Use the version that wrote it, or a new
     `checkpointLocation`.""")
+
+NOT_A_CHECKPOINT = CheckpointError.define("""NOT_A_CHECKPOINT
+    `zkafka checkpoint show` found no checkpoint of a streaming query in a folder, or files that it cannot read. Name the
+    `checkpointLocation` of the query, as a whole local copy.""")
 
 DATA_LOSS = DataLoss.define("""DATA_LOSS
     Records of the planned range were deleted, expired or truncated. Set `failOnDataLoss` to false to continue without

@@ -6,14 +6,14 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 from pyspark_zkafka.brokers.admin_requests import PATIENCE_S, AdminRequests
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, MessageClient
@@ -27,7 +27,7 @@ from pyspark_zkafka.brokers.offset_lookups import (
     offset_requests,
 )
 from pyspark_zkafka.brokers.pool import ClientPool, configuration
-from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG
+from pyspark_zkafka.conditions import INVALID_TOPIC_CONFIG, TOPIC_REFUSED
 from pyspark_zkafka.errors import NoLeader, OptionError, UnknownTopic, ZKafkaError
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, HIGH_WATERMARK, LATEST, Position
@@ -42,6 +42,17 @@ _log = logging.getLogger(__name__)
 _UNANSWERED = "BROKERS_UNAVAILABLE"
 _PAUSE_S = 0.1
 _INVALID_CONFIG_CODES = frozenset({KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION})
+_REFUSED_TOPIC_CODES = frozenset(
+    {
+        KafkaError.TOPIC_ALREADY_EXISTS,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REPLICA_ASSIGNMENT,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.REASSIGNMENT_IN_PROGRESS,
+    }
+)
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -133,6 +144,50 @@ class KafkaAdmin(AdminRequests):
             self._result(doing, futures[resource])
         except KafkaException as error:
             raise invalid_config(topic, error.args[0]) or self._error(error, doing) from error
+
+    def create_topic(
+        self, topic: str, partitions: int, replication: int, config: Mapping[str, str], *, validate_only: bool
+    ) -> None:
+        """Create a topic, or only have the controller check it. Needs Kafka 0.10.1 or later.
+
+        -1 partitions or replicas are the brokers' defaults, since Kafka 2.4.
+
+        Raises
+        ------
+        OptionError
+            A setting is wrong.
+        ZKafkaError
+            The controller refuses, or does not answer.
+        """
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
+        self._change_topic(
+            topic,
+            f"creating topic {topic}",
+            lambda client: client.create_topics([new], request_timeout=self._timeout_s, validate_only=validate_only),
+        )
+
+    def add_partitions(self, topic: str, total: int, *, validate_only: bool) -> None:
+        """Raise the number of a topic's partitions, or only have the controller check it. Needs Kafka 1.0 or later.
+
+        Raises ZKafkaError if the controller refuses, or does not answer.
+        """
+        new = NewPartitions(topic, total)
+        self._change_topic(
+            topic,
+            f"adding partitions to topic {topic}",
+            lambda client: client.create_partitions([new], request_timeout=self._timeout_s, validate_only=validate_only),
+        )
+
+    def _change_topic(self, topic: str, doing: str, ask: Callable[[AdminClient], Mapping[str, Future[Any]]]) -> None:
+        self._begin_request()
+        try:
+            self._result(doing, ask(self._admin())[topic])
+        except KafkaException as error:
+            found = error.args[0]
+            if found.code() in _REFUSED_TOPIC_CODES:
+                text = f"The controller refuses {doing}: {found.str().rstrip('.')} ({found.name()})"
+                raise TOPIC_REFUSED(f"{text}; nothing was changed, correct the request") from error
+            raise invalid_config(topic, found) or self._error(error, doing) from error
 
     def broker_config(self, broker: int, name: str) -> str | None:
         """The value of a broker's setting, or None if it does not exist. Needs Kafka 0.11 or later."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS
+from pyspark_zkafka.options.references import refers, task_rack
 from pyspark_zkafka.options.values import ConnectionOptions, concerns_connection
 
 _DEFAULTS: dict[str, Any] = {
@@ -56,15 +57,24 @@ _LOOKUP_FETCH_BYTES, _LOOKUP_MESSAGE_BYTES, _LEAST_MESSAGE_BYTES = 52_428_800, 1
 
 
 def consumer_properties(
-    connection: ConnectionOptions, bootstrap_servers: str, group: str, records: int | None = None
+    connection: ConnectionOptions,
+    bootstrap_servers: str,
+    group: str,
+    records: int | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """librdkafka's properties for reading: tuned defaults, the user's, and those that prove a range complete.
 
-    `records` is the number of records to read, if known. For few records, less is fetched in advance.
+    `records` is the number of records to read, if known. For few records, less is fetched in advance. `environment` is that
+    of a task, for its rack. A driver has none: it leaves out a rack that refers to the environment.
     """
     fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
     properties = {**_DEFAULTS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}
     properties |= {"bootstrap.servers": bootstrap_servers, "group.id": group}
+    if refers(rack := str(properties.pop("client.rack", ""))):
+        rack = "" if environment is None else task_rack(rack, environment)
+    if rack:
+        properties["client.rack"] = rack
     if "max.poll.interval.ms" in properties:  # librdkafka requires it to be at least the session timeout
         properties["session.timeout.ms"] = min(_SESSION_MS, int(properties["max.poll.interval.ms"]))
     properties.setdefault("fetch.max.bytes", _fetch_bytes(connection.kafka))

@@ -39,6 +39,48 @@ Position = int | AtTimestamp
 """An offset of 0 or more, `EARLIEST`, `LATEST`, or the first record at a timestamp."""
 
 
+@dataclass(frozen=True, slots=True)
+class FromEdge:
+    """A number of records after the earliest offset, or before the latest: `records` is negative. Never outside the log."""
+
+    edge: Literal[-2, -1]
+    records: int
+
+    def __str__(self) -> str:
+        return f"{'latest' if self.edge == LATEST else 'earliest'}{self.records:+d}"
+
+    def within(self, low: int, high: int) -> int:
+        """Return the offset in the log ``[low, high)``.
+
+        >>> FromEdge(LATEST, -100).within(950, 1000), FromEdge(EARLIEST, 10).within(950, 1000)
+        (950, 960)
+        """
+        return min(max((high if self.edge == LATEST else low) + self.records, low), high)
+
+
+@dataclass(frozen=True, slots=True)
+class Ago:
+    """A time before the read is planned, in milliseconds."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        return f"{self.ms} ms ago"
+
+    def at(self, now_ms: int) -> AtTimestamp:
+        """Return the time for the present time in milliseconds since the epoch."""
+        return AtTimestamp(max(0, now_ms - self.ms))
+
+
+NamedPosition = Position | FromEdge | Ago
+"""A position as options name it."""
+
+
+def moves(position: NamedPosition | None) -> bool:
+    """True if the position depends on the present time or on the log's end, and is later if it is resolved later."""
+    return position == LATEST or isinstance(position, Ago) or (isinstance(position, FromEdge) and position.edge == LATEST)
+
+
 class LogOffsets(Protocol):
     """Offsets of logs, as their leaders report them. `timeout_s` can only shorten the client's own time-out."""
 
@@ -64,11 +106,20 @@ class OffsetSpec:
     """
 
     option: str
-    everywhere: Position | Literal["committed"] | None = None
-    by_topic: Mapping[str, Position] = field(default_factory=dict)
-    by_partition: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    everywhere: NamedPosition | Literal["committed"] | None = None
+    by_topic: Mapping[str, NamedPosition] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, NamedPosition] = field(default_factory=dict)
 
-    def of(self, partition: TopicPartition) -> Position | Literal["committed"] | None:
+    def at(self, now_ms: int) -> OffsetSpec:
+        """Return the specification with each `Ago` replaced, for the present time in milliseconds since the epoch."""
+        return OffsetSpec(
+            self.option,
+            self.everywhere.at(now_ms) if isinstance(self.everywhere, Ago) else self.everywhere,
+            self.by_topic,
+            {tp: p.at(now_ms) if isinstance(p, Ago) else p for tp, p in self.by_partition.items()},
+        )
+
+    def of(self, partition: TopicPartition) -> NamedPosition | Literal["committed"] | None:
         """Return the position of a partition; None if it is not named."""
         named = self.by_partition.get(partition, self.by_topic.get(partition.topic))
         return self.everywhere if named is None else named
@@ -123,9 +174,9 @@ def resolve(
     no_match: Literal["error", "latest"] = "error",
     timeout_s: float = math.inf,
 ) -> Resolution:
-    """Find the offsets at which each partition starts and ends. Requests offsets twice, or up to four times if needed.
+    """Find the offsets at which each partition starts and ends. Requests offsets twice, or up to six times if needed.
 
-    `end` names every partition; see `check_named`.
+    `end` names every partition; see `check_named`. Neither end has an `Ago`; see `OffsetSpec.at`.
 
     Parameters
     ----------
@@ -158,9 +209,10 @@ def resolve(
     """
     given = {tp: committed.get(tp) if (position := start.of(tp)) == "committed" else position for tp in partitions}
     fallback = reset_position(sorted(tp for tp, position in given.items() if position is None), reset)
-    starts = {tp: fallback if position is None else position for tp, position in given.items()}
-    ends = {tp: _end_position(end, tp) for tp in partitions}
-    _check_order({tp: p for tp, p in starts.items() if start.of(tp) == p}, ends)
+    named_starts = {tp: fallback if position is None else position for tp, position in given.items()}
+    named_ends = {tp: _end_position(end, tp) for tp in partitions}
+    _check_order({tp: p for tp, p in named_starts.items() if start.of(tp) == p}, named_ends)
+    starts, ends = _at_offsets(named_starts, named_ends, logs, timeout_s)
     # Ends first: if no record reaches a starting timestamp, a record that arrives in between must not be skipped.
     highs = logs.list_offsets({tp: LATEST if _is_offset(p) else p for tp, p in ends.items()}, timeout_s)
     lows = logs.list_offsets({tp: EARLIEST if _is_offset(p) else p for tp, p in starts.items()}, timeout_s)
@@ -196,9 +248,9 @@ def resolve(
         first, until = starts[tp], ends[tp]
         low = lows[tp] if lows[tp] >= 0 else log_ends[tp]
         high = highs[tp] if isinstance(until, AtTimestamp) and highs[tp] >= 0 else log_end
-        if _is_outside(first, low, limit):
+        if _is_outside(first, low, limit) and named_starts[tp] == first:
             outside.append(Outside(tp, "starting", first, low, limit))
-        if _is_outside(until, 0, limit):
+        if _is_outside(until, 0, limit) and named_ends[tp] == until:
             outside.append(Outside(tp, "ending", until, low, limit))
         range_start = min(max(first, low), limit) if _is_offset(first) else low
         range_end = min(max(until, low), limit) if _is_offset(until) else high
@@ -214,7 +266,29 @@ def _is_outside(position: Position, low: int, high: int) -> TypeGuard[int]:
     return _is_offset(position) and not low <= position <= high
 
 
-def _end_position(spec: OffsetSpec, partition: TopicPartition) -> Position:
+def _at_offsets(
+    starts: Mapping[TopicPartition, NamedPosition],
+    ends: Mapping[TopicPartition, NamedPosition],
+    logs: LogOffsets,
+    timeout_s: float,
+) -> tuple[dict[TopicPartition, Position], dict[TopicPartition, Position]]:
+    """Replace each `FromEdge` by its offset, for both ends with the same edges of a log."""
+    partitions = [tp for tp in starts if any(isinstance(p, FromEdge) for p in (starts[tp], ends[tp]))]
+    lows, highs = (
+        logs.list_offsets(dict.fromkeys(partitions, edge), timeout_s) if partitions else {} for edge in (EARLIEST, LATEST)
+    )
+
+    def found(tp: TopicPartition, position: NamedPosition) -> Position:
+        if isinstance(position, FromEdge):
+            return position.within(lows[tp], max(lows[tp], highs[tp]))
+        if isinstance(position, Ago):
+            raise TypeError("a time before the plan is resolved by OffsetSpec.at first")
+        return position
+
+    return {tp: found(tp, p) for tp, p in starts.items()}, {tp: found(tp, p) for tp, p in ends.items()}
+
+
+def _end_position(spec: OffsetSpec, partition: TopicPartition) -> NamedPosition:
     position = spec.of(partition)
     if position is None or position == "committed":
         raise TypeError("an end is never committed, and names each partition")
@@ -231,14 +305,19 @@ def reset_position(missing: Collection[TopicPartition], reset: ResetPolicy | Non
     return EARLIEST if reset == "earliest" else LATEST
 
 
-def _check_order(given: Mapping[TopicPartition, Position], ends: Mapping[TopicPartition, Position]) -> None:
+def _check_order(given: Mapping[TopicPartition, NamedPosition], ends: Mapping[TopicPartition, NamedPosition]) -> None:
     """Raise if a specified start is after its end. A committed offset may be: then nothing is left to read."""
     for tp, start in given.items():
-        if _is_behind(start, ends[tp]):
+        if is_behind(start, ends[tp]):
             raise START_AFTER_END(f"{tp} starts at {start} and ends at {ends[tp]}; set a start that is not after the end")
 
 
-def _is_behind(start: Position, end: Position) -> bool:
+def is_behind(start: NamedPosition, end: NamedPosition) -> bool:
+    """True if a start is after an end in every log, at any time."""
     if isinstance(start, AtTimestamp) and isinstance(end, AtTimestamp):
         return start.timestamp_ms > end.timestamp_ms
+    if isinstance(start, Ago) and isinstance(end, Ago):
+        return start.ms < end.ms
+    if isinstance(start, FromEdge) and isinstance(end, FromEdge):
+        return start.edge == end.edge and start.records > end.records
     return isinstance(start, int) and isinstance(end, int) and 0 <= end < start

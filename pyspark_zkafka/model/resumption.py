@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pyspark_zkafka.model.checkpoint import PlannedRange
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Position
+from pyspark_zkafka.model.offsets import EARLIEST, NamedPosition, moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class PartitionFacts:
     planned: PlannedRange | None = None
     stored: StoredOffset | None = None
     last: StoredOffset | None = None
-    named: Position | None = None
+    named: NamedPosition | None = None
     is_first_start: bool = False
     is_outdated: bool = False
     is_replaced: bool = False
@@ -125,38 +125,41 @@ class PartitionFacts:
         return None if self.is_outdated else self.stored
 
 
-Rule: TypeAlias = Callable[[PartitionFacts], Position | None]
+Rule: TypeAlias = Callable[[PartitionFacts], NamedPosition | None]
 
 
-def topic_created_again(facts: PartitionFacts) -> Position | None:
+def topic_created_again(facts: PartitionFacts) -> NamedPosition | None:
     """The beginning of a topic that was created again, unless another member has read the new topic."""
     is_unread = facts.is_replaced and not is_followed(facts.planned, facts.current, facts.last)
     return EARLIEST if is_unread else None
 
 
-def option_at_first_start(facts: PartitionFacts) -> Position | None:
-    """At a query's first start, the position in the options. With `latest`, new partitions start at their beginning."""
+def option_at_first_start(facts: PartitionFacts) -> NamedPosition | None:
+    """At a query's first start, the position in the options.
+
+    New partitions start at their beginning if the position is the log's end, or depends on it or on the present time.
+    """
     if not facts.is_first_start:
         return None
-    return EARLIEST if facts.named == LATEST and facts.created_after_subscription else facts.named
+    return EARLIEST if moves(facts.named) and facts.created_after_subscription else facts.named
 
 
-def checkpoint_or_group(facts: PartitionFacts) -> Position | None:
+def checkpoint_or_group(facts: PartitionFacts) -> NamedPosition | None:
     """The end of the last micro-batch, or the group's offset; see `resume`."""
     return resume(facts.planned, facts.current, facts.last).position
 
 
-def deleted_topic(facts: PartitionFacts) -> Position | None:
+def deleted_topic(facts: PartitionFacts) -> NamedPosition | None:
     """The beginning, if the group's offset is of a deleted topic of the same name."""
     return EARLIEST if facts.is_outdated else None
 
 
-def new_partition(facts: PartitionFacts) -> Position | None:
+def new_partition(facts: PartitionFacts) -> NamedPosition | None:
     """The beginning of a partition that was created after the group subscribed, or after the query started."""
     return EARLIEST if facts.created_after_subscription or facts.is_added else None
 
 
-def option_later(facts: PartitionFacts) -> Position | None:
+def option_later(facts: PartitionFacts) -> NamedPosition | None:
     """The position in the options, for a partition that the query knew and had no position in."""
     return facts.named
 
@@ -172,10 +175,10 @@ RULES: tuple[Rule, ...] = (
 """The rules in the order of their precedence; docs/streaming.md has them as a table."""
 
 
-def start_of(facts: PartitionFacts) -> tuple[Rule | None, Position | None]:
+def start_of(facts: PartitionFacts) -> tuple[Rule | None, NamedPosition | None]:
     """Return the first rule that gives a position, and the position; ``(None, None)`` leaves it to `auto.offset.reset`.
 
-    >>> start_of(PartitionFacts(planned=PlannedRange(10, 20), named=LATEST))[1]
+    >>> start_of(PartitionFacts(planned=PlannedRange(10, 20), named=EARLIEST))[1]
     20
     """
     return next(((rule, found) for rule in RULES if (found := rule(facts)) is not None), (None, None))

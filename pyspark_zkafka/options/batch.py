@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS, OUTPUT_MODE, SAVE_MODE
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, NamedPosition, OffsetSpec, is_behind
 from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.model.view_tables import VIEWS, view_problems
 from pyspark_zkafka.model.znodes.codec import is_znode_name
@@ -122,7 +122,7 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
         given.problems.extend(view_problems(view, (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))))
     first, last = start.everywhere, end.everywhere
     given.refuse_if(
-        isinstance(first, AtTimestamp) and isinstance(last, AtTimestamp) and first.timestamp_ms > last.timestamp_ms,
+        isinstance(first, (AtTimestamp, Ago)) and isinstance(last, (AtTimestamp, Ago)) and is_behind(first, last),
         "startingTimestamp is after endingTimestamp",
     )
     given.finish()
@@ -210,7 +210,7 @@ def _subscription(given: OptionParser, view: str | None) -> Subscription | None:
 
 
 def offset_spec(
-    given: OptionParser, edge: Literal["starting", "ending"], default: Position | Literal["committed"]
+    given: OptionParser, edge: Literal["starting", "ending"], default: NamedPosition | Literal["committed"]
 ) -> OffsetSpec:
     """Read a start or an end: by a timestamp for all partitions, else by timestamps, else by offsets."""
     spec = OffsetSpec(f"{edge}Offsets", everywhere=default)

@@ -6,16 +6,17 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.java_patterns import FilterError
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec, Position
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, FromEdge, NamedPosition, OffsetSpec
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.model.topic_names import describe_bad_names, topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_path
+from pyspark_zkafka.options.times import parse_duration_ms, parse_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,44 +73,6 @@ def _read_id_part(_: str, value: str) -> str:
     if not re.fullmatch(r"[a-zA-Z0-9._-]{1,100}", value):
         raise ValueError("1 to 100 letters, digits, '.', '_' and '-'")
     return value
-
-
-# Durations, as Spark's users write them
-
-_MICROSECONDS = {
-    **dict.fromkeys(("us", "microsecond", "microseconds"), 1),
-    **dict.fromkeys(("", "ms", "millisecond", "milliseconds"), 1_000),
-    **dict.fromkeys(("s", "second", "seconds"), 1_000_000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000_000),
-    **dict.fromkeys(("week", "weeks"), 604_800_000_000),
-}
-_DURATION_FORM = (
-    'a duration such as 15m, 10s, 500ms or "1 hour 30 minutes": whole numbers of us, ms, s, m (or min), h, d or the whole '
-    "words, up to weeks; a number alone is milliseconds"
-)
-
-
-def parse_duration_ms(text: str) -> int:
-    """Return a duration in milliseconds, rounded down; raises ValueError with the expected form.
-
-    Accepts the suffixes of Spark's configuration, the words of its interval strings, and several of them in a row, all
-    case-insensitive.
-
-    >>> parse_duration_ms("15m"), parse_duration_ms("1 hour 30 minutes"), parse_duration_ms("250")
-    (900000, 5400000, 250)
-
-    References
-    ----------
-    org.apache.spark.network.util.JavaUtils.timeStringAs, Spark 4.2.
-    """
-    words = re.sub(r"^interval\s+", "", text.strip().lower())
-    parts = re.findall(r"([0-9]+)\s*([a-z]*)\s*", words)
-    well_formed = re.fullmatch(r"[0-9]{1,18}|([0-9]{1,18}\s*[a-z]+\s*)+", words)
-    if not well_formed or any(unit not in _MICROSECONDS for _, unit in parts):
-        raise ValueError(_DURATION_FORM)
-    return sum(int(number) * _MICROSECONDS[unit] for number, unit in parts) // 1_000
 
 
 # ZooKeeper
@@ -206,17 +169,35 @@ def _malformed(option: str, text: str, form: str) -> OptionError:
 
 # Offsets and timestamps
 
-_STARTS = "earliest, latest (stream), committed, or JSON"
-_ENDS = "latest, or JSON"
-_OFFSETS_FORM = '{"topicA": {"0": 23, "1": -2}, "topicB": "earliest"}, with -2 for earliest and -1 for latest'
+_STARTS = "earliest, latest (stream), earliest+100, latest-100, committed, or JSON"
+_ENDS = "latest, latest-100, earliest+100, or JSON"
+_OFFSETS_FORM = (
+    '{"topicA": {"0": 23, "1": -2, "2": "latest-100"}, "topicB": "earliest+100"}, with -2 or earliest, and -1 or latest'
+)
 _COMMIT_FORM = 'offsets of 0 or more by partition: {"topicA": {"0": 23}}'
 _TIMESTAMPS_FORM = '{"topicA": {"0": 1700000000000, "1": 1700000000000}}, in milliseconds since the epoch'
-_BY_TOPIC: dict[str, Position] = {"earliest": EARLIEST, "latest": LATEST}
-_WORDS: dict[str, Position | Literal["committed"]] = {**_BY_TOPIC, "committed": "committed"}
+_FROM_EDGE = re.compile(r"(earliest|latest)(?:\s*([+-])\s*([0-9]{1,18}))?", re.IGNORECASE)
+
+
+def parse_position(text: str) -> NamedPosition | None:
+    """Return the position that a word names; None for any other text.
+
+    >>> parse_position("earliest"), parse_position("latest-100"), parse_position("latest+100")
+    (-2, FromEdge(edge=-1, records=-100), None)
+    """
+    match = _FROM_EDGE.fullmatch(text.strip())
+    if match is None:
+        return None
+    is_latest = match[1].lower() == "latest"
+    edge = LATEST if is_latest else EARLIEST
+    if match[2] is None:
+        return edge
+    records = int(match[2] + match[3])
+    return FromEdge(edge, records) if match[2] == ("-" if is_latest else "+") else None
 
 
 def _offsets(form: str) -> Kind:
-    """Offsets by partition, or words for all partitions or the partitions of a topic.
+    """Offsets by partition, or words for all partitions, the partitions of a topic, or one partition.
 
     References
     ----------
@@ -224,15 +205,17 @@ def _offsets(form: str) -> Kind:
     """
 
     def read(option: str, text: str) -> OffsetSpec:
-        if text.lower() in _WORDS:
-            return OffsetSpec(option, everywhere=_WORDS[text.lower()])
-        by_topic: dict[str, Position] = {}
-        by_partition: dict[TopicPartition, Position] = {}
+        if text.lower() == "committed":
+            return OffsetSpec(option, everywhere="committed")
+        if (everywhere := parse_position(text)) is not None:
+            return OffsetSpec(option, everywhere=everywhere)
+        by_topic: dict[str, NamedPosition] = {}
+        by_partition: dict[TopicPartition, NamedPosition] = {}
         for topic, given in _json_object(option, text, f"{form}: {_OFFSETS_FORM}").items():
-            if isinstance(given, str) and given.lower() in _BY_TOPIC:
-                by_topic[topic] = _BY_TOPIC[given.lower()]
+            if isinstance(given, str) and (position := parse_position(given)) is not None:
+                by_topic[topic] = position
             else:
-                by_partition |= _by_partition(option, topic, given, _OFFSETS_FORM)
+                by_partition |= _by_partition(option, topic, given, _OFFSETS_FORM, parse_position)
         for offset in by_partition.values():
             if isinstance(offset, int) and offset < EARLIEST:
                 raise INVALID_OPTION(f"{option} has the offset {offset}; use 0 or more, -1 or -2")
@@ -250,12 +233,8 @@ def _read_offsets_to_commit(option: str, text: str) -> dict[TopicPartition, int]
     return found
 
 
-def _read_timestamp(option: str, text: str) -> OffsetSpec:
-    return OffsetSpec(option, everywhere=AtTimestamp(integer(0).read(option, text)))
-
-
 def _read_timestamps(option: str, text: str) -> OffsetSpec:
-    by_partition: dict[TopicPartition, Position] = {}
+    by_partition: dict[TopicPartition, NamedPosition] = {}
     for topic, given in _json_object(option, text, _TIMESTAMPS_FORM).items():
         for partition, timestamp_ms in _by_partition(option, topic, given, _TIMESTAMPS_FORM).items():
             if timestamp_ms < 0:
@@ -264,21 +243,33 @@ def _read_timestamps(option: str, text: str) -> OffsetSpec:
     return OffsetSpec(option, by_partition=by_partition)
 
 
-def _by_partition(option: str, topic: str, given: object, form: str) -> dict[TopicPartition, int]:
-    """Read the numbers of a topic's partitions, from ``{"0": 23}``."""
+Word = TypeVar("Word")
 
-    def is_entry(partition: str, number: object) -> bool:
+
+def _no_words(_: str) -> None:
+    return None
+
+
+def _by_partition(
+    option: str, topic: str, given: object, form: str, word: Callable[[str], Word | None] = _no_words
+) -> dict[TopicPartition, int | Word]:
+    """Read the positions of a topic's partitions, from ``{"0": 23}``. `word` reads a text; it returns None to refuse it."""
+    found: dict[TopicPartition, int | Word] = {}
+    for partition, position in given.items() if isinstance(given, dict) else ():
         is_partition = re.fullmatch("[0-9]{1,10}", partition) is not None and int(partition) in _INT32
-        return is_partition and type(number) is int and number in _INT64
-
-    entries = given.items() if isinstance(given, dict) else ()
-    if not entries or not all(is_entry(partition, number) for partition, number in entries):
+        is_offset = type(position) is int and position in _INT64
+        value = position if is_offset else word(position) if isinstance(position, str) else None
+        if not is_partition or value is None:
+            found = {}
+            break
+        found[TopicPartition(topic, int(partition))] = value
+    if not found:
         try:
             shown = json.dumps({topic: given})
         except RecursionError:
             shown = f"{topic}: JSON that is nested too deeply"
         raise _malformed(option, shown, form)
-    return {TopicPartition(topic, int(partition)): number for partition, number in entries}
+    return found
 
 
 BOOLEAN = choice(true=True, false=False)
@@ -296,7 +287,9 @@ PARTITIONS = Kind('JSON {"topic": [0, 1]}', _read_assignment)
 STARTING_OFFSETS = _offsets(_STARTS)
 ENDING_OFFSETS = _offsets(_ENDS)
 OFFSETS_TO_COMMIT = Kind('JSON {"topic": {"0": 23}}', _read_offsets_to_commit)
-TIMESTAMP = Kind("integer, ms since the epoch", _read_timestamp)
+TIMESTAMP = Kind(
+    "ms since the epoch, ISO 8601, or 10 minutes ago", lambda option, text: OffsetSpec(option, everywhere=parse_time(text))
+)
 TIMESTAMPS = Kind('JSON {"topic": {"0": ms}}', _read_timestamps)
 CLAIM_OWNER = Kind("member@session", lambda _, text: ClaimOwner.parse(text))
 RESET_POLICY = choice(

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.conditions import INVALID_OPTIONS, TABLE_WITHOUT_OPTIONS
 from pyspark_zkafka.errors import OptionError, nearest
 from pyspark_zkafka.options.client_properties import is_secret
+from pyspark_zkafka.options.references import refers, resolve_references
 from pyspark_zkafka.options.table import BY_NAME, STREAM, Scope
 
 _OF_THE_ROW = object()
 _TABLE_OPTION = "option."
-_REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
+_RACK = "kafka.client.rack"
 
 
 class OptionParser:
     """Parser of the options of one read, stream or write; `finish` raises all problems at once.
 
     Names are case-insensitive. A name that the table does not have for the scope is a problem, except that a batch read
-    ignores options of streams. Secret options may refer to environment variables and files; see `resolve_references`.
+    ignores options of streams. Secret options may refer to environment variables and files; see `resolve_references`. The
+    rack of a read may refer to variables of the executors; see `task_rack`.
 
     Raises OptionError (TABLE_WITHOUT_OPTIONS) for the properties of a table, by which Spark asks for the table's columns.
     """
@@ -41,6 +40,13 @@ class OptionParser:
     def _resolve(self, name: str, value: str) -> str:
         option = BY_NAME.get(name.lower())
         if not (is_secret(name) if option is None else option.secret):
+            of_task = name.lower() == _RACK and self.scope != "write"
+            if name.lower().startswith("kafka.") and refers(value) and not (of_task and refers(value, only="env")):
+                self.problems.append(
+                    f"{name} is {value!r}; write the value itself: only secrets may be ${{env:NAME}} or ${{file:PATH}}, as "
+                    f"the driver's environment must not show elsewhere, and {_RACK} of a read may be ${{env:NAME}}, of the "
+                    "executor"
+                )
             return value
         try:
             return resolve_references(value)
@@ -97,34 +103,3 @@ class OptionParser:
             if not self.raw:
                 text += ". After the name of a table, SQL gives options by WITH (name = 'value', ...)"
             raise INVALID_OPTIONS(text, problems=tuple(self.problems))
-
-
-def resolve_references(value: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Replace each ``${env:NAME}`` and ``${file:PATH}`` in a value, as Kafka's config providers do.
-
-    A reference keeps a secret out of Spark's web interface and event log, which show options. A file's content is used
-    without the line breaks at its end.
-
-    Raises
-    ------
-    ValueError
-        The environment variable is not set, or the file cannot be read; the text does not contain the value.
-
-    Examples
-    --------
-    >>> resolve_references("digest:alice:${env:ZK}", {"ZK": "s3cret"})
-    'digest:alice:s3cret'
-    """
-
-    def resolved(reference: re.Match[str]) -> str:
-        kind, name = reference.groups()
-        try:
-            return environment[name] if kind == "env" else Path(name).read_text(encoding="utf-8").rstrip("\r\n")
-        except KeyError:
-            raise ValueError(f"refers to the environment variable {name}, which is not set") from None
-        except OSError as error:
-            raise ValueError(f"refers to the file {name}, which cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError:  # its text contains the secret
-            raise ValueError(f"refers to the file {name}, which is not UTF-8") from None
-
-    return _REFERENCE.sub(resolved, value)

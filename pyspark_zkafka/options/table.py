@@ -137,7 +137,8 @@ TABLE: tuple[Option, ...] = (
         kinds.STARTING_OFFSETS,
         _READS,
         'Where to start without a checkpoint. JSON: `{"topic": {"0": 23, "1": -2}, "other": "earliest"}`, with -2 for '
-        "earliest and -1 for latest (stream). committed requires group.id.",
+        "earliest and -1 for latest (stream). `earliest+100` and `latest-100` count from an edge of the log, also in JSON. "
+        "committed requires group.id.",
         Derived("batch: earliest; stream: committed with group.id, else latest"),
     ),
     Option(
@@ -147,7 +148,7 @@ TABLE: tuple[Option, ...] = (
         "startingTimestamp",
         kinds.TIMESTAMP,
         _READS,
-        "Start at the first record at or after this time; overrides other starts.",
+        "Start at the first record at or after this time; overrides other starts. Without a zone, ISO 8601 is in UTC.",
     ),
     Option(
         "endingTimestamp", kinds.TIMESTAMP, _READ, "End before the first record at or after this time, or at the log's end."

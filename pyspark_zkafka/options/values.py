@@ -13,6 +13,7 @@ from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.model.nouns import ClaimOwner, TopicPartition
 from pyspark_zkafka.model.offsets import OffsetSpec, ResetPolicy
 from pyspark_zkafka.model.planning import Listener, Subscription, TriggerLimits
+from pyspark_zkafka.options.references import refers
 
 OffsetStore = Literal["zookeeper", "kafka"]
 """A store of a group's offsets: ``/consumers/<group>/offsets`` or ``__consumer_offsets``."""
@@ -103,9 +104,9 @@ class ConnectionOptions:
 
     @property
     def client_rack(self) -> str | None:
-        """The client's rack, to read from the nearest replica."""
+        """The client's rack, to read from the nearest replica; None if only a task knows it. See `task_rack`."""
         rack = self.kafka.get("client.rack")
-        return None if rack is None else str(rack)
+        return None if rack is None or refers(str(rack)) else str(rack)
 
     @property
     def read_committed(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_servers, open_admin, open_cluster
@@ -60,6 +60,8 @@ def plan_batch(
     """
     for name in options.ignored:
         _log.warning("%s is a streaming option; ignored by this batch read", name)
+    now_ms = time.time_ns() // 1_000_000
+    options = replace(options, start=options.start.at(now_ms), end=options.end.at(now_ms))
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
     subscription = options.require_subscription()
     with open_cluster(options.connection) as cluster:

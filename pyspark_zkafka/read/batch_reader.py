@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -79,7 +80,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         options, connection = self._options, self._options.connection
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
-        properties = consumer_properties(connection, servers, options.client_group, largest)
+        properties = consumer_properties(connection, servers, options.client_group, largest, os.environ)
 
         def start(split: Split, opened: ExitStack) -> SplitReader:
             consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema, joint))

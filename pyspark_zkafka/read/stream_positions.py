@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -13,13 +14,14 @@ from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.checkpoint import StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import (
-    EARLIEST,
     LATEST,
     AtTimestamp,
+    FromEdge,
+    NamedPosition,
     OffsetSpec,
     Outside,
-    Position,
     Resolution,
+    moves,
     reset_position,
     resolve,
 )
@@ -67,12 +69,13 @@ class StreamStarts:
     """Finds positions in the checkpoint, in the group's offsets, or in the options.
 
     `awaited` has the partitions that the options named when the query first started, and that did not exist then. They
-    start when they are created.
+    start when they are created. `now_ms` is the present time for "10 minutes ago".
     """
 
     options: StreamOptions
     session: StreamSession
     awaited: set[TopicPartition] = field(default_factory=set)
+    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def initial(self, owned: Collection[TopicPartition], snapshot: ClusterSnapshot) -> InitialPositions:
         """Find the start of a new query, for all partitions at the same time. Commits nothing. See `find`.
@@ -140,7 +143,7 @@ class StreamStarts:
         named = self._named(partition)
         if named is None:
             return self.options.read.reset in (None, "latest")
-        return named == LATEST or isinstance(named, AtTimestamp)
+        return moves(named) or isinstance(named, (AtTimestamp, FromEdge))
 
     def _with_stored(
         self, partition: TopicPartition, own: PartitionProgress, stored: StoredOffset | None
@@ -148,12 +151,13 @@ class StreamStarts:
         """Return the start that the group has committed, unless the options name an offset or a time."""
         if stored is None or own.committed is not None:
             return own
-        is_exact = self._named(partition) not in (None, EARLIEST, LATEST)
+        named = self._named(partition)
+        is_exact = isinstance(named, AtTimestamp) or (isinstance(named, int) and named >= 0)
         return PartitionProgress(own.position if is_exact else stored.offset, stored)
 
     def _require_leaders(self, partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> None:
         offline = [tp for tp in sorted(partitions) if tp in snapshot.states and snapshot.leader(tp) is None]
-        needed = [tp for tp in offline if self._depends_on_time(tp) and self._named(tp) in (None, LATEST)]
+        needed = [tp for tp in offline if self._depends_on_time(tp) and self._is_later_each_time(tp)]
         if not needed or self.options.read.skip_offline:
             return
         if self.options.group is not None:
@@ -245,7 +249,11 @@ class StreamStarts:
         or `subscribe`, belonged to another member when the query was in a group, or had no leader.
         """
         is_new = partition.partition >= finished.topics.get(partition.topic, TopicIdentity()).known
-        return is_new or (self.session.member is None and self._named(partition) in (None, LATEST))
+        return is_new or (self.session.member is None and self._is_later_each_time(partition))
+
+    def _is_later_each_time(self, partition: TopicPartition) -> bool:
+        named = self._named(partition)
+        return named is None or moves(named)
 
     def followed(
         self,
@@ -265,7 +273,7 @@ class StreamStarts:
 
     def _report_outdated(
         self,
-        starts: Mapping[TopicPartition, tuple[Rule | None, Position | None]],
+        starts: Mapping[TopicPartition, tuple[Rule | None, NamedPosition | None]],
         facts: Mapping[TopicPartition, PartitionFacts],
         spans: Collection[TopicPartition],
     ) -> None:
@@ -297,18 +305,18 @@ class StreamStarts:
                 span.until,
             )
 
-    def _named(self, partition: TopicPartition) -> Position | None:
+    def _named(self, partition: TopicPartition) -> NamedPosition | None:
         """Return the position that the options name; None for the group's offset."""
         given = self.options.read.start.of(partition)
         return None if given == "committed" else given
 
-    def _resolve(self, positions: Mapping[TopicPartition, Position], first: bool) -> Resolution:
+    def _resolve(self, positions: Mapping[TopicPartition, NamedPosition], first: bool) -> Resolution:
         # After the first planning, the time-out is short: other partitions wait meanwhile, and these are retried. A later
         # partition without a record at its timestamp waits for one.
         read = self.options.read
         return resolve(
             list(positions),
-            OffsetSpec(read.start.option, by_partition=dict(positions)),
+            OffsetSpec(read.start.option, by_partition=dict(positions)).at(self.now_ms),
             OffsetSpec("endingOffsets", everywhere=LATEST),
             self.session.cluster.brokers,
             retry=self.session.retry,

@@ -17,6 +17,7 @@ from pyspark_zkafka.tools import (
     admin_delete_topic,
     admin_elect,
     admin_reassign,
+    checkpoint_show,
     exporter,
     group_delete,
     group_describe,
@@ -27,14 +28,21 @@ from pyspark_zkafka.tools import (
     group_verify,
     ledger,
     local_cluster,
+    topic_changes,
+    topic_produce,
+    topic_tail,
     views,
 )
 from pyspark_zkafka.tools.command import exit_status
 from pyspark_zkafka.tools.output import LogFormatter
 
-_topics = typer.Typer(no_args_is_help=True, help="List and describe topics.")
+_topics = typer.Typer(no_args_is_help=True, help="List, describe, change, read and write topics.")
 _topics.command("list")(views.list_topics)
 _topics.command("describe")(views.describe_topics)
+_topics.command("create")(topic_changes.create)
+_topics.command("alter")(topic_changes.alter)
+_topics.command("tail")(topic_tail.tail)
+_topics.command("produce")(topic_produce.produce)
 
 _groups = typer.Typer(no_args_is_help=True, help="Show and change consumer groups and their offsets.")
 _groups.command("list")(group_describe.list_)
@@ -68,6 +76,7 @@ app.command("exporter")(exporter.exporter)
 app.add_typer(_topics, name="topics")
 app.add_typer(_groups, name="groups")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(checkpoint_show.app, name="checkpoint")
 app.add_typer(_admin, name="admin")
 app.add_typer(local_cluster.app, name="cluster")
 

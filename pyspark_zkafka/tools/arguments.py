@@ -1,4 +1,4 @@
-"""Parsing of arguments: files, NAME=VALUE, topics with partitions, times."""
+"""Parsing of arguments: files, NAME=VALUE, topics with partitions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import TypeVar
 
 import javaproperties
 import typer
@@ -15,24 +15,15 @@ import typer
 from pyspark_zkafka.conditions import INVALID_OPTION, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.options.parser import resolve_references
+from pyspark_zkafka.options.references import resolve_references
+
+Parsed = TypeVar("Parsed")
 
 PartitionSpec = tuple[str, int | None]
 """A topic and one of its partitions; None for all of its partitions."""
 
 _OWN_PREFIXES = ("zookeeper.", "kafka.", "listener.")
 _PROMPT = re.compile(r"\$\{prompt:([^}]*)\}")
-_DURATION = re.compile(
-    r"(?P<sign>[-+]?)P(?:(?P<days>[-+]?[0-9]{1,12})D)?"
-    r"(?P<time>T(?:(?P<hours>[-+]?[0-9]{1,12})H)?(?:(?P<minutes>[-+]?[0-9]{1,12})M)?"
-    r"(?:(?P<seconds>[-+]?[0-9]{1,12}(?:[.,][0-9]{0,9})?)S)?)?",
-    re.IGNORECASE,
-)
-_DATETIME = re.compile(
-    r"(?P<day>\d{4}-\d{2}-\d{2})T(?P<time>\d{2}:\d{2}(?::\d{2})?)(?:\.(?P<fraction>\d{1,9}))?"
-    r"(?P<zone>Z|[-+]\d{2}(?::?\d{2})?)?"
-)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def read_text(file: Path | str) -> str:
@@ -162,39 +153,9 @@ def require_topics(topics: Collection[str], existing: Collection[str]) -> None:
         raise UNKNOWN_TOPIC(f"Topics do not exist: {', '.join(missing)}; see zkafka topics list")
 
 
-def parse_iso_duration_ms(text: str) -> int:
-    """Return a duration of ISO 8601, ``PnDTnHnMn.nS`` as Java's Duration reads it, in milliseconds.
-
-    >>> parse_iso_duration_ms("P1DT2H"), parse_iso_duration_ms("PT0.5S"), parse_iso_duration_ms("-PT1M")
-    (93600000, 500, -60000)
-    """
-    match = _DURATION.fullmatch(text.strip())
-    parts = {} if match is None else {name: match[name] for name in ("days", "hours", "minutes", "seconds") if match[name]}
-    if match is None or not parts or (match["time"] or "").upper() == "T":
-        raise INVALID_OPTION(f"--by-duration {text!r} is not a duration; write PnDTnHnMnS, such as P7D or PT1H30M")
+def parse_text(option: str, text: str, parse: Callable[[str], Parsed]) -> Parsed:
+    """Return the parsed text of an option; raises OptionError with the form that the parser's ValueError names."""
     try:
-        length = timedelta(**{name: float(number.replace(",", ".")) for name, number in parts.items()})
-    except OverflowError as error:
-        raise INVALID_OPTION(f"--by-duration {text!r} is too long") from error
-    return (length // timedelta(milliseconds=1)) * (-1 if match["sign"] == "-" else 1)
-
-
-def parse_datetime_ms(text: str) -> int:
-    """Return a time of ISO 8601 in milliseconds since the epoch; without a zone, it is in UTC, as for Kafka's tools.
-
-    >>> parse_datetime_ms("2026-11-22T14:00:00.000"), parse_datetime_ms("2026-11-22T15:00:00+01:00")
-    (1795356000000, 1795356000000)
-    """
-    match = _DATETIME.fullmatch(text.strip())
-    try:
-        if match is None:
-            raise ValueError(text)
-        time = match["time"] if len(match["time"]) > 5 else f"{match['time']}:00"
-        digits = (match["zone"] or "Z").replace("Z", "+").replace(":", "").ljust(5, "0")
-        found = datetime.fromisoformat(f"{match['day']}T{time}{digits[:3]}:{digits[3:]}")
-        ms = (found - _EPOCH) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError) as error:
-        raise INVALID_OPTION(
-            f"--to-datetime {text!r} is not a time; write YYYY-MM-DDTHH:mm:SS.sss, in UTC, or with a zone such as +01:00",
-        ) from error
-    return ms + int((match["fraction"] or "0").ljust(3, "0")[:3])
+        return parse(text)
+    except ValueError as error:
+        raise INVALID_OPTION(f"{option} is {text!r}; expected {error}") from None

@@ -168,6 +168,11 @@ def reads_cluster(command: Callable[..., None]) -> Callable[..., None]:
     return _with_target(command, _READING)
 
 
+def reads_files(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command that needs no cluster: as `reads_cluster`, without the options for the connection."""
+    return _with_target(command, {name: _READING[name] for name in ("json", "debug")})
+
+
 def changes_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command that changes the cluster: as `reads_cluster`, with ``--dry-run`` and ``--yes``."""
     return _with_target(command, {**_CHANGING, **_READING})
@@ -197,10 +202,10 @@ def _with_target(command: Callable[..., None], added: dict[str, tuple[Any, Any]]
 
 
 def _target(
-    zookeeper: str | None,
-    bootstrap_server: str | None,
-    command_config: Path | None,
     json: bool,
+    zookeeper: str | None = None,
+    bootstrap_server: str | None = None,
+    command_config: Path | None = None,
     dry_run: bool = False,
     yes: bool = False,
 ) -> Target:
@@ -263,6 +268,16 @@ def open_servers(target: Target) -> Iterator[Servers]:
             return opened.enter_context(target.group_brokers(snapshot, timeout_s))
 
         yield Servers(zookeeper, open_brokers)
+
+
+@contextmanager
+def open_admin(target: Target) -> Iterator[tuple[KafkaAdmin, str]]:
+    """Open an admin client of the brokers, which ZooKeeper lists unless they were given; yield it with their addresses."""
+    with ExitStack() as opened:
+        zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())
+        snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
+        servers = bootstrap_servers(target.connection, snapshot)
+        yield opened.enter_context(target.brokers(snapshot)), servers
 
 
 def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:

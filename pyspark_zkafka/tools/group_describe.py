@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -11,10 +11,11 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.brokers.groups import GroupAdmin
-from pyspark_zkafka.errors import listing
+from pyspark_zkafka.errors import UnknownTopic, listing
 from pyspark_zkafka.inspect.group_reads import read_groups
 from pyspark_zkafka.inspect.groups import (
     GroupReport,
+    GroupReports,
     OffsetsStorage,
     PartitionReport,
     consumer_host,
@@ -22,9 +23,10 @@ from pyspark_zkafka.inspect.groups import (
 )
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import (
-    MOST_SECONDS,
     AllGroups,
     Groups,
     Target,
@@ -34,17 +36,17 @@ from pyspark_zkafka.tools.command import (
 )
 from pyspark_zkafka.tools.group_watch import watch_groups
 from pyspark_zkafka.tools.output import Column, columns, iso_time
+from pyspark_zkafka.tools.watch import Interval
 
 StorageOption = Annotated[
     OffsetsStorage,
     typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits)."),
 ]
 _Watch = Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")]
-_Interval = Annotated[
-    float, typer.Option(min=0.1, max=MOST_SECONDS, metavar="S", help="Seconds between the tables of --watch.")
-]
+_Lag = Annotated[bool, typer.Option("--lag", help="Also show the lag of each group; asks the leaders of its partitions.")]
 
 _LIST = columns("group members topics state store", right="members")
+_LAG = columns("lag", right="lag")
 _LIST_JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
@@ -60,28 +62,33 @@ _MEMBERS_NARROW = (*columns("consumer pattern subscription"), _PARTITIONS, *colu
 
 
 @reads_cluster
-def list_(target: Target, storage: StorageOption = "zookeeper") -> None:
+def list_(target: Target, storage: StorageOption = "zookeeper", lag: _Lag = False) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
     With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
     `ledger` has no consumers: it holds what an exactly-once query has recorded (zkafka ledger).
 
-    Example: zkafka groups list --zookeeper zk1:2181/kafka
+    Example: zkafka groups list --lag --zookeeper zk1:2181/kafka
     """
     with open_servers(target) as servers:
-        groups = read_groups(servers.ensemble).groups
+        reports = read_groups(servers.ensemble, (lambda: servers.brokers) if lag else None, storage=storage)
+        groups = reports.groups
         in_kafka = [] if storage == "zookeeper" else servers.brokers.group_names()
-        rows = [_list_row(group, name in in_kafka) for name, group in groups.items()]
+        lags = group_lags(reports) if lag else {}
+        rows: list[Row] = [{**_list_row(group, name in in_kafka), "lag": lags.get(name)} for name, group in groups.items()]
         only_in_kafka = [name for name in in_kafka if name not in groups]
-        rows += _kafka_rows(servers.brokers, only_in_kafka) if only_in_kafka else []
+        rows += _kafka_rows(servers.brokers, only_in_kafka, lag) if only_in_kafka else []
     shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
     ordered = sorted(shown, key=lambda row: str(row["group"]))
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
+    shown_columns = (*_LIST, *(_LAG if lag else ()))
     if target.output.as_json:
-        target.rows(ordered, (*_LIST, *_LIST_JSON_ONLY))
+        target.rows(ordered, (*shown_columns, *_LIST_JSON_ONLY))
     else:
         marked = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
-        target.rows(marked, _LIST, "There is no group.")
+        target.rows(marked, shown_columns, "There is no group.")
+    for problem in reports.logs.problems:
+        target.output.note(problem)
     if unreadable:
         target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
 
@@ -99,9 +106,43 @@ def _list_row(group: GroupReport, is_in_kafka: bool) -> Row:
     }
 
 
-def _kafka_rows(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
+def group_lags(reports: GroupReports) -> dict[str, int | None]:
+    """Return the records after each group's offsets; None if it has no offset, or if the end of a log is unknown.
+
+    Partitions that do not exist have no records.
+    """
+    found: dict[str, list[int | None]] = {}
+    for row in reports.partitions:
+        existing = row.topic is not None and TopicPartition(row.topic, row.partition or 0) in reports.logs.bounds
+        if existing and row.offset is not None:
+            found.setdefault(row.group, []).append(row.lag)
+    return {name: _total(lags) for name, lags in found.items()}
+
+
+def _total(lags: Collection[int | None]) -> int | None:
+    """Return the sum of lags; an offset beyond the end of its log does not make up for another lag.
+
+    >>> _total([5, -2, 1]), _total([5, None]), _total([])
+    (6, None, None)
+    """
+    known = [max(0, lag) for lag in lags if lag is not None]
+    return sum(known) if known and len(known) == len(lags) else None
+
+
+def _kafka_rows(brokers: GroupAdmin, names: Sequence[str], lag: bool) -> list[Row]:
     """The rows of groups that ZooKeeper does not have."""
     offsets = brokers.committed_many(names)
+    ends: dict[TopicPartition, int] = {}
+    gone: set[TopicPartition] = set()
+    if lag:
+        everywhere = {tp for of_group in offsets.values() for tp in of_group}
+        ends, failed = brokers.list_offsets_each(dict.fromkeys(everywhere, LATEST)) if everywhere else ({}, {})
+        gone = {tp for tp, error in failed.items() if isinstance(error, UnknownTopic)}
+
+    def lag_of(name: str) -> int | None:
+        committed = {tp: offset for tp, offset in offsets[name].items() if tp not in gone}
+        return _total([ends[tp] - offset if tp in ends else None for tp, offset in committed.items()])
+
     return [
         {
             "group": name,
@@ -109,6 +150,7 @@ def _kafka_rows(brokers: GroupAdmin, names: Sequence[str]) -> list[Row]:
             "topics": sorted({tp.topic for tp in offsets[name]}),
             "state": _STATES.get(state.name, state.name.capitalize()),
             "store": "kafka" if LedgerGroup.parse(name) is None else "ledger",
+            "lag": lag_of(name) if lag and LedgerGroup.parse(name) is None else None,
         }
         for name, state in brokers.group_states(names).items()
     ]
@@ -121,7 +163,7 @@ def describe(
     all_groups: AllGroups = False,
     storage: StorageOption = "zookeeper",
     watch: _Watch = False,
-    interval: _Interval = 2.0,
+    interval: Interval = 2.0,
 ) -> None:
     """Describe groups: offset, latest offset of the log, lag and consumer of each partition.
 

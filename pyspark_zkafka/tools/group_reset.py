@@ -34,12 +34,12 @@ from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
+from pyspark_zkafka.options.times import parse_datetime_ms, parse_iso_duration_ms
 from pyspark_zkafka.tools.arguments import (
     PartitionSpec,
     find_partitions,
-    parse_datetime_ms,
-    parse_iso_duration_ms,
     parse_partitions,
+    parse_text,
     read_text,
 )
 from pyspark_zkafka.tools.command import Target, changes_cluster, open_servers, require_no_consumers
@@ -403,9 +403,9 @@ def _scenario(given: Mapping[str, object], group: str) -> Scenario:
             return ShiftBy(by)
         case ("--by-duration", str(text)):
             now_ms = time.time_ns() // 1_000_000
-            return ToPosition(AtTimestamp(max(0, now_ms - parse_iso_duration_ms(text))))
+            return ToPosition(AtTimestamp(max(0, now_ms - parse_text("--by-duration", text, parse_iso_duration_ms))))
         case ("--to-datetime", str(text)):
-            return ToPosition(AtTimestamp(max(0, parse_datetime_ms(text))))
+            return ToPosition(AtTimestamp(max(0, parse_text("--to-datetime", text, parse_datetime_ms))))
         case ("--from-file", Path() as file):
             return FromFile(_offsets_in(file, group))
     return ToCurrent()

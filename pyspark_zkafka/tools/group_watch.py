@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import Any
 
-from rich.console import Group
-from rich.live import Live
-from rich.text import Text
-
-from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.output import Column, Output, columns, duration_text, printable
-
-Draw = Callable[[Sequence[Row], Sequence[str]], None]
+from pyspark_zkafka.tools.output import Column, Output, columns, duration_text
+from pyspark_zkafka.tools.watch import Layout, Observed, watch
 
 _WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default
 _MIN_RATE_PER_S = 0.001  # below it, a difference of rates is noise
@@ -35,30 +27,15 @@ _NARROW = (*columns("group topic partition lag", right=_OFFSETS), *_RATES)
 
 
 def watch_groups(output: Output, read: Callable[[], GroupReports], interval_s: float) -> None:
-    """Show what `read` returns, and the rates of the last minute, every `interval_s`; returns on Ctrl-C.
+    """Show what `read` returns, and the rates of the last minute, every `interval_s`; see `watch`.
 
-    On a terminal the table is drawn in place; into a pipe or a file a table is written each time, and with ``--json`` a
-    list on a line of its own. Each group with several partitions ends with a row of totals, without topic and partition.
-    After an error that may pass, the next table follows as usual.
+    Each group with several partitions ends with a row of totals, without topic and partition.
     """
     seen: deque[Observation] = deque()
-    try:
-        with _drawing(output) as draw:
-            while True:
-                due = time.monotonic() + interval_s
-                draw(*_observe(read, seen))
-                time.sleep(max(0.0, due - time.monotonic()))
-    except KeyboardInterrupt:
-        return
+    watch(output, lambda: _observe(read(), seen), _LAYOUT, interval_s)
 
 
-def _observe(read: Callable[[], GroupReports], seen: deque[Observation]) -> tuple[list[Row], Sequence[str]]:
-    try:
-        reports = read()
-    except ZKafkaError as error:
-        if not error.retriable:
-            raise
-        return [], [str(error)]
+def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
     now = Observation(time.monotonic(), tuple(row for row in reports.partitions if row.topic is not None))
     while len(seen) > 1 and seen[1].time_s <= now.time_s - _WINDOW_S:
         seen.popleft()
@@ -155,24 +132,8 @@ def _rates(step: Progress) -> Row:
     return {"lag": step.lag, **{name: None if rate is None else round(rate, 1) for name, rate in rates.items()}}
 
 
-@contextmanager
-def _drawing(output: Output) -> Iterator[Draw]:
-    if output.as_json:
-        yield partial(_write_json, output)
-    elif output.console.is_terminal:
-        with Live(console=output.console, auto_refresh=False, vertical_overflow="crop") as live:
-            yield lambda rows, problems: live.update(_page(output, rows, problems), refresh=True)
-    else:
-        yield lambda rows, problems: output.console.print(_page(output, rows, problems))
+def _readable(row: Row) -> Row:
+    return {**row, "catch_up_s": duration_text(row["catch_up_s"])}
 
 
-def _write_json(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> None:
-    output.rows(rows, _COLUMNS)
-    for text in problems:
-        output.note(text)
-
-
-def _page(output: Output, rows: Sequence[Row], problems: Sequence[str]) -> Group:
-    readable = [{**row, "catch_up_s": duration_text(row["catch_up_s"])} for row in rows]
-    found = [output.fitted(readable, _COLUMNS, _NARROW)] if rows else []
-    return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *found, *(Text(printable(text)) for text in problems), "")
+_LAYOUT = Layout(_COLUMNS, _NARROW, readable=_readable)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
+from pyspark_zkafka.cluster import ClusterSource, open_cluster
+from pyspark_zkafka.inspect.clusters import Part, read_cluster
+from pyspark_zkafka.inspect.view_rows import partition_rows
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns, iso_time
+from pyspark_zkafka.tools.watch import Interval, Layout
+from pyspark_zkafka.tools.watch import watch as watch_table
 
-_BROKERS = columns("id host port rack version timestamp endpoints", right="id port version")
-_NARROW_BROKERS = columns("id rack version timestamp endpoints", right="id version")
+_BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
+_NARROW_BROKERS = columns("id rack leaders controller timestamp endpoints", right="id leaders")
+_REGISTRATION = columns("version")  # the version of the znode's format, which only programs may want
 _CONTROLLER = columns("broker epoch timestamp cluster_id", right="broker epoch")
 _TOPICS = columns("topic topic_id partitions replication config", right="partitions replication")
 _NARROW_TOPICS = tuple(column for column in _TOPICS if column.name != "topic_id")
@@ -22,10 +30,14 @@ _PLAN = (
     Column("spark_partition", "TASK", right=True),
 )
 
+_OF_TOPICS: tuple[Part, ...] = ("topics",)
+_NO_TOPIC, _NOT_IN_STATE = "There is no topic.", "No partition is in this state."
+
 _Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")]
 _Internal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out topics such as __consumer_offsets.")]
 _UnderReplicated = Annotated[bool, typer.Option("--under-replicated", help="Only partitions whose ISR lacks a replica.")]
 _Unavailable = Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")]
+_Watch = Annotated[bool, typer.Option("--watch", help="Show the partitions again and again, until Ctrl-C.")]
 _Topic = Annotated[list[str] | None, typer.Option("--topic", help="A topic to read; repeatable.")]
 _Pattern = Annotated[
     str | None, typer.Option("--pattern", metavar="REGEX", help="Read the topics whose whole name matches.")
@@ -38,12 +50,28 @@ _Options = Annotated[
 
 @reads_cluster
 def brokers(target: Target) -> None:
-    """List the live brokers, and when each registered.
+    """List the live brokers: how many partitions each leads, which one is the controller, and when each registered.
+
+    Brokers alone do not say when they registered, nor reliably which one is the controller.
 
     Example: zkafka brokers --zookeeper zk1:2181/kafka
     """
-    rows = [{**row, "timestamp": iso_time(row.get("timestamp"))} for row in target.view("brokers")]
-    target.rows(rows, _BROKERS, "No broker is registered.", _NARROW_BROKERS)
+    found = target.view("brokers")
+    leaders = Counter(row.get("leader") for row in target.view("partitions")) if found else Counter()
+    active = None
+    if found and "zookeeper.connect" in target.options:
+        active = next((row.get("broker") for row in target.view("controller")), None)
+    rows = [
+        {
+            **row,
+            "leaders": leaders[row["id"]],
+            "controller": None if active is None else row["id"] == active,
+            "timestamp": iso_time(row.get("timestamp")),
+        }
+        for row in found
+    ]
+    in_json = target.output.as_json
+    target.rows(rows, (*_BROKERS, *_REGISTRATION) if in_json else _BROKERS, "No broker is registered.", _NARROW_BROKERS)
 
 
 @reads_cluster
@@ -67,7 +95,7 @@ def list_topics(target: Target, exclude_internal: _Internal = False) -> None:
 
     Example: zkafka topics list --zookeeper zk1:2181/kafka
     """
-    target.rows(_topic_rows(target, None, exclude_internal), _TOPICS, "There is no topic.", _NARROW_TOPICS)
+    target.rows(_topic_rows(target, None, exclude_internal), _TOPICS, _NO_TOPIC, _NARROW_TOPICS)
 
 
 @reads_cluster
@@ -77,26 +105,43 @@ def describe_topics(
     under_replicated: _UnderReplicated = False,
     unavailable: _Unavailable = False,
     exclude_internal: _Internal = False,
+    watch: _Watch = False,
+    interval: Interval = 2.0,
 ) -> None:
     """Describe topics: the leader, the replicas and the ISR of each partition.
 
-    Example: zkafka topics describe orders --under-replicated --zookeeper zk1:2181/kafka
+    Examples: zkafka topics describe orders --zookeeper zk1:2181/kafka;
+    zkafka topics describe --under-replicated --watch
     """
+    filtered = under_replicated or unavailable
+
+    def chosen(rows: Iterable[Row]) -> list[Row]:
+        return [
+            {**row, "leader": None if row.get("leader") == -1 else row.get("leader")}
+            for row in rows
+            if (not under_replicated or row["under_replicated"]) and (not unavailable or row["offline"])
+        ]
+
+    if watch:
+        with open_cluster(target.connection) as source:
+            require_topics(topics or (), source.topic_names() if topics else ())
+            layout = Layout(_PARTITIONS, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
+            watch_table(
+                target.output, lambda: (chosen(_partitions(source, topics, exclude_internal)), ()), layout, interval
+            )
+        return
     described = _topic_rows(target, topics, exclude_internal)
     names = {row["topic"] for row in described}
-    partitions = [
-        row
-        for row in target.view("partitions", **_restriction(topics))
-        if row["topic"] in names
-        and (not under_replicated or row["under_replicated"])
-        and (not unavailable or row["offline"])
-    ]
-    filtered = under_replicated or unavailable
+    partitions = chosen(row for row in target.view("partitions", **_restriction(topics)) if row["topic"] in names)
     if not (filtered or target.output.as_json):
         target.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.show("")
-    shown = [{**row, "leader": None if row.get("leader") == -1 else row.get("leader")} for row in partitions]
-    target.rows(shown, _PARTITIONS, "No partition is in this state." if filtered else "There is no topic.")
+    target.rows(partitions, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
+
+
+def _partitions(source: ClusterSource, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
+    rows = partition_rows(read_cluster(source, _OF_TOPICS, topics))
+    return [row for row in rows if not (exclude_internal and row["topic"].startswith("__"))]
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:

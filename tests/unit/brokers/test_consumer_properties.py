@@ -44,6 +44,15 @@ def test_lookups_without_limits() -> None:
     assert lookup_properties({"linger.ms": "5"}) == {}
 
 
+def test_rack() -> None:
+    """A task resolves the rack by its own environment; the driver's consumers have none."""
+    connection = parse_connection({"kafka.bootstrap.servers": "b:1", "kafka.client.rack": "${env:ZONE}"})
+    assert consumer_properties(connection, "b:1", "g", 1, {"ZONE": "a"})["client.rack"] == "a"
+    assert "client.rack" not in consumer_properties(connection, "b:1", "g")
+    fixed = parse_connection({"kafka.bootstrap.servers": "b:1", "kafka.client.rack": "a"})
+    assert consumer_properties(fixed, "b:1", "g")["client.rack"] == "a"
+
+
 def test_short_poll_interval() -> None:
     """The poll interval of a group's member may be short: librdkafka creates a task's consumer with it all the same."""
     connection = parse_connection({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.poll.interval.ms": "10000"})

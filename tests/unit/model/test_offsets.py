@@ -14,7 +14,10 @@ from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import (
     EARLIEST,
     LATEST,
+    Ago,
     AtTimestamp,
+    FromEdge,
+    NamedPosition,
     OffsetSpec,
     Outside,
     Position,
@@ -84,7 +87,7 @@ def everywhere(position: Any, option: str = "o") -> OffsetSpec:
     return OffsetSpec(option, everywhere=position)
 
 
-def of_a0(position: Position, option: str = "o") -> OffsetSpec:
+def of_a0(position: NamedPosition, option: str = "o") -> OffsetSpec:
     return OffsetSpec(option, by_partition={A0: position})
 
 
@@ -342,6 +345,68 @@ def test_start_after_end_is_an_error(start: int, end: int) -> None:
     """An explicit start after an explicit end is refused, regardless of the log."""
     with pytest.raises(OptionError, match=rf"\[START_AFTER_END\] a-0 starts at {start} and ends at {end}; "):
         resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
+
+
+@each(
+    ("start", "end", "expected"),
+    [
+        (FromEdge(LATEST, -3), LATEST, (17, 20)),
+        (FromEdge(LATEST, -100), LATEST, (10, 20)),
+        (FromEdge(EARLIEST, 4), LATEST, (14, 20)),
+        (FromEdge(EARLIEST, 100), LATEST, (20, 20)),
+        (EARLIEST, FromEdge(LATEST, -3), (10, 17)),
+        (12, FromEdge(EARLIEST, 4), (12, 14)),
+        (FromEdge(LATEST, -5), FromEdge(LATEST, -2), (15, 18)),
+        (FromEdge(EARLIEST, 8), FromEdge(LATEST, -8), (18, 18)),
+        (FromEdge(LATEST, 0), FromEdge(LATEST, 0), (20, 20)),
+        (AtTimestamp(14_500), FromEdge(LATEST, -1), (15, 19)),
+    ],
+)
+def test_a_number_of_records_from_an_edge(start: NamedPosition, end: NamedPosition, expected: tuple[int, int]) -> None:
+    """Records are counted from an edge of the log, never beyond the other edge."""
+    logs = FakeLogs({A0: log(), B0: Log(0, 5)})
+    found = resolve(
+        [A0, B0], of_a0(start, "s") if start != LATEST else everywhere(start), everywhere(end), logs, reset="earliest"
+    )
+    assert found.ranges[0] == OffsetRange(A0, *expected)
+    assert found.outside == ()
+
+
+def test_retention_after_an_edge_was_found() -> None:
+    """Records that retention removes while the start is resolved are no loss: the start is the log's own edge."""
+    logs = FakeLogs({A0: log()})
+    whole = logs.list_offsets
+
+    def shrinking(wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        found = whole(wanted, timeout_s)
+        if len(logs.asked) == 2:
+            logs.logs = {A0: Log(15, 20)}
+        return found
+
+    logs.list_offsets = shrinking  # type: ignore[method-assign]
+    found = resolve([A0], everywhere(FromEdge(EARLIEST, 2)), everywhere(LATEST), logs)
+    assert (found.ranges, found.outside) == ((OffsetRange(A0, 15, 20),), ())
+
+
+def test_times_before_the_plan() -> None:
+    """A time before the plan becomes a timestamp once, and 1970 is the earliest."""
+    spec = OffsetSpec("o", everywhere=Ago(1000), by_topic={"b": LATEST}, by_partition={A0: Ago(99), A1: 7})
+    expected = OffsetSpec("o", AtTimestamp(0), {"b": LATEST}, {A0: AtTimestamp(401), A1: 7})
+    assert spec.at(500) == expected
+
+
+@each(
+    ("start", "end"),
+    [
+        (FromEdge(LATEST, -1), FromEdge(LATEST, -2)),
+        (FromEdge(EARLIEST, 2), FromEdge(EARLIEST, 1)),
+        (Ago(1), Ago(2)),
+    ],
+)
+def test_start_after_end_in_every_log(start: NamedPosition, end: NamedPosition) -> None:
+    """A start that is after the end in every log is refused before any request."""
+    with pytest.raises(OptionError, match="set a start that is not after the end"):
+        resolve([A0], everywhere(start), everywhere(end), FakeLogs({}))
 
 
 def test_start_after_end_in_time_is_an_error() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge, OffsetSpec
 from pyspark_zkafka.model.planning import Assign, Listener, Subscribe, SubscribeExcept, SubscribePattern
 from pyspark_zkafka.model.view_tables import VIEWS
 from pyspark_zkafka.options.batch import parse_read
@@ -146,10 +146,14 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
         ),
         (
             {"subscribe": "a", "startingTimestamp": "tomorrow"},
-            "startingTimestamp is 'tomorrow'; expected a whole number, 0",
+            "startingTimestamp is 'tomorrow'; expected milliseconds since the epoch, a time such as 2026-01-31T10:00:00Z",
         ),
-        ({"subscribe": "a", "startingTimestamp": "1.5"}, "startingTimestamp is '1.5'; expected a whole number"),
-        ({"subscribe": "a", "startingTimestamp": "9" * 19}, "expected a whole number"),
+        ({"subscribe": "a", "startingTimestamp": "1.5"}, "startingTimestamp is '1.5'; expected milliseconds"),
+        ({"subscribe": "a", "startingTimestamp": "9" * 19}, "expected milliseconds since the epoch"),
+        (
+            {"subscribe": "a", "startingTimestamp": "5 minutes ago", "endingTimestamp": "10 minutes ago"},
+            "startingTimestamp is after endingTimestamp",
+        ),
         ({"subscribe": "a", "minPartitions": ""}, "minPartitions is ''; expected a whole number, 1 or more"),
         ({"subscribe": "a", "minPartitions": "1_000"}, "minPartitions is '1_000'; expected a whole number"),
         ({"subscribe": "a", "minPartitions": "\u0663"}, "minPartitions is '\u0663'; expected a whole number"),
@@ -218,6 +222,8 @@ BOUNDS = [
     ({"endingOffsets": "latest", "endingOffsetsByTimestamp": '{"t": {"0": 7}}'}, EARLIEST, {T0: AtTimestamp(7)}),
     ({"endingOffsetsByTimestamp": '{"t": {"0": 7}}', "endingTimestamp": "9"}, EARLIEST, AtTimestamp(9)),
     ({"startingTimestamp": "9", "endingTimestamp": "9"}, AtTimestamp(9), AtTimestamp(9)),
+    ({"startingTimestamp": "1970-01-01", "endingTimestamp": "5 minutes ago"}, AtTimestamp(0), Ago(300_000)),
+    ({"startingOffsets": "latest-9", "endingOffsets": "earliest+5"}, FromEdge(LATEST, -9), FromEdge(EARLIEST, 5)),
     ({"startingOffsets": "latest", "startingTimestamp": "9"}, AtTimestamp(9), LATEST),
     ({"endingOffsets": "earliest", "endingOffsetsByTimestamp": '{"t": {"0": 7}}'}, EARLIEST, {T0: AtTimestamp(7)}),
 ]

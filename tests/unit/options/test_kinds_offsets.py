@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, FromEdge, OffsetSpec
 from pyspark_zkafka.model.planning import Assign
 from pyspark_zkafka.options.kinds import (
     ENDING_OFFSETS,
@@ -39,6 +39,14 @@ ENDLESS = "9" * 5000
         ),
         (ENDING_OFFSETS, '{"latest": {"0": 7}}', OffsetSpec("o", by_partition={TopicPartition("latest", 0): 7})),
         (OFFSETS_TO_COMMIT, '{"a": {"0": 0, "1": 7}}', {A0: 0, A1: 7}),
+        (STARTING_OFFSETS, "latest-100", OffsetSpec("o", everywhere=FromEdge(LATEST, -100))),
+        (ENDING_OFFSETS, "Earliest + 7", OffsetSpec("o", everywhere=FromEdge(EARLIEST, 7))),
+        (STARTING_OFFSETS, '{"a": "earliest+100"}', OffsetSpec("o", by_topic={"a": FromEdge(EARLIEST, 100)})),
+        (
+            STARTING_OFFSETS,
+            '{"a": {"0": "latest-100", "1": 23}, "b": {"0": "earliest"}}',
+            OffsetSpec("o", by_partition={A0: FromEdge(LATEST, -100), A1: 23, B0: EARLIEST}),
+        ),
     ],
 )
 def test_offsets_are_parsed(kind: Kind, text: str, expected: object) -> None:
@@ -52,10 +60,10 @@ def test_offsets_are_parsed(kind: Kind, text: str, expected: object) -> None:
         (STARTING_OFFSETS, '{"a": {"0": -3}}', "o has the offset -3"),
         (STARTING_OFFSETS, '{"a": "committed"}', "expected {"),
         *(
-            (STARTING_OFFSETS, text, f"o is {text!r}; expected earliest, latest (stream), committed, or JSON: {{")
-            for text in ("", "oldest", "{", "{}", "[1]", "7", "null")
+            (STARTING_OFFSETS, text, f"o is {text!r}; expected earliest, latest (stream), earliest+100, ")
+            for text in ("", "oldest", "{", "{}", "[1]", "7", "null", "latest+100", "earliest-1", "latest-", "committed-1")
         ),
-        (ENDING_OFFSETS, "oldest", "o is 'oldest'; expected latest, or JSON: {"),
+        (ENDING_OFFSETS, "oldest", "o is 'oldest'; expected latest, latest-100, earliest+100, or JSON: {"),
         *(
             (STARTING_OFFSETS, text, f"o is {text!r}; expected {{")
             for text in (
@@ -69,10 +77,12 @@ def test_offsets_are_parsed(kind: Kind, text: str, expected: object) -> None:
                 '{"a": {"0": 5.0}}',
                 '{"a": {"0": true}}',
                 '{"a": {"0": null}}',
+                '{"a": {"0": 1, "1": "latest+1"}}',
+                '{"a": "earliest-1"}',
             )
         ),
         (STARTING_OFFSETS, '{"a": {"\u0663": 5}}', "expected {"),
-        (STARTING_OFFSETS, '{"a": {"0": ' + ENDLESS + "}}", "expected earliest, latest (stream), committed, or JSON: {"),
+        (STARTING_OFFSETS, '{"a": {"0": ' + ENDLESS + "}}", "expected earliest, latest (stream), earliest+100, "),
         (STARTING_OFFSETS, "x" * 300, "o is '" + "x" * 200 + "...'; expected earliest, "),
         *(
             (OFFSETS_TO_COMMIT, text, """; expected offsets of 0 or more by partition: {"topicA": {"0": 23}}""")

@@ -11,7 +11,7 @@ from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.options.batch import parse_connection, parse_read, parse_write
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.stream import parse_stream
-from pyspark_zkafka.options.table import TABLE, Derived, Option
+from pyspark_zkafka.options.table import TABLE, Derived, Option, Scope
 from tests.support.cases import each
 from tests.support.option_problems import only_problem
 
@@ -73,9 +73,9 @@ def test_all_problems_are_in_one_error() -> None:
         "minPartitions is '0'; expected a whole number, 1 or more",
         "maxRecordsPerPartition is 'many'; expected a whole number, 1 or more",
         "failOnDataLoss is 'yes'; expected true or false",
-        "startingOffsets is 'newest'; expected earliest, latest (stream), committed, or JSON: {",
-        "endingOffsets is 'oldest'; expected latest, or JSON: {",
-        "endingTimestamp is '-1'; expected a whole number, 0 or more",
+        "startingOffsets is 'newest'; expected earliest, latest (stream), earliest+100, latest-100, committed, or JSON: {",
+        "endingOffsets is 'oldest'; expected latest, latest-100, earliest+100, or JSON: {",
+        "endingTimestamp is '-1'; expected milliseconds since the epoch, a time such as ",
         "partitioner is an option of a write, not of a read",
         "kafka.key.deserializer",
         "unknown option subscribes; did you mean subscribe?",
@@ -139,7 +139,25 @@ def test_references_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_only_secrets_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only secrets are resolved."""
-    monkeypatch.setenv("NAME", "x")
-    assert parse_connection({**ZK, "kafka.client.id": "${env:NAME}"}).kafka["client.id"] == "${env:NAME}"
+@pytest.mark.parametrize(
+    ("given", "scope"),
+    [
+        ({"kafka.client.id": "${env:NAME}"}, "read"),
+        ({"kafka.bootstrap.servers": "${file:/etc/brokers}"}, "read"),
+        ({"kafka.client.rack": "${file:/etc/zone}"}, "read"),
+        ({"kafka.client.rack": "${env:NAME}"}, "write"),
+    ],
+)
+def test_only_secrets_are_resolved(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], scope: Scope) -> None:
+    """Other options are refused if they refer to the driver's environment or files: Spark would show the values."""
+    monkeypatch.setenv("NAME", "planted")
+    with pytest.raises(OptionError, match="write the value itself: only secrets may be") as caught:
+        parse_connection({**ZK, **given}, scope)
+    assert "planted" not in caught.value.message
+
+
+def test_rack_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver keeps the reference of a read's rack, whether it has the variable or not."""
+    monkeypatch.setenv("ZONE", "a")
+    found = parse_connection({**ZK, "kafka.Client.Rack": "eu-${env:ZONE}"})
+    assert (found.kafka["client.rack"], found.client_rack) == ("eu-${env:ZONE}", None)

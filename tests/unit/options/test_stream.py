@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, OffsetSpec
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge, OffsetSpec
 from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, SubscribePattern, TriggerLimits
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.stream import KAFKA_STRATEGIES, parse_either, parse_stream
@@ -114,6 +114,8 @@ def test_subscription(given: dict[str, str], subscription: object) -> None:
         ({"startingOffsets": '{"t": {"0": -2}}'}, {T0: EARLIEST}),
         ({"startingTimestamp": "9"}, AtTimestamp(9)),
         ({"group.id": "g", "startingTimestamp": "9"}, AtTimestamp(9)),
+        ({"startingTimestamp": "10 minutes ago"}, Ago(600_000)),
+        ({"startingOffsets": "latest-9"}, FromEdge(LATEST, -9)),
         ({"startingOffsetsByTimestamp": '{"t": {"0": 7}}'}, {T0: AtTimestamp(7)}),
         ({"startingOffsetsByTimestamp": '{"t": {"0": 7}}', "startingTimestamp": "9"}, AtTimestamp(9)),
         ({"startingOffsets": "earliest", "startingOffsetsByTimestamp": '{"t": {"0": 7}}'}, {T0: AtTimestamp(7)}),
@@ -213,7 +215,7 @@ def test_brokers_alone() -> None:
         ({"commitOffsets": '{"t": {"0": 1}}'}, "commitOffsets is an option of a write, not of a stream"),
         ({"maxOffsetPerTrigger": "5"}, "unknown option maxOffsetPerTrigger; did you mean maxOffsetsPerTrigger?"),
         ({"startingOffsets": "committed"}, "startingOffsets=committed needs group.id"),
-        ({"startingOffsets": "newest"}, "is 'newest'; expected earliest, latest (stream), committed, or JSON: {"),
+        ({"startingOffsets": "newest"}, "is 'newest'; expected earliest, latest (stream), earliest+100, "),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is '0'; expected a whole number, 1 or more"),
         ({"maxBytesPerTrigger": "1 MiB"}, "maxBytesPerTrigger is '1 MiB'; expected a whole number, 1 or more"),
         ({"minOffsetsPerTrigger": "-1"}, "minOffsetsPerTrigger is '-1'; expected a whole number, 1 or more"),

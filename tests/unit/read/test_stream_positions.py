@@ -103,7 +103,7 @@ class Session:
 def starts(session: Any, **options: str) -> StreamStarts:
     """The starts of a stream of topic t."""
     given = {"zookeeper.connect": "zk1:2181", "subscribe": "t", **options}
-    return StreamStarts(parse_stream(given), session)
+    return StreamStarts(parse_stream(given), session, now_ms=2_050)
 
 
 def find(session: Any, *known: Any, **options: str) -> int:
@@ -124,6 +124,12 @@ def checkpoint(span: PlannedRange | None = None, **mark: Any) -> StreamOffset:
         ({"startingOffsets": "earliest"}, 10),
         ({"startingOffsets": '{"t": {"0": 42, "1": -2}}'}, 42),
         ({"startingTimestamp": "30"}, 30),
+        ({"startingTimestamp": "1970-01-01T00:00:00.030Z"}, 30),
+        ({"startingTimestamp": "2 seconds ago"}, 50),
+        ({"startingOffsets": "latest-30"}, 70),
+        ({"startingOffsets": "latest-95"}, 10),
+        ({"startingOffsets": "earliest+95"}, 100),
+        ({"startingOffsets": '{"t": {"0": "earliest+2", "1": "latest-1"}}'}, 12),
     ],
 )
 def test_new_query(options: dict[str, str], position: int) -> None:
@@ -203,7 +209,7 @@ def test_no_committed_offset() -> None:
         find(Session(), **{"group.id": "g", "auto.offset.reset": "error"})
 
 
-@pytest.mark.parametrize("options", [{}, {"startingOffsets": "latest"}])
+@pytest.mark.parametrize("options", [{}, {"startingOffsets": "latest"}, {"startingOffsets": "latest-0"}])
 @pytest.mark.parametrize(("since", "position"), [(60, 100), (40, 10)])
 def test_partition_created_after_the_subscription(options: dict[str, str], since: int, position: int) -> None:
     """A member reads all of a partition that was created after the group subscribed to the topic."""
@@ -219,9 +225,9 @@ def offline(*partitions: TopicPartition) -> ClusterSnapshot:
 
 def test_start_without_a_leader() -> None:
     """A partition that starts at its end needs a leader, unless it is skipped or has an offset."""
-    for options in {}, {"group.id": "g"}:
+    for options in {}, {"group.id": "g"}, {"startingOffsets": "latest-9"}, {"startingTimestamp": "1 s ago"}:
         with pytest.raises(NoLeader, match=r"No live leader for t-1 \(ISR 1\)"):
-            starts(Session(members_since=60 if options else None), **options).initial([T0, T1], offline(T1))
+            starts(Session(members_since=60 if "group.id" in options else None), **options).initial([T0, T1], offline(T1))
     for session, options in (
         (Session(), {"startingOffsets": "earliest"}),
         (Session(), {"startingTimestamp": "30"}),
@@ -235,6 +241,8 @@ def test_start_without_a_leader() -> None:
 def test_skipped_partition() -> None:
     """A partition that had no leader when the query started, and was skipped, is read from its beginning."""
     assert find(Session(), checkpoint(), offlinePartitions="skip") == 10
+    for start in {"startingOffsets": "latest-9"}, {"startingTimestamp": "2 s ago"}:
+        assert find(Session(), checkpoint(), offlinePartitions="skip", **start) == 10
 
 
 def test_first_member_decides() -> None:
@@ -246,6 +254,17 @@ def test_first_member_decides() -> None:
     session.stored = {T0: StoredOffset(90, 1)}
     committed = found.commit(initial)
     assert (committed.assigned[T0].position, committed.uncommitted, session.stored[T1].offset) == (90, {}, 100)
+
+
+@pytest.mark.parametrize("start", [{"startingOffsets": "latest-30"}, {"startingTimestamp": "2 s ago"}])
+def test_first_member_decides_a_relative_start(start: dict[str, str]) -> None:
+    """A start that is relative to the present is one moment for the group: later members adopt the committed start."""
+    session: Any = Session(members_since=60)
+    found = starts(session, **{"group.id": "g", **start})
+    initial = found.initial([T0], offline())
+    assert initial.uncommitted == dict.fromkeys((T0, T1), 70 if "startingOffsets" in start else 50)
+    session.stored = {T0: StoredOffset(45, 1)}
+    assert found.commit(initial).assigned[T0].position == 45
 
 
 def test_starts_that_need_no_decision() -> None:

@@ -32,8 +32,11 @@ NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:
         (["groups", "reset-offsets", "g", "--to-latest"], "Use one of --topic, --all-topics and --from-file"),
         (["groups", "reset-offsets", "g", "--topic", "t", "--all-topics", "--to-latest"], "Use one of --topic"),
         (["groups", "reset-offsets", "g", "--topic", "t:x", "--to-latest"], "write TOPIC"),
-        (["groups", "reset-offsets", "g", "--topic", "t", "--by-duration", "1 day"], "write PnDTnHnMnS"),
-        (["groups", "reset-offsets", "g", "--topic", "t", "--to-datetime", "today"], "write YYYY-MM-DDTHH:mm:SS.sss"),
+        (["groups", "reset-offsets", "g", "--topic", "t", "--by-duration", "1 month"], "expected PnDTnHnMnS"),
+        (
+            ["groups", "reset-offsets", "g", "--topic", "t", "--to-datetime", "today"],
+            "expected a time such as",
+        ),
         (["groups", "reset-offsets", "g", "--topic", "t", "--to-offset", "-1"], "greater than or equal to 0"),
         (["groups", "export"], "Name one or more groups, or use --all-groups"),
         (["groups", "export", "g", "--all-groups"], "Name one or more groups, or use --all-groups"),

@@ -14,8 +14,6 @@ from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.arguments import (
     find_partitions,
-    parse_datetime_ms,
-    parse_iso_duration_ms,
     parse_pairs,
     parse_partitions,
     read_config_file,
@@ -161,48 +159,3 @@ def test_malformed_partitions(text: str) -> None:
     """An argument is a topic, or a topic and numbers."""
     with pytest.raises(OptionError, match="write TOPIC"):
         parse_partitions([text])
-
-
-@each(
-    ("text", "milliseconds"),
-    [
-        ("P7D", 604_800_000),
-        ("PT1H30M", 5_400_000),
-        ("p1dt1s", 86_401_000),
-        ("PT1.5S", 1500),
-        ("PT-1M", -60_000),
-        ("PT0S", 0),
-    ],
-)
-def test_durations(text: str, milliseconds: int) -> None:
-    """Durations are those of Java."""
-    assert parse_iso_duration_ms(text) == milliseconds
-
-
-@each("text", ["", "P", "PT", "1D", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D"])
-def test_malformed_durations(text: str) -> None:
-    """Years and months, which Java's Duration has not, and texts without a number are refused."""
-    with pytest.raises(OptionError, match="--by-duration"):
-        parse_iso_duration_ms(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "milliseconds"),
-    [
-        ("1970-01-01T00:00:01.000", 1000),
-        ("1970-01-01T00:00:01.5Z", 1500),
-        ("1970-01-01T01:00:00.000+01", 0),
-        ("1970-01-01T00:00:00.000-0130", 5_400_000),
-        ("1970-01-01T00:01", 60_000),
-    ],
-)
-def test_datetimes(text: str, milliseconds: int) -> None:
-    """A time without a zone is in UTC; seconds and their fraction may be left out."""
-    assert parse_datetime_ms(text) == milliseconds
-
-
-@each("text", ["", "2026-11-22", "2026-11-22 10:00:00.000", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00"])
-def test_malformed_datetimes(text: str) -> None:
-    """A date without a time is refused, as by Kafka, and what no calendar has."""
-    with pytest.raises(OptionError, match="--to-datetime"):
-        parse_datetime_ms(text)

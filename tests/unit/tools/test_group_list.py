@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pyspark_zkafka.errors import NoLeader
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.group_describe import list_
 from tests.support.ensemble_client import EnsembleClient
+from tests.support.group_brokers import GroupBrokers
+
+
+def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
+    """The lag of a group is the sum over its partitions; it is unknown without an offset, or while a leader is away."""
+    client.put("/consumers/former")
+    client.put("/consumers/g/offsets/t/1", b"12")
+    client.put("/consumers/idle/offsets/gone/0", b"3")
+    group_admin.stored = {"in-kafka": {TopicPartition("t", 0): 40, TopicPartition("t", 1): 25}}
+
+    def lags() -> dict[str, int | None]:
+        return {row["group"]: row["lag"] for row in run(list_, storage="both", lag=True)}
+
+    assert lags() == {"former": None, "g": 95 + 8, "idle": 13, "in-kafka": 60}
+    group_admin.offline = {TopicPartition("t", 1): NoLeader("NO_LEADER", "t-1 has no leader")}
+    assert lags() == {"former": None, "g": None, "idle": None, "in-kafka": None}
+    assert "lag" not in run(list_)[0]
 
 
 def test_groups(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:

@@ -118,15 +118,27 @@ CONTROLLER = {"broker": 1, "epoch": 3, "timestamp": 1795228865441000, "cluster_i
 
 def test_brokers(views: Any, run: Callable[..., list[Row]]) -> None:
     """A broker is shown with its registration, the time of which is ISO 8601 in UTC."""
-    views.rows["brokers"] = [BROKER]
-    (row,) = run(brokers)
-    assert list(row) == ["id", "host", "port", "rack", "version", "timestamp", "endpoints"]
+    views.rows |= {"brokers": [BROKER, {**BROKER, "id": 2}], "controller": [CONTROLLER]}
+    row, other = run(brokers)
+    names = ["id", "host", "port", "rack", "leaders", "controller", "timestamp", "endpoints", "version"]
+    assert list(row) == names
     assert (row["id"], row["timestamp"], row["endpoints"]) == (1, "2026-11-21T02:41:05.441Z", BROKER["endpoints"])
+    assert [(r["leaders"], r["controller"]) for r in (row, other)] == [(3, True), (0, False)]
+
+
+def test_brokers_for_people(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """The version of a registration's format is not shown; without ZooKeeper, the controller is unknown."""
+    views.rows |= {"brokers": [BROKER], "controller": [CONTROLLER]}
+    heading, _, line = show(brokers)[0].splitlines()
+    assert heading.split() == ["ID", "HOST", "PORT", "RACK", "LEADERS", "CONTROLLER", "TIMESTAMP", "ENDPOINTS"]
+    assert line.split()[3:6] == ["-", "3", "yes"]
+    assert show(brokers, connection=BY_BROKERS)[0].splitlines()[2].split()[3:6] == ["-", "3", "-"]
 
 
 def test_broker_without_registration(views: Any, run: Callable[..., list[Row]]) -> None:
     """What brokers do not tell of themselves is null."""
     views.rows["brokers"] = [{key: BROKER[key] for key in ("id", "host", "port", "rack", "endpoints")}]
+    views.rows["controller"] = []
     (row,) = run(brokers)
     assert (row["version"], row["timestamp"]) == (None, None)
 

@@ -1,0 +1,88 @@
+"""``zkafka topics create`` and ``alter``, by the brokers' API as kafka-topics.
+
+References
+----------
+org.apache.kafka.tools.TopicCommand (Kafka 3.9.1).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyspark_zkafka.conditions import INVALID_OPTION, TOPIC_REFUSED
+from pyspark_zkafka.model.topic_names import describe_bad_names
+from pyspark_zkafka.tools.admin_config import parse_settings
+from pyspark_zkafka.tools.arguments import require_topics
+from pyspark_zkafka.tools.command import Target, changes_cluster, open_admin
+from pyspark_zkafka.tools.output import columns
+
+_BROKERS_DEFAULT = -1
+_CREATED = columns("topic partitions replication config", right="partitions replication")
+_ALTERED = columns("topic partitions new_partitions", right="partitions new_partitions")
+
+_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+_Partitions = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="The number of partitions; by default, the brokers' num.partitions.")
+]
+_Replication = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="The replicas of each; by default, the brokers' default.replication.factor."),
+]
+_Config = Annotated[
+    list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
+]
+_IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")]
+_MorePartitions = Annotated[int, typer.Option("--partitions", min=1, metavar="N", help="The new number of partitions.")]
+
+
+@changes_cluster
+def create(
+    target: Target,
+    topic: _Name,
+    partitions: _Partitions = None,
+    replication_factor: _Replication = None,
+    config: _Config = None,
+    if_not_exists: _IfNotExists = False,
+) -> None:
+    """Create a topic. The brokers check the request before it is confirmed.
+
+    Example: zkafka topics create orders --partitions 12 --replication-factor 3 --config retention.ms=604800000
+    """
+    if (problem := describe_bad_names("TOPIC", [topic])) is not None:
+        raise INVALID_OPTION(problem)
+    settings = parse_settings(config or ())
+    counts = (partitions or _BROKERS_DEFAULT, replication_factor or _BROKERS_DEFAULT)
+    with open_admin(target) as (admin, _):
+        if if_not_exists and topic in admin.snapshot([topic]).topics:
+            target.output.note(f"Topic {topic} exists already; nothing was changed.")
+            return
+        admin.create_topic(topic, *counts, settings, validate_only=True)
+        row = {"topic": topic, "partitions": partitions, "replication": replication_factor, "config": settings}
+        target.rows([row], _CREATED)
+        if target.proceed(f"Create topic {topic}?"):
+            admin.create_topic(topic, *counts, settings, validate_only=False)
+            target.output.note(f"Created topic {topic}.")
+
+
+@changes_cluster
+def alter(target: Target, topic: _Name, partitions: _MorePartitions) -> None:
+    """Add partitions to a topic. Records of a key may then be in another partition than before.
+
+    Example: zkafka topics alter orders --partitions 24 --bootstrap-server broker1:9092
+    """
+    with open_admin(target) as (admin, _):
+        found = admin.snapshot([topic]).topics
+        require_topics([topic], found)
+        present = len(found[topic].partitions)
+        if partitions <= present:
+            raise TOPIC_REFUSED(
+                f"Topic {topic} has {present} partitions, and their number can only grow; use a number above {present}"
+            )
+        admin.add_partitions(topic, partitions, validate_only=True)
+        target.rows([{"topic": topic, "partitions": present, "new_partitions": partitions}], _ALTERED)
+        target.output.note("Records of a key go to another partition from then on, unless their producer chooses it.")
+        if target.proceed(f"Add {partitions - present} partition(s) to topic {topic}?"):
+            admin.add_partitions(topic, partitions, validate_only=False)
+            target.output.note(f"Topic {topic} has {partitions} partitions.")

@@ -1,0 +1,121 @@
+"""``zkafka topics produce``: a record for each line of the standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from io import BufferedReader
+from typing import Annotated, cast
+
+import pyarrow as pa
+import typer
+
+from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.options.batch import parse_write
+from pyspark_zkafka.tools.arguments import parse_pairs
+from pyspark_zkafka.tools.command import Target, reads_cluster
+
+_READ_BYTES = 1024 * 1024
+_NO_CREATION = {"kafka.allow.auto.create.topics": "false"}
+_SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+_Separator = Annotated[
+    str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value; \\t is a tab.")
+]
+_Header = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
+_Partition = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="The partition; by default, as Java's producer chooses it.")
+]
+_EmptyAsNull = Annotated[
+    bool, typer.Option("--empty-as-null", help="An empty key or value is null; a null value deletes its key.")
+]
+
+
+@reads_cluster
+def produce(
+    target: Target,
+    topic: _Name,
+    key_separator: _Separator = None,
+    header: _Header = None,
+    partition: _Partition = None,
+    empty_as_null: _EmptyAsNull = False,
+) -> None:
+    """Write each line of the standard input as a record, until its end or Ctrl-C. Every record is acknowledged.
+
+    Example: printf 'k1=a\\nk2=b\\n' | zkafka topics produce orders --key-separator = --header source=cli
+    """
+    from pyspark_zkafka.model.rows import check_columns
+    from pyspark_zkafka.records.producer import producer_properties
+    from pyspark_zkafka.records.select import hash_function, open_producer
+    from pyspark_zkafka.write.plan import plan_write
+    from pyspark_zkafka.write.rows import RowSender
+
+    separator = None if key_separator is None else key_separator.replace("\\t", "\t").encode()
+    if separator == b"":
+        raise INVALID_OPTION("--key-separator is empty; write the text between key and value")
+    headers = [(name, value.encode()) for name, value in parse_pairs(header, "--header").items()]
+    _ = target.connection  # names a missing cluster in the command's own words
+    options = parse_write({**_NO_CREATION, **target.options, "topic": topic})
+    check_columns(_SCHEMA, topic)
+    done = 0
+    try:
+        plan = plan_write(options)
+        with open_producer(options.connection, producer_properties(options.connection, plan.bootstrap_servers)) as producer:
+            sender = RowSender(options, plan, producer, 0, hash_function(options.connection))
+            for lines in read_lines(cast("BufferedReader", sys.stdin.buffer).read1):
+                sender.send(make_batch(lines, done, separator, headers, partition, empty_as_null=empty_as_null))
+                producer.flush()  # what was typed is there before more is read
+                done += len(lines)
+    except KeyboardInterrupt:  # everything that was read is acknowledged
+        pass
+    target.output.note(f"Produced {done} record(s) to {topic}.")
+
+
+def read_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
+    """Yield lines as they arrive, without their line breaks; the last one need not have one.
+
+    `read` returns what has arrived, at most the given number of bytes; nothing at the end.
+    """
+    rest = b""
+    while data := read(_READ_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def make_batch(
+    lines: list[bytes],
+    before: int,
+    separator: bytes | None,
+    headers: list[tuple[str, bytes]],
+    partition: int | None,
+    *,
+    empty_as_null: bool,
+) -> pa.RecordBatch:
+    """Return the records of lines, of which `before` came earlier. Raises OptionError for a line without separator."""
+    keys: list[bytes | None] = [None] * len(lines)
+    values: list[bytes | None] = [*lines]
+    if separator is not None:
+        for number, line in enumerate(lines):
+            key, found, value = line.partition(separator)
+            if not found:
+                raise INVALID_OPTION(
+                    f"Line {before + number + 1} has no key separator {separator.decode()!r}; {before} records before it "
+                    "are written. Correct the line, or leave --key-separator out"
+                )
+            keys[number], values[number] = key, value
+    if empty_as_null:
+        keys, values = [key or None for key in keys], [value or None for value in values]
+    columns = [keys, values, [partition] * len(lines), [headers or None] * len(lines)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

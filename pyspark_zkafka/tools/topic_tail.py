@@ -1,0 +1,240 @@
+"""``zkafka topics tail``: a topic's records as text, JSON or hexadecimal digits."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+
+import typer
+from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from pyspark_zkafka.brokers.clients import MessageClient
+from pyspark_zkafka.brokers.consumer_properties import consumer_properties
+from pyspark_zkafka.brokers.librdkafka_errors import from_exception
+from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, resolve
+from pyspark_zkafka.model.records import UNREADABLE_HEADERS
+from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.options.kinds import parse_position
+from pyspark_zkafka.options.times import parse_time
+from pyspark_zkafka.records.consumer import PartitionEvents, Poll
+from pyspark_zkafka.retries import Retry
+from pyspark_zkafka.tools.arguments import find_partitions, parse_text
+from pyspark_zkafka.tools.command import Target, open_admin, reads_cluster
+from pyspark_zkafka.tools.output import iso_time, printable
+
+Format = Literal["text", "json", "hex"]
+
+_RETRY = Retry(3, 1.0, time.sleep)
+_MOST_MESSAGES, _POLL_S = 500, 0.2
+_FETCH_WAIT_MS = 500
+_GROUP = "zkafka-tail"  # brokers see it, but no group is joined
+_FROM_FORM = 'earliest, latest, latest-10, earliest+10, an offset, a time such as 2026-01-31T10:00:00Z, or "10 minutes ago"'
+
+_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
+_From = Annotated[
+    str, typer.Option("--from", metavar="START", help="Where to start: earliest, latest, latest-10, an offset, or a time.")
+]
+_Partition = Annotated[
+    list[int] | None, typer.Option("--partition", min=0, metavar="N", help="A partition; repeatable; all by default.")
+]
+_Count = Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after this many records.")]
+_Exit = Annotated[bool, typer.Option("--exit", help="End at the ends that the logs have now.")]
+_Key = Annotated[bool, typer.Option("--key", help="Write the key and a tab before the value.")]
+_Meta = Annotated[bool, typer.Option("--meta", help="Write partition, offset, time and headers before them.")]
+_Format = Annotated[Format, typer.Option("--format", help="JSON has all fields, an object on each line.")]
+
+
+@reads_cluster
+def tail(
+    target: Target,
+    topic: _Name,
+    start: _From = "latest-10",
+    partition: _Partition = None,
+    count: _Count = None,
+    until_end: _Exit = False,
+    key: _Key = False,
+    meta: _Meta = False,
+    form: _Format = "text",
+) -> None:
+    """Write a topic's records, one on each line, until Ctrl-C. Joins no group, and commits nothing.
+
+    Examples: zkafka topics tail orders --from "10 minutes ago" --format json;
+    zkafka topics tail orders --from earliest --exit --key
+    """
+    spec = OffsetSpec("--from", everywhere=parse_text("--from", start, parse_start)).at(time.time_ns() // 1_000_000)
+    to_line = line_writer("json" if target.output.as_json else form, key=key, meta=meta, escape=sys.stdout.isatty())
+    try:
+        with open_admin(target) as (admin, servers):
+            requested = [(topic, number) for number in partition] if partition else [(topic, None)]
+            partitions = find_partitions(requested, admin.snapshot([topic]))
+            end = OffsetSpec("--exit", everywhere=LATEST)
+            found = resolve(partitions, spec, end, admin, retry=_RETRY, no_match="latest")
+        for outside in found.outside:
+            target.output.note(f"{outside}; starting at the nearer end")
+        properties = consumer_properties(target.connection, servers, _GROUP, environment=os.environ)
+        # The end of a log may stay as it is for hours: let the brokers wait for records.
+        properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
+        with MessageClient(properties) as client:
+            left = count
+            for messages in read(client, found.ranges, until_end=until_end):
+                shown = messages[:left]
+                sys.stdout.buffer.write(b"".join(map(to_line, shown)))
+                sys.stdout.buffer.flush()
+                if left is not None and (left := left - len(shown)) == 0:
+                    return
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:  # the reader of the pipe has ended; the interpreter must not flush into it either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def parse_start(text: str) -> NamedPosition:
+    """Return the position of ``--from``; a number is an offset. Raises ValueError with the expected forms."""
+    if text.strip().isdecimal() and len(text.strip()) <= len(str(2**62)) - 1:
+        return int(text)
+    if (position := parse_position(text)) is not None:
+        return position
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise ValueError(_FROM_FORM) from None
+
+
+def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool) -> Iterator[list[Message]]:
+    """Yield the records of ranges as they arrive, in the order of each partition; with `until_end`, up to their ends.
+
+    Raises
+    ------
+    ZKafkaError
+        The brokers refuse, a topic is gone, or records at the position are gone.
+    """
+    open_ = {r.partition: r.until for r in ranges if not until_end or r.start < r.until}
+    events = {tp: PartitionEvents(tp) for tp in open_}
+
+    def note(error: KafkaError) -> None:
+        for one in events.values():
+            one.note(error)
+
+    client.note = note
+    try:
+        client.consumer.assign([KafkaTopicPartition(*r.partition, r.start) for r in ranges if r.partition in open_])
+        client.warm_up(ranges[0].partition.topic)
+        while open_:
+            messages: list[Message] = []
+            polls = {tp: Poll() for tp in open_}
+            for message in client.consumer.consume(_MOST_MESSAGES, _POLL_S):
+                tp, offset = TopicPartition(message.topic() or "", message.partition() or 0), message.offset() or 0
+                if tp not in open_:
+                    continue
+                if (error := message.error()) is not None:
+                    events[tp].take(error, offset, polls[tp])
+                    position = offset
+                else:
+                    polls[tp].first = offset
+                    position = offset + 1
+                    if not until_end or offset < open_[tp]:
+                        messages.append(message)
+                if until_end and position >= open_[tp]:
+                    del open_[tp]
+                    client.consumer.pause([KafkaTopicPartition(*tp)])
+            for tp, poll in polls.items():
+                _check(tp, events[tp].finish(poll))
+            if messages:
+                yield messages
+    except KafkaException as error:
+        raise from_exception(error, "reading records") from error
+
+
+def _check(partition: TopicPartition, poll: Poll) -> None:
+    if poll.gone:
+        raise UNKNOWN_TOPIC(f"{partition} is gone: its topic was deleted; correct the name")
+    if poll.out_of_range:
+        raise OFFSET_OUT_OF_RANGE(f"The records of {partition} at the position were deleted; start with a later --from")
+
+
+# --- lines -------------------------------------------------------------------------------------------------------------
+
+
+def decode(data: bytes | None) -> str | bytes | None:
+    """Return a key or a value as text; bytes that are not UTF-8 stay as they are.
+
+    This is the place for decoders of formats such as Avro: everything that is written passes here.
+    """
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def line_writer(form: Format, *, key: bool, meta: bool, escape: bool) -> Callable[[Message], bytes]:
+    """Return the function that makes a line of a record. With `escape`, text cannot control a terminal."""
+
+    def text(data: bytes | None) -> bytes:
+        found = decode(data)
+        if not escape or found is None:
+            return found.encode() if isinstance(found, str) else found or b""
+        shown = found if isinstance(found, str) else found.decode(errors="backslashreplace")
+        return "\t".join(map(printable, shown.split("\t"))).encode()
+
+    def hexadecimal(data: bytes | None) -> bytes:
+        return b"" if data is None else data.hex().encode()
+
+    def line(message: Message) -> bytes:
+        if form == "json":
+            return json.dumps(record(message), ensure_ascii=False).encode() + b"\n"
+        write = hexadecimal if form == "hex" else text
+        fields = _meta(message) if meta else []
+        fields += [write(message.key())] if key else []
+        return b"\t".join([*fields, write(message.value())]) + b"\n"
+
+    return line
+
+
+def record(message: Message) -> Row:
+    """Return a record for JSON. What is not UTF-8 is in ``key_base64``, ``value_base64`` and ``base64`` of a header."""
+    headers = [{"name": name, **_json_field("value", value)} for name, value in _headers(message)]
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": _time(message),
+        "headers": headers,
+        **_json_field("key", message.key()),
+        **_json_field("value", message.value()),
+    }
+
+
+def _json_field(name: str, data: bytes | None) -> Mapping[str, str | None]:
+    found = decode(data)
+    return {f"{name}_base64": base64.b64encode(found).decode()} if isinstance(found, bytes) else {name: found}
+
+
+def _meta(message: Message) -> list[bytes]:
+    headers = ",".join(
+        f"{name}={'' if value is None else value.decode(errors='backslashreplace')}" for name, value in _headers(message)
+    )
+    fields = (message.partition(), message.offset(), _time(message) or "-", printable(headers) or "-")
+    return [str(field).encode() for field in fields]
+
+
+def _headers(message: Message) -> list[tuple[str, bytes | None]]:
+    try:
+        return list(message.headers() or ())
+    except UNREADABLE_HEADERS as error:
+        raise INVALID_OPTION(
+            f"The record at offset {message.offset()} of {message.topic()}-{message.partition()} has a header with a name "
+            "that is not UTF-8; use --format text without --meta"
+        ) from error
+
+
+def _time(message: Message) -> str | None:
+    kind, ms = message.timestamp()
+    return iso_time(ms * 1000) if kind and ms >= 0 else None

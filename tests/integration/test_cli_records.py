@@ -1,0 +1,183 @@
+"""``zkafka topics produce`` and ``tail`` on real brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pyspark_zkafka.testing import run_kafka_tool
+from tests.support.fill import fill
+from tests.support.topics import KEPT, arrived
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+Command = Callable[..., "subprocess.CompletedProcess[bytes]"]
+PRODUCER = "kafka.tools.ConsoleProducer"
+
+
+@pytest.fixture(params=["zookeeper", "brokers"])
+def words(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster) -> Callable[..., list[str]]:
+    """A command's words for the shared cluster, by ZooKeeper or by its brokers alone."""
+    by_zookeeper = request.param == "zookeeper"
+    where = (
+        ["--zookeeper", zkafka_cluster.zookeeper_connect]
+        if by_zookeeper
+        else ["--bootstrap-server", zkafka_cluster.bootstrap_servers]
+    )
+    return lambda *arguments: [sys.executable, "-m", "pyspark_zkafka.tools", "topics", *arguments, *where]
+
+
+@pytest.fixture
+def run(words: Callable[..., list[str]]) -> Command:
+    """Runs a command to its end: ``run("tail", topic, "--exit")``."""
+
+    def command(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(words(*arguments), input=stdin, capture_output=True, timeout=120, check=False)
+
+    return command
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    """The lines of a command that has succeeded."""
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().splitlines()
+
+
+def test_round_trip(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """What `produce` writes is in the partitions that Java's producer chooses, and `tail` shows it."""
+    keys = [f"k{n}" for n in range(20)]
+    text = "".join(f"{key}\t{key.upper()}\n" for key in keys).encode() + b"gone\t"
+    ours, javas = new_topic(partitions=5), new_topic(partitions=5)
+    done = run("produce", ours, "--key-separator", r"\t", "--header", "source=cli", "--empty-as-null", stdin=text)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode() == f"Produced 21 record(s) to {ours}.\n"
+    properties = ("--property", "parse.key=true", "--property", "null.marker=NONE")
+    where = ("--bootstrap-server", zkafka_cluster.bootstrap_servers)
+    run_kafka_tool("3.9.1", PRODUCER, *where, "--topic", javas, *properties, stdin=text.decode() + "NONE\n", timeout_s=120)
+    by_ours, by_java = (arrived(zkafka_cluster.bootstrap_servers, topic, 5) for topic in (ours, javas))
+    for partition in range(5):
+        assert [r[1:3] for r in by_ours[partition]] == [r[1:3] for r in by_java[partition]]
+        assert all(r[3] == [("source", b"cli")] for r in by_ours[partition])
+
+    shown = lines(run("tail", ours, "--from", "earliest", "--exit", "--key"))
+    assert sorted(shown) == sorted(["gone\t", *(f"{key}\t{key.upper()}" for key in keys)])
+    rows = [json.loads(line) for line in lines(run("tail", ours, "--from", "earliest", "--exit", "--format", "json"))]
+    assert {(row["key"], row["value"]) for row in rows} == {("gone", None), *((key, key.upper()) for key in keys)}
+    assert all(row["headers"] == [{"name": "source", "value": "cli"}] and row["topic"] == ours for row in rows)
+    assert all(row["timestamp"].endswith("Z") for row in rows)
+
+
+def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """Each start, partition and count selects the records that it names, and bytes are shown as such."""
+    topic, now_ms = new_topic(partitions=2, config=KEPT), time.time_ns() // 1_000_000
+    aged = [{"value": f"v{n}", "partition": 0, "timestamp": now_ms - (20 - n) * 60_000} for n in range(20)]
+    zkafka_cluster.produce(topic, [*aged, {"value": b"\xff\x00", "key": b"k", "partition": 1}])
+    zkafka_cluster.delete_records(topic, {0: 3})
+    everything = [f"v{n}" for n in range(3, 20)]
+    for arguments, expected in (
+        (["--from", "earliest"], everything),
+        ([], everything[-10:]),
+        (["--from", "latest-2"], everything[-2:]),
+        (["--from", "latest"], []),
+        (["--from", "17"], everything[-3:]),
+        (["--from", "0"], everything),
+        (["--from", "earliest+15"], everything[-2:]),
+        (["--from", "5 minutes ago"], everything[-4:]),
+        (["--from", "2 minutes ago", "--count", "1"], everything[-1:]),
+        (["--from", "earliest", "--count", "2"], everything[:2]),
+    ):
+        done = run("tail", topic, "--partition", "0", "--exit", *arguments)
+        assert lines(done) == expected, arguments
+        assert ("is outside the log" in done.stderr.decode()) == (arguments == ["--from", "0"])
+    assert lines(run("tail", topic, "--partition", "1", "--exit", "--format", "hex", "--key")) == ["6b\tff00"]
+    (row,) = lines(run("tail", topic, "--partition", "1", "--exit", "--json"))
+    assert json.loads(row)["value_base64"] == "/wA="
+    (shown,) = lines(run("tail", topic, "--from", "latest-1", "--partition", "0", "--exit", "--meta"))
+    assert shown.split("\t")[:2] == ["0", "19"]
+    assert shown.split("\t")[3:] == ["-", "v19"]
+
+
+def test_refused(run: Command, new_topic: NewTopic) -> None:
+    """Unknown topics and partitions, malformed starts, and lines without a key are errors; no topic is created."""
+    topic, missing = new_topic(), f"none-{secrets.token_hex(4)}"
+    for arguments, status, says in (
+        (["tail", missing, "--exit"], 1, "UNKNOWN_TOPIC"),
+        (["produce", missing], 1, "UNKNOWN_TOPIC"),
+        (["tail", missing, "--exit"], 1, "UNKNOWN_TOPIC"),
+        (["tail", topic, "--partition", "7"], 1, "UNKNOWN_TOPIC"),
+        (["tail", topic, "--from", "yesterday"], 2, "--from is 'yesterday'; expected earliest, latest, latest-10"),
+        (["produce", topic, "--partition", "7"], 1, "partition 7"),
+        (["produce", topic, "--key-separator", ":"], 2, "Line 2 has no key separator ':'"),
+    ):
+        done = run(*arguments, stdin=b"a:b\nc\n")
+        assert (done.returncode, says in done.stderr.decode()) == (status, True), (arguments, done.stderr)
+
+
+def test_following(
+    words: Callable[..., list[str]], run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic
+) -> None:
+    """A tail shows new records as they come, and ends quietly at Ctrl-C."""
+    topic = new_topic()
+    fill(zkafka_cluster, topic, 3, value="old")
+    command = words("tail", topic, "--from", "latest-1")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+        try:
+            assert following.stdout is not None
+            assert following.stdout.readline() == b"old2\n"
+            assert run("produce", topic, stdin=b"one\ntwo\n").returncode == 0
+            assert [following.stdout.readline() for _ in range(2)] == [b"one\n", b"two\n"]
+            os.kill(following.pid, signal.SIGINT)
+            assert following.communicate(timeout=30) == (b"", b"")
+            assert following.returncode == 0
+        finally:
+            following.kill()
+
+
+def test_interactive_input(words: Callable[..., list[str]], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """A line is written when it is entered, and Ctrl-C ends the command with the number of records."""
+    topic = new_topic()
+    with subprocess.Popen(words("produce", topic), stdin=subprocess.PIPE, stderr=subprocess.PIPE) as producing:
+        try:
+            assert producing.stdin is not None
+            producing.stdin.write(b"one\n")
+            producing.stdin.flush()
+            until = time.monotonic() + 60
+            found: list[Any] = []
+            while not found and time.monotonic() < until:
+                found = arrived(zkafka_cluster.bootstrap_servers, topic)[0]
+            assert [r[2] for r in found] == [b"one"]
+            os.kill(producing.pid, signal.SIGINT)
+            assert producing.wait(30) == 0
+            assert producing.stderr is not None
+            assert producing.stderr.read().decode() == f"Produced 1 record(s) to {topic}.\n"
+        finally:
+            producing.kill()
+
+
+def test_broken_pipe(words: Callable[..., list[str]], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
+    """A tail whose reader has seen enough ends without a message."""
+    topic = new_topic()
+    fill(zkafka_cluster, topic, 2000, size_bytes=200)
+    with subprocess.Popen(
+        words("tail", topic, "--from", "earliest"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as following:
+        try:
+            assert following.stdout is not None
+            assert following.stderr is not None
+            following.stdout.readline()
+            following.stdout.close()
+            assert following.wait(60) == 0
+            assert following.stderr.read() == b""
+        finally:
+            following.kill()

@@ -1,0 +1,145 @@
+"""``zkafka topics`` and ``brokers`` on real clusters: changes, partitions under watch, and lag."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from pyspark_zkafka.testing import run_kafka_tool
+from pyspark_zkafka.tools import app
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+KAFKA = "3.9.1"
+Run = Callable[..., Result]
+
+
+def runner(*connection: str) -> Run:
+    """Runs commands on a cluster."""
+    environment = {"ZKAFKA_ZOOKEEPER": "", "ZKAFKA_BOOTSTRAP_SERVER": ""}
+    return lambda *arguments: CliRunner().invoke(app, [*arguments, *connection], env=environment)
+
+
+@pytest.fixture(params=["zookeeper", "brokers"])
+def run(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster) -> Run:
+    """Runs a command on the shared cluster, by ZooKeeper or by its brokers alone."""
+    if request.param == "zookeeper":
+        return runner("--zookeeper", zkafka_cluster.zookeeper_connect)
+    return runner("--bootstrap-server", zkafka_cluster.bootstrap_servers)
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    """The rows of a command that has succeeded."""
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def check_changes(run: Run, topic: str, replicas: int) -> None:
+    """Create a topic and add partitions, with dry runs and refusals."""
+    settings = ("--partitions", "3", "--replication-factor", str(replicas), "--config", "retention.ms=60000")
+    assert run("topics", "create", topic, *settings, "--dry-run").exit_code == 0
+    assert topic not in [row["topic"] for row in rows(run("topics", "list", "--json"))]
+    assert "use --yes or --dry-run" in run("topics", "create", topic, *settings).stderr
+    rows(run("topics", "create", topic, *settings, "--yes", "--json"))
+    (row,) = eventually(
+        lambda: [row for row in rows(run("topics", "list", "--json")) if row["topic"] == topic],
+        30,
+        "the topic is not listed",
+    )
+    assert (row["partitions"], row["replication"]) == (3, replicas)
+
+    again = run("topics", "create", topic, *settings, "--yes")
+    assert (again.exit_code, "TOPIC_REFUSED" in again.stderr, "already exists" in again.stderr) == (1, True, True)
+    assert run("topics", "create", topic, "--if-not-exists").exit_code == 0
+    many = run("topics", "create", f"{topic}-many", "--replication-factor", "99", "--yes")
+    assert (many.exit_code, "TOPIC_REFUSED" in many.stderr) == (1, True)
+    wrong = run("topics", "create", f"{topic}-wrong", "--config", "retention.ms=long", "--yes")
+    assert (wrong.exit_code, "INVALID_TOPIC_CONFIG" in wrong.stderr) == (2, True)
+
+    assert run("topics", "alter", topic, "--partitions", "5", "--dry-run").exit_code == 0
+    assert "can only grow" in run("topics", "alter", topic, "--partitions", "3", "--yes").stderr
+    assert "UNKNOWN_TOPIC" in run("topics", "alter", f"{topic}-none", "--partitions", "3", "--yes").stderr
+    rows(run("topics", "alter", topic, "--partitions", "5", "--yes", "--json"))
+    eventually(lambda: len(rows(run("topics", "describe", topic, "--json"))) == 5, 30, "there are not 5 partitions")
+
+
+def test_changes(run: Run, zkafka_cluster: LocalCluster) -> None:
+    """Topics are created and altered as Kafka's own tool describes them, and refused for the brokers' reason."""
+    topic = f"cli-{secrets.token_hex(4)}"
+    check_changes(run, topic, 2)
+    where = ("--bootstrap-server", zkafka_cluster.bootstrap_servers)
+    told = run_kafka_tool(
+        KAFKA, "org.apache.kafka.tools.TopicCommand", *where, "--describe", "--topic", topic, timeout_s=120
+    )
+    assert "PartitionCount: 5" in str(told)
+    assert "ReplicationFactor: 2" in str(told)
+    assert "retention.ms=60000" in str(told)
+
+
+@pytest.mark.long
+def test_changes_in_kraft_mode(kafka4: LocalCluster) -> None:
+    """The same requests change topics of a cluster without ZooKeeper."""
+    check_changes(runner("--bootstrap-server", kafka4.bootstrap_servers), f"cli-{secrets.token_hex(4)}", 1)
+
+
+def test_brokers(run: Run, new_topic: Callable[..., str], zkafka_cluster: LocalCluster) -> None:
+    """Each partition has a leader among the brokers; ZooKeeper names the controller."""
+    new_topic(partitions=4)
+    found = rows(run("brokers", "--json"))
+    assert sum(row["leaders"] for row in found) >= 4
+    controllers = [row["id"] for row in found if row["controller"]]
+    if found[0]["timestamp"] is None:
+        assert controllers == []
+    else:
+        (named,) = rows(runner("--zookeeper", zkafka_cluster.zookeeper_connect)("controller", "--json"))
+        assert controllers == [named["broker"]]
+    assert "VERSION" not in run("brokers").stdout
+
+
+def test_lag(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
+    """The list shows the lag of a group of old consumers."""
+    topic, group = new_topic(partitions=2), f"g-{secrets.token_hex(4)}"
+    zkafka_cluster.produce(topic, [{"partition": n % 2} for n in range(10)])
+    with zkafka_cluster.zookeeper() as client:
+        for partition, offset in enumerate([b"2", b"5"]):
+            client.create(f"/consumers/{group}/offsets/{topic}/{partition}", offset, makepath=True)
+    run = runner("--zookeeper", zkafka_cluster.zookeeper_connect)
+    (row,) = [row for row in rows(run("groups", "list", "--lag", "--json")) if row["group"] == group]
+    assert row["lag"] == 3
+    assert "LAG" not in run("groups", "list").stdout
+
+
+def test_watch(breakable_cluster: LocalCluster) -> None:
+    """Partitions appear while a replica is out of sync, and Ctrl-C ends the command quietly."""
+    topic = f"watched-{secrets.token_hex(4)}"
+    breakable_cluster.create_topic(topic, assignment={0: [0, 1]})
+    breakable_cluster.wait_in_sync(topic)
+    command = [sys.executable, "-m", "pyspark_zkafka.tools", "topics", "describe", topic, "--under-replicated", "--watch"]
+    where = ["--interval", "0.2", "--zookeeper", breakable_cluster.zookeeper_connect, "--json"]
+    with subprocess.Popen([*command, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+            lines = iter(watching.stdout)
+            assert json.loads(next(lines)) == []
+            breakable_cluster.stop(1)
+            shown = next(found for line in lines if (found := json.loads(line)))
+            assert [(row["topic"], row["isr"]) for row in shown] == [(topic, [0])]
+            os.kill(watching.pid, signal.SIGINT)
+            _, err = watching.communicate(timeout=30)
+            assert (watching.returncode, err) == (0, "")
+        finally:
+            watching.kill()
+            breakable_cluster.restart(1)
+            breakable_cluster.wait_in_sync(topic)

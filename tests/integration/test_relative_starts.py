@@ -1,0 +1,89 @@
+"""Starts and ends relative to the log and to the present, on real brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.fill import fill
+from tests.support.topics import KEPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pyspark_zkafka.testing import LocalCluster
+
+NewTopic = Callable[..., str]
+NewStream = Callable[..., Any]
+Read = Callable[..., "DataFrame"]
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def minutes(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> tuple[str, int]:
+    """A topic with a record for each of the last ten minutes in partition 0, without the first two; the time in ms."""
+    topic, now_ms = new_topic(partitions=2, config=KEPT), time.time_ns() // 1_000_000
+    ages = [{"partition": 0, "timestamp": now_ms - (10 - n) * MINUTE_MS + MINUTE_MS // 2} for n in range(10)]
+    zkafka_cluster.produce(topic, [*ages, *({"partition": 1, "timestamp": now_ms} for _ in range(3))])
+    zkafka_cluster.delete_records(topic, {0: 2})
+    return topic, now_ms
+
+
+def iso(ms: int, zone: timezone) -> str:
+    """The time in ISO 8601 with its zone."""
+    return datetime.fromtimestamp(ms / 1000, zone).isoformat(timespec="milliseconds")
+
+
+def test_batch(read: Read, minutes: tuple[str, int]) -> None:
+    """Records are counted from an edge of each log, and times are read in every form."""
+    topic, now_ms = minutes
+    latest = {"startingOffsetsByTimestampStrategy": "latest"}
+    cases: list[tuple[dict[str, str], dict[int, list[int]]]] = [
+        ({"startingOffsets": "latest-2"}, {0: [8, 9], 1: [1, 2]}),
+        ({"startingOffsets": "latest-100", "endingOffsets": "earliest+1"}, {0: [2], 1: [0]}),
+        ({"startingOffsets": "earliest+2", "endingOffsets": "latest-1"}, {0: [4, 5, 6, 7, 8]}),
+        ({"startingOffsets": f'{{"{topic}": {{"0": "latest-1", "1": 1}}}}'}, {0: [9], 1: [1, 2]}),
+        ({"startingOffsets": f'{{"{topic}": "earliest+7"}}'}, {0: [9]}),
+        ({"startingTimestamp": "3 minutes ago"}, {0: [7, 8, 9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": "4 minutes ago", "endingTimestamp": "120 seconds ago"}, {0: [6, 7]}),
+        ({"startingTimestamp": iso(now_ms - 3 * MINUTE_MS, timezone.utc)}, {0: [7, 8, 9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": iso(now_ms - 2 * MINUTE_MS, timezone(timedelta(hours=5.5)))}, {0: [8, 9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": "2020-01-31", "endingTimestamp": "9 minutes ago"}, {}),
+        ({"startingTimestamp": iso(now_ms + 2 * MINUTE_MS, timezone.utc), **latest}, {}),
+    ]
+    for options, expected in cases:
+        found: dict[int, list[int]] = {}
+        for row in sorted(read({"subscribe": topic, **options}).collect(), key=lambda r: r.offset):
+            found.setdefault(row.partition, []).append(row.offset)
+        assert found == expected, options
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        ({"startingOffsets": "latest-2"}, {0: [8, 9], 1: [1, 2]}),
+        ({"startingTimestamp": "90 seconds ago"}, {0: [9], 1: [0, 1, 2]}),
+    ],
+)
+def test_stream(
+    stream: NewStream,
+    zkafka_cluster: LocalCluster,
+    minutes: tuple[str, int],
+    start: dict[str, str],
+    first: dict[int, list[int]],
+) -> None:
+    """A new query finds its start once: a restart continues at the checkpoint, and AvailableNow ends where it did."""
+    topic, _ = minutes
+    made = stream({"subscribe": topic, **start})
+    made.run()
+    fill(zkafka_cluster, topic, 5)
+    made.run()
+    found: dict[int, list[int]] = {}
+    for row in sorted((row for rows in made.batches for row in rows), key=lambda r: (r.partition, r.offset)):
+        found.setdefault(row.partition, []).append(row.offset)
+    assert found == {0: [*first[0], 10, 11, 12, 13, 14], 1: first[1]}

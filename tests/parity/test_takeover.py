@@ -1,0 +1,91 @@
+"""A query of Spark's Kafka source takes over from one of ours, and the other way round, by `zkafka checkpoint show`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.fill import fill
+from tests.support.stream import is_late
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pyspark_zkafka.testing import LocalCluster
+
+Rows = list[tuple[int, int]]
+Run = Callable[..., None]
+
+
+@pytest.fixture
+def run(spark: SparkSession, zkafka_cluster: LocalCluster, tmp_path: Path) -> Run:
+    """Runs a query until it has read all: ``run(format, topic, rows, startingOffsets)``; it notes (partition, offset)."""
+
+    def run(source: str, topic: str, rows: Rows, starts: str, *, fail: bool = False) -> None:
+        def note(frame: DataFrame, number: int) -> None:
+            if fail and number > 0:
+                raise RuntimeError("stopped")
+            rows.extend((row.partition, row.offset) for row in frame.collect())
+
+        options = {
+            "kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers,
+            "subscribe": topic,
+            "startingOffsets": starts,
+        }
+        for _ in range(3):
+            frame = spark.readStream.format(source).options(**options).load()
+            writer = frame.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path / source))
+            query = writer.trigger(availableNow=True).start()
+            eventually(lambda query=query: not query.isActive, 90, "the query has not ended")
+            if not is_late(error := query.exception()):
+                break
+        assert (error is not None) == fail, error
+
+    return run
+
+
+def show(folder: Path, *options: str) -> Any:
+    """What ``zkafka checkpoint show`` writes."""
+    command = [sys.executable, "-m", "pyspark_zkafka.tools", "checkpoint", "show", folder.as_uri(), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("first", "second"), [("zkafka", "kafka"), ("kafka", "zkafka")])
+@pytest.mark.parametrize("unfinished", [False, True])
+def test_takeover(
+    run: Run,
+    zkafka_cluster: LocalCluster,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    first: str,
+    second: str,
+    unfinished: bool,
+) -> None:
+    """No record is lost or read twice, also if the old query failed in its last micro-batch, before it wrote anything."""
+    topic, rows = new_topic(partitions=3), Rows()
+    fill(zkafka_cluster, topic, 10, partition=[0, 1])
+    run(first, topic, rows, "earliest")
+    fill(zkafka_cluster, topic, 5, partition=[1, 2])
+    if unfinished:
+        run(first, topic, rows, "earliest", fail=True)
+    shown = json.loads(show(tmp_path / first, "--json"))
+    assert [(row["format"], row["partition"], row["committed_offset"]) for row in shown] == [
+        (first, 0, 10),
+        (first, 1, 10),
+        (first, 2, 0),
+    ]
+    assert [row["planned_offset"] for row in shown] == ([10, 15, 5] if unfinished else [10, 10, 0])
+    starts = show(tmp_path / first, "--as", "starting-offsets")
+    fill(zkafka_cluster, topic, 3, partition=[0, 2])
+    run(second, topic, rows, starts)
+    expected = {(p, o): 1 for p, count in {0: 13, 1: 15, 2: 8}.items() for o in range(count)}
+    assert Counter(rows) == expected

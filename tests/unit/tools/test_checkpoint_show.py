@@ -1,0 +1,126 @@
+"""``zkafka checkpoint show``, on folders of text."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pyspark_zkafka.tools import app
+from tests.support.cases import each
+
+META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+
+
+def ours(*ranges: list[int]) -> str:
+    """An offset of this package."""
+    partitions = {str(n): given for n, given in enumerate(ranges)}
+    return json.dumps({"version": 1, "topics": {"t": {"known": len(ranges), "partitions": partitions}}})
+
+
+def spark(*ends: int) -> str:
+    """An offset of Spark's Kafka source."""
+    return json.dumps({"t": {str(n): end for n, end in enumerate(ends)}})
+
+
+def write(folder: Path, offsets: dict[int, list[str]], commits: list[int], initial: str | None = None) -> str:
+    """A checkpoint; `initial` is the start of its first source."""
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir()
+    (folder / "metadata").write_text('{"id":"8f1c"}')
+    for number, sources in offsets.items():
+        (folder / "offsets" / str(number)).write_text("\n".join(["v1", META, *sources]))
+        (folder / "offsets" / f".{number}.crc").write_bytes(b"crc\xff")
+    for number in commits:
+        (folder / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    if initial is not None:
+        (folder / "sources" / "0").mkdir(parents=True)
+        (folder / "sources" / "0" / "0").write_text(f"\0v1\n{initial}")
+    return str(folder)
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    """The exit status, the output and the notes of ``zkafka checkpoint show``."""
+    done = CliRunner().invoke(app, ["checkpoint", "show", *arguments])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_positions_of_a_query(tmp_path: Path) -> None:
+    """All sources of a query are shown, with the number of the last finished and the last planned micro-batch."""
+    path = write(tmp_path, {10: [spark(5, 6), ours([0, 3]), "7"], 11: [spark(8, 6), ours([3, 9], [0, 1]), "8"]}, [9, 10])
+    status, out, err = invoke(path, "--json")
+    common = {"query": "8f1c", "committed_batch": 10, "planned_batch": 11}
+    rows = [
+        (0, "kafka", "t", 0, 5, 8),
+        (0, "kafka", "t", 1, 6, 6),
+        (1, "zkafka", "t", 0, 3, 9),
+        (1, "zkafka", "t", 1, 0, 1),
+        (2, "other", None, None, None, None),
+    ]
+    names = ("source", "format", "topic", "partition", "committed_offset", "planned_offset")
+    assert status == 0
+    assert json.loads(out) == [{**dict(zip(names, row, strict=True)), **common} for row in rows]
+    assert "Micro-batch 11 is planned, and the last finished one is 10" in err
+    assert "COMMITTED-OFFSET" in invoke(f"file://{path}")[1]
+
+
+@each(
+    ("offsets", "commits", "initial", "source", "expected"),
+    [
+        ({3: [spark(5, 6)]}, [3], None, None, '{"t":{"0":5,"1":6}}'),
+        ({3: [spark(5)], 4: [spark(9, 2)]}, [3], None, None, '{"t":{"0":5,"1":-2}}'),
+        ({3: [ours([0, 5])], 4: [ours([5, 9], [2, 7])]}, [3], None, None, '{"t":{"0":5,"1":2}}'),
+        ({0: [ours([4, 5])]}, [], None, None, '{"t":{"0":4}}'),
+        ({0: [spark(5)]}, [], spark(4), None, '{"t":{"0":4}}'),
+        ({0: [spark(5)]}, [], None, None, '{"t":{"0":-2}}'),
+        ({0: [spark(5), ours([0, 7])]}, [0], None, "1", '{"t":{"0":7}}'),
+        ({0: ["7", ours([0, 7])]}, [0], None, None, '{"t":{"0":7}}'),
+    ],
+)
+def test_starting_offsets(
+    tmp_path_factory: pytest.TempPathFactory,
+    offsets: dict[int, list[str]],
+    commits: list[int],
+    initial: str | None,
+    source: str | None,
+    expected: str,
+) -> None:
+    """A query that takes over starts after the last finished micro-batch."""
+    path = write(tmp_path_factory.mktemp("c"), offsets, commits, initial)
+    status, out, _ = invoke(path, "--as", "starting-offsets", *(["--source", source] if source else []))
+    assert (status, out) == (0, expected + "\n")
+
+
+@each(
+    ("offsets", "commits", "options", "status", "says"),
+    [
+        ({}, [], [], 1, "NOT_A_CHECKPOINT.*no micro-batch was planned"),
+        ({4: [spark(5)]}, [3], [], 1, "has commits/3, but no offsets/3"),
+        ({0: [spark(5)]}, [0], ["--source", "1"], 2, "--source is '1'; the query has the sources 0"),
+        ({0: [spark(5), spark(6)]}, [0], ["--as", "starting-offsets"], 2, "2 sources of Kafka"),
+        ({0: ["7"]}, [0], ["--as", "starting-offsets"], 2, "neither of zkafka nor of Spark"),
+        ({0: ["-"]}, [0], ["--as", "starting-offsets"], 2, "neither of zkafka nor of Spark"),
+    ],
+)
+def test_refused(
+    tmp_path_factory: pytest.TempPathFactory,
+    offsets: dict[int, list[str]],
+    commits: list[int],
+    options: list[str],
+    status: int,
+    says: str,
+) -> None:
+    """A folder without a checkpoint, and a source that cannot be taken over, are errors."""
+    found, _, err = invoke(write(tmp_path_factory.mktemp("c"), offsets, commits), *options)
+    assert found == status
+    assert re.search(says, err)
+
+
+def test_places() -> None:
+    """Only local folders are read."""
+    status, _, err = invoke("hdfs://nn1:8020/checkpoints/billing")
+    assert (status, "copy the checkpoint here first" in err) == (2, True)
+    assert invoke("/no/such/folder")[0] == 1

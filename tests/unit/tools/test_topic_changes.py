@@ -1,0 +1,96 @@
+"""``zkafka topics create`` and ``alter``, with brokers of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka.conditions import TOPIC_REFUSED
+from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic, ZKafkaError
+from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic
+from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.tools.topic_changes import alter, create
+
+Show = Callable[..., tuple[str, str]]
+
+
+@dataclass
+class Admin:
+    """What `KafkaAdmin` is to these commands: topics and the number of their partitions, and a refusal if there is one."""
+
+    topics: dict[str, int] = field(default_factory=lambda: {"t": 2})
+    refusal: ZKafkaError | None = None
+    asked: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def snapshot(self, names: Collection[str]) -> ClusterSnapshot:
+        found = {n: Topic(n, dict.fromkeys(range(count), (1,))) for n, count in self.topics.items() if n in names}
+        return ClusterSnapshot({}, found)
+
+    def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str], **how: bool) -> None:
+        self._ask("create", name, partitions, replication, dict(config), how["validate_only"])
+
+    def add_partitions(self, name: str, total: int, **how: bool) -> None:
+        self._ask("alter", name, total, how["validate_only"])
+
+    def _ask(self, *request: Any) -> None:
+        self.asked.append(request)
+        if self.refusal is not None:
+            raise self.refusal
+
+
+@pytest.fixture
+def validator() -> Admin:
+    """Replaces the brokers of the other commands' tests."""
+    return Admin()
+
+
+def test_create(validator: Admin, run: Callable[..., list[Row]]) -> None:
+    """The brokers check a topic before they create it; what is not given is their default."""
+    rows = run(create, "new", partitions=3, replication_factor=2, config=["cleanup.policy=[compact,delete]"])
+    settings = {"cleanup.policy": "compact,delete"}
+    assert rows == [{"topic": "new", "partitions": 3, "replication": 2, "config": settings}]
+    assert validator.asked == [("create", "new", 3, 2, settings, True), ("create", "new", 3, 2, settings, False)]
+    run(create, "plain")
+    assert validator.asked[-1] == ("create", "plain", -1, -1, {}, False)
+
+
+def test_dry_runs(validator: Admin, show: Show) -> None:
+    """A dry run only has the brokers check the request."""
+    out, err = show(create, "new", dry_run=True)
+    assert ("new" in out, err) == (True, "Dry run: nothing was changed.\n")
+    show(alter, "t", 4, dry_run=True)
+    assert validator.asked == [("create", "new", -1, -1, {}, True), ("alter", "t", 4, True)]
+
+
+def test_existing_topic(validator: Admin, show: Show) -> None:
+    """With --if-not-exists nothing is asked for a topic that exists."""
+    assert show(create, "t", if_not_exists=True) == ("", "Topic t exists already; nothing was changed.\n")
+    assert validator.asked == []
+    show(create, "new", if_not_exists=True)
+    assert len(validator.asked) == 2
+
+
+def test_refusals(validator: Admin, show: Show) -> None:
+    """A request that the brokers refuse is not made, and names that no broker takes are refused before."""
+    validator.refusal = TOPIC_REFUSED("no")
+    with pytest.raises(ClusterStateError, match="TOPIC_REFUSED"):
+        show(create, "new")
+    with pytest.raises(ClusterStateError, match="TOPIC_REFUSED"):
+        show(alter, "t", 4)
+    assert len(validator.asked) == 2
+    with pytest.raises(OptionError, match="TOPIC"):
+        show(create, "a/b")
+    with pytest.raises(ClusterStateError, match="t has 2 partitions, and their number can only grow"):
+        show(alter, "t", 2)
+    with pytest.raises(UnknownTopic):
+        show(alter, "other", 4)
+    assert len(validator.asked) == 2
+
+
+def test_alter(validator: Admin, run: Callable[..., list[Row]]) -> None:
+    """The brokers check the new number of partitions before they add them."""
+    assert run(alter, "t", 4) == [{"topic": "t", "partitions": 2, "new_partitions": 4}]
+    assert validator.asked == [("alter", "t", 4, True), ("alter", "t", 4, False)]

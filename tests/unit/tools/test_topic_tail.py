@@ -1,0 +1,192 @@
+"""``zkafka topics tail``: starts, lines and ends, of messages of values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
+from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
+from pyspark_zkafka.tools.topic_tail import Format, line_writer, parse_start, read, record
+from tests.support.cases import each
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Message:
+    """What confluent-kafka's message is to the command."""
+
+    def __init__(
+        self, offset: int, value: bytes | None = b"v", *, tp: TopicPartition = T0, error: int | None = None, **more: Any
+    ) -> None:
+        self._offset, self._value, self._tp, self._error, self._more = offset, value, tp, error, more
+
+    def topic(self) -> str:
+        return self._tp.topic
+
+    def partition(self) -> int:
+        return self._tp.partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def key(self) -> bytes | None:
+        found: bytes | None = self._more.get("key")
+        return found
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        if self._more.get("unreadable"):
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")
+        found: list[tuple[str, bytes | None]] | None = self._more.get("headers")
+        return found
+
+    def timestamp(self) -> tuple[int, int]:
+        return self._more.get("timestamp", (1, 1_795_228_865_441))
+
+    def error(self) -> KafkaError | None:
+        return None if self._error is None else KafkaError(self._error)
+
+
+@each(
+    ("text", "position"),
+    [
+        ("earliest", EARLIEST),
+        ("Latest", LATEST),
+        ("latest-10", FromEdge(LATEST, -10)),
+        ("earliest+3", FromEdge(EARLIEST, 3)),
+        ("17", 17),
+        ("1700000000000", 1_700_000_000_000),
+        ("2026-01-31T10:00:00Z", AtTimestamp(1_769_853_600_000)),
+        ("10 minutes ago", Ago(600_000)),
+    ],
+)
+def test_starts(text: str, position: object) -> None:
+    """A number is an offset; other starts are those of the option startingOffsets, and times."""
+    assert parse_start(text) == position
+
+
+@each("text", ["", "-1", "committed", "latest+1", "yesterday", "9" * 30])
+def test_other_starts(text: str) -> None:
+    """Anything else is refused with all forms."""
+    with pytest.raises(ValueError, match="earliest, latest, latest-10"):
+        parse_start(text)
+
+
+RICH = Message(7, "grün".encode(), key=b"k", headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
+BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1))
+
+
+@each(
+    ("message", "form", "options", "expected"),
+    [
+        (RICH, "text", {}, "grün\n".encode()),
+        (RICH, "text", {"key": True}, "k\tgrün\n".encode()),
+        (RICH, "text", {"meta": True}, "0\t7\t2026-11-21T02:41:05.441Z\ta=1,b=,c=\\xff\tgrün\n".encode()),
+        (RICH, "hex", {"key": True}, b"6b\t6772c3bc6e\n"),
+        (BYTES, "text", {}, b"\xff\n\n"),
+        (BYTES, "text", {"escape": True}, b"\\xff\\n\n"),
+        (Message(1, b"\x1b[2Ja\tb"), "text", {"escape": True}, b"\\x1b[2Ja\tb\n"),
+        (NULL, "text", {"key": True, "meta": True}, b"0\t9\t-\t-\t\t\n"),
+        (NULL, "hex", {}, b"\n"),
+    ],
+)
+def test_lines(message: Any, form: Format, options: dict[str, bool], expected: bytes) -> None:
+    """Bytes pass through to a pipe as they are, and cannot control a terminal."""
+    assert line_writer(form, **{"key": False, "meta": False, "escape": False, **options})(message) == expected
+
+
+def test_json() -> None:
+    """JSON has all fields, and base64 where bytes are not UTF-8."""
+    line = line_writer("json", key=False, meta=False, escape=True)(RICH)  # type: ignore[arg-type]
+    assert json.loads(line) == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 7,
+        "timestamp": "2026-11-21T02:41:05.441Z",
+        "headers": [{"name": "a", "value": "1"}, {"name": "b", "value": None}, {"name": "c", "value_base64": "/w=="}],
+        "key": "k",
+        "value": "grün",
+    }
+    assert record(BYTES)["value_base64"] == "/wo="  # type: ignore[arg-type]
+    assert (record(NULL)["value"], record(NULL)["timestamp"]) == (None, None)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="header with a name that is not UTF-8"):
+        record(Message(1, unreadable=True))  # type: ignore[arg-type]
+
+
+@dataclass
+class Consumer:
+    """confluent-kafka's consumer, which returns what it is given."""
+
+    answers: list[list[Message]]
+    assigned: list[Any] = field(default_factory=list)
+    paused: list[Any] = field(default_factory=list)
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.assigned += [(p.topic, p.partition, p.offset) for p in partitions]
+
+    def pause(self, partitions: list[Any]) -> None:
+        self.paused += [p.partition for p in partitions]
+
+    def consume(self, most: int, timeout_s: float) -> list[Message]:
+        if not self.answers:
+            raise KeyboardInterrupt
+        return self.answers.pop(0)
+
+
+@pytest.fixture
+def reading() -> Callable[..., tuple[Consumer, list[int]]]:
+    """Reads ranges from answers, up to the first exception; returns the consumer and the offsets."""
+
+    def run(ranges: list[OffsetRange], *answers: list[Message], until_end: bool = True) -> tuple[Consumer, list[int]]:
+        consumer, found = Consumer(list(answers)), list[int]()
+        client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
+        for messages in read(client, ranges, until_end=until_end):
+            found += [message.offset() or 0 for message in messages]
+        return consumer, found
+
+    return run
+
+
+def test_reading_to_the_ends(reading: Any) -> None:
+    """A partition ends at its range's end, also if the last offsets have no record; an empty one is not read."""
+    end = KafkaError._PARTITION_EOF
+    ranges = [OffsetRange(T0, 3, 5), OffsetRange(T1, 0, 9), OffsetRange(TopicPartition("t", 2), 4, 4)]
+    consumer, found = reading(
+        ranges,
+        [Message(3), Message(4), Message(5)],
+        [Message(0, tp=T1), Message(6)],
+        [],
+        [Message(9, None, tp=T1, error=end)],
+    )
+    assert found == [3, 4, 0]
+    assert (consumer.assigned, consumer.paused) == ([("t", 0, 3), ("t", 1, 0)], [0, 1])
+    assert reading([OffsetRange(T0, 5, 5)])[1] == []
+
+
+def test_following(reading: Any) -> None:
+    """Without an end, reading goes on after the end of a log."""
+    answers = [Message(5, None, error=KafkaError._PARTITION_EOF)], [Message(5)], [Message(6)]
+    with pytest.raises(KeyboardInterrupt):
+        reading([OffsetRange(T0, 5, 5)], *answers, until_end=False)
+
+
+@each(
+    ("code", "kind"),
+    [(KafkaError._AUTO_OFFSET_RESET, DataLoss), (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopic)],
+)
+def test_records_that_are_gone(code: int, kind: type[Exception]) -> None:
+    """A topic that is deleted, and a position outside the log, end the command."""
+    consumer = Consumer([[Message(3, None, error=code)]])
+    client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
+    with pytest.raises(kind):
+        list(read(client, [OffsetRange(T0, 3, 5)], until_end=True))

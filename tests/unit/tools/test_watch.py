@@ -1,0 +1,51 @@
+"""Tables that are shown again and again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_zkafka.errors import OptionError, ZooKeeperError
+from pyspark_zkafka.tools.output import Output, columns
+from pyspark_zkafka.tools.watch import Layout, Observed, watch
+
+LAYOUT = Layout(columns("n"), columns("n"), "Nothing is wrong.")
+
+
+def run(*answers: Observed | Exception, as_json: bool = False) -> None:
+    """Watch the answers, one after the other, until Ctrl-C."""
+    left: Iterator[Observed | Exception] = iter(answers)
+
+    def observe() -> Observed:
+        answer = next(left, None)
+        if answer is None:
+            raise KeyboardInterrupt
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    watch(Output(as_json), observe, LAYOUT, 0.01)
+
+
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows become tables, with notes below; without rows there is a note; an error that may pass is shown."""
+    run(([{"n": 41}], ["a note"]), ([], []), ZooKeeperError("NO_ZOOKEEPER", "No answer"), ([{"n": 42}], []))
+    out = capsys.readouterr().out
+    found = [out.index(text) for text in ("41", "a note", "Nothing is wrong.", "[NO_ZOOKEEPER] No answer", "42")]
+    assert found == sorted(found)
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """With JSON, each table is a list on a line of its own, and notes go to standard error."""
+    run(([{"n": 1}], ["a note"]), ([], []), as_json=True)
+    out, err = capsys.readouterr()
+    assert [json.loads(line) for line in out.splitlines()] == [[{"n": 1}], []]
+    assert err == "a note\n"
+
+
+def test_other_errors() -> None:
+    """An error that does not pass ends the command."""
+    with pytest.raises(OptionError):
+        run(OptionError("INVALID_OPTION", "wrong"))
