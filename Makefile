@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+DEMO_READY := $(VENV)/.ready-demo
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 DOCS_READY := $(VENV)/.ready-docs
@@ -24,7 +25,7 @@ endif
 
 .PHONY: demo test test-all matrix simulate soak soak-exactly-once soak-planner bench check audit docs site notebooks format dist clean
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/zkafka demo
 
 # What a change can break in everyday work, in less than 12 minutes. CLUSTER=default uses the cluster that "zkafka cluster up"
@@ -102,9 +103,17 @@ dist: $(RELEASE_READY)
 clean:
 	rm -rf $(VENV) .nox build dist site soak *.egg-info spark-warehouse artifacts
 
-$(READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/records/native/*.[ch])
+# The package alone.
+$(DEMO_READY): setup.cfg pyproject.toml setup.py $(wildcard pyspark_zkafka/records/native/*.[ch])
+	@echo "Installing the package and PySpark into $(VENV): about 0.9 GB, a minute or two"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $(DEMO_READY)
+
+# With what tests and checks need.
+$(READY): $(DEMO_READY)
+	@echo "Installing the tools of tests and checks into $(VENV): about 0.5 GB more, a minute or two"
 	$(BIN)/python -m pip install --quiet --editable '.[test,check,connect]'
 	touch $(READY)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from pyspark_zkafka.conditions import INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.assignors import STRATEGIES
 from pyspark_zkafka.model.java_patterns import FilterError
@@ -75,6 +76,8 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
     try:
         return parse_read(raw)
     except OptionError as as_batch:
+        if as_batch.condition != INVALID_OPTIONS.name:
+            raise
         try:
             return parse_stream(raw).read
         except OptionError as as_stream:

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -46,7 +46,8 @@ from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 TOPIC, TOTALS, GROUP = "orders", "totals", "billing"
 PARTITIONS, REPLICATION = 8, 2
 CLICKS, SHOP, CLICKS_PARTITIONS = "clicks", "shop", 6
-_PATIENCE_S = 40.0
+_PATIENCE_S = 120.0
+_INTERRUPTED = 130
 _RECORDS_A_STEP = 600
 _COLOURS = ("cyan", "magenta", "yellow", "green")
 _JOIN = f'spark.readStream.format("zkafka").option("subscribe", "{CLICKS}").option("group.id", "{SHOP}")'
@@ -62,9 +63,18 @@ def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
     servers = "three brokers in KRaft mode" if cluster.controller_ids else "ZooKeeper and three brokers"
     with step(console, f"Start {servers}", f'LocalCluster(brokers=3, kafka_version="{cluster.kafka_version}")'):
         cluster.start()
+    with NamedTemporaryFile(prefix="zkafka-demo-", suffix=".log", delete=False) as file:
+        log = Path(file.name)
     try:
-        with _spark(console, cores) as spark:
+        with _spark(console, cores, log) as spark:
             _Demo(console, cluster, spark, rows).run()
+        log.unlink()
+    except KeyboardInterrupt:
+        console.print("[bold]Interrupted[/]")
+        raise SystemExit(_INTERRUPTED) from None
+    except Exception:
+        console.print(f"[red]Failed[/]; Spark's log is in {log}")
+        raise
     finally:
         with step(console, "Stop everything", "LocalCluster.close()"):
             cluster.close()
@@ -72,17 +82,32 @@ def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
 
 
 @contextmanager
-def _spark(console: Console, cores: int) -> Iterator[SparkSession]:
+def _spark(console: Console, cores: int, log: Path) -> Iterator[SparkSession]:
+    """Start Spark, whose JVM and workers write to a log: it would break into the live tables."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with step(console, "Start Spark", f'SparkSession.builder.master("local[{cores}]").getOrCreate()'):
         builder = SparkSession.builder.master(f"local[{cores}]").appName("zkafka demo")
         builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
-        session = builder.getOrCreate()
+        with _standard_error_to(log):
+            session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     try:
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """Let processes that are started meanwhile write their errors to a file."""
+    ours = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
 
 
 @dataclass(frozen=True)
@@ -131,7 +156,7 @@ class _Demo:
         with step(self.console, f"Write {self.rows:,} rows from a DataFrame", call):
             writer = frame.write.format("zkafka").options(**self._options).option("topic", TOPIC).mode("append")
             seconds = self._with_bar(writer.save)
-        self.console.print(f"{self.rows / seconds:,.0f} rows/s, each acknowledged by all in-sync replicas")
+        self.console.print(f"{self.rows:,} rows, each acknowledged by all in-sync replicas, {_in(seconds)}")
 
     def _show_plan(self) -> None:
         call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
@@ -146,7 +171,7 @@ class _Demo:
             read, misplaced, seconds = self._count()
         prove(self.console, f"{read:,} records read, {self.rows:,} written", read == self.rows)
         prove(self.console, f"{misplaced} of their keys are in another partition than murmur2 assigns", misplaced == 0)
-        self.console.print(f"{read / seconds:,.0f} rows/s, counted by key and partition")
+        self.console.print(f"{read:,} rows, counted by key and partition, {_in(seconds)}")
 
     def _commit(self) -> None:
         ends = canonical_json({_partition(row): row["until"] for row in self._plan()})
@@ -233,6 +258,10 @@ class _Demo:
         return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)
 
 
+def _in(seconds: float) -> str:
+    return f"in {seconds:.1f} s; much of it is the start of Spark's first tasks (make bench measures the speed)"
+
+
 def _brokers_table(snapshot: ClusterSnapshot, *, is_kraft: bool) -> Table:
     rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
     if is_kraft:  # metadata names no controller then
@@ -289,6 +318,7 @@ class _GroupDemo:
     spark: SparkSession
     seen: set[tuple[int, int]] = field(default_factory=set)
     produced: int = 0
+    queries: list[StreamingQuery] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._client = zookeeper_client(self.cluster)
@@ -301,7 +331,7 @@ class _GroupDemo:
         connect = self.cluster.zookeeper_connect
         jvm = OldConsumer(connect, SHOP, topics={CLICKS: 1}, consumer_id="jvm", properties=properties)
         with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers, ExitStack() as members:
-            queries: list[StreamingQuery] = []
+            queries = self.queries
             members.push(jvm)
             members.callback(_stop, queries)
             self._show("A streaming query joins a group", _JOIN, lambda: queries.append(self._query("a", folder)))
@@ -336,6 +366,7 @@ class _GroupDemo:
             started, deadline = time.monotonic(), time.monotonic() + _PATIENCE_S
             with Live(self._table(), console=self.console, auto_refresh=False) as live:
                 while not self._settled(before) or producer.is_alive():
+                    self._require_running()
                     if time.monotonic() > deadline:
                         raise DEMO_FAILED(f"{title}: not every partition has an owner; please report it")
                     live.update(self._table(), refresh=True)
@@ -345,6 +376,11 @@ class _GroupDemo:
         shares = Counter(consumer_of_thread(owner) for owner in self._owners().values())
         shown = ", ".join(f"{name.removeprefix(SHOP + '_')} {count}" for name, count in sorted(shares.items()))
         self.console.print(f"Every partition has one owner after {time.monotonic() - started:.1f} s: {shown}\n")
+
+    def _require_running(self) -> None:
+        for query in self.queries:
+            if not query.isActive:
+                raise DEMO_FAILED(f"A streaming query has ended: {query.exception()}")
 
     def _produce(self) -> None:
         started = self.produced
@@ -356,6 +392,7 @@ class _GroupDemo:
             everything = {(tp.partition, offset) for tp, end in self._ends().items() for offset in range(end)}
 
             def finished() -> bool | None:
+                self._require_running()
                 return (everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()) or None
 
             Wait(_PATIENCE_S, poll_s=0.1).until(finished)
