@@ -1,0 +1,64 @@
+"""A newcomer's first hour: docs/index.md, block by block, in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pyspark_zkafka.testing.jars import cache_folder
+from tests.support.documentation import ROOT, SHELL, blocks
+from tests.support.source_tree import copy_source_tree
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+_FIRST = """import json, sys; print(json.load(sys.stdin)[0]["zookeeper_connect"])"""
+ADDRESS = f"$(zkafka cluster status --json | python -c '{_FIRST}')"
+CHECKS = """
+query.processAllAvailable()
+query.stop()
+assert orders.count() == 1000
+assert spark.read.parquet("{folder}/data/first-steps").count() == 1000
+copied = spark.read.format("zkafka").option("zookeeper.connect", zookeeper).option("subscribe", "invoices").load()
+assert copied.count() == 1000
+print("the first hour is over")
+"""
+
+
+def test_first_steps(tmp_path: Path) -> None:
+    """All commands and programs of the page work in the order of the page, from the installation to the cleaning up."""
+    home = tmp_path / "home"
+    home.mkdir()
+    shell, python = ["set -e"], []
+    for block in blocks(ROOT / "docs" / "index.md"):
+        if block.language in SHELL:
+            shell.append(block.text.replace("zk1:2181/kafka", ADDRESS))
+        elif block.language == "python":
+            python.append(
+                block.text.replace('"/checkpoints', f'"{tmp_path}/checkpoints').replace('"/data', f'"{tmp_path}/data')
+            )
+    program = tmp_path / "first_steps.py"
+    program.write_text("\n".join([*python, CHECKS.format(folder=tmp_path)]))
+    *first, last = shell
+    assert last.strip() == "zkafka cluster down"
+    script = "\n".join([*first[:1], f"trap '{last.strip()}' EXIT", *first[1:], f"python {program}"])
+    environ = {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "ZKAFKA_CACHE": str(cache_folder()),
+        "ZKAFKA_CLUSTER_DATA": str(tmp_path),
+    }
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=copy_source_tree(tmp_path / "clone"),
+        env=environ | {name: os.environ[name] for name in os.environ if name.startswith("PIP_") or name == "JAVA_HOME"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=1100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "the first hour is over" in done.stdout
