@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
@@ -281,7 +282,49 @@ def _by_partition(option: str, topic: str, given: object, form: str) -> dict[Top
     return {TopicPartition(topic, int(partition)): number for partition, number in entries}
 
 
+# Formats of keys and values
+
+_INLINE = re.compile(r'[{"\n]')
+
+
+def _read_schema(option: str, value: str) -> str:
+    """Return a schema that is given inline, or the content of the named file."""
+    if _INLINE.search(_read_text(option, value)):
+        return value
+    try:
+        return Path(value).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise INVALID_OPTION(f"{option} names the file {value}, which cannot be read: {reason}") from None
+
+
+def _read_version(option: str, value: str) -> int | None:
+    return None if value.lower() == "latest" else int(integer(1).read(option, value))
+
+
 BOOLEAN = choice(true=True, false=False)
+FORMAT = choice(*("binary", "string", "avro", "protobuf", "json", "avro-confluent", "protobuf-confluent", "json-confluent"))
+SCHEMA = Kind("schema, or path of a file with it", _read_schema)
+SCHEMA_VERSION = Kind("latest, or integer > 0", _read_version)
+SUBJECT_STRATEGY = choice(
+    form="TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy",
+    topicnamestrategy="topic",
+    recordnamestrategy="record",
+    topicrecordnamestrategy="topic-record",
+)
+PARSE_MODE = choice(
+    form="FAILFAST, PERMISSIVE or DROPMALFORMED",
+    failfast="FAILFAST",
+    permissive="PERMISSIVE",
+    dropmalformed="DROPMALFORMED",
+)
+CREDENTIALS_SOURCE = choice(form="USER_INFO or URL", user_info="USER_INFO", url="URL")
+TOKEN_SOURCE = choice(
+    form="STATIC_TOKEN, OAUTHBEARER or OAUTHBEARER_AZURE_IMDS",
+    static_token="STATIC_TOKEN",
+    oauthbearer="OAUTHBEARER",
+    oauthbearer_azure_imds="OAUTHBEARER_AZURE_IMDS",
+)
 DURATION = Kind("duration, e.g. 15m", lambda _, text: parse_duration_ms(text))
 ID_PART = Kind("letters, digits, '.', '_' and '-'", _read_id_part)
 ENSEMBLE = Kind("host:port[,host:port...][/chroot]", _read_ensemble)
