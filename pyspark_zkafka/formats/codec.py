@@ -1,8 +1,8 @@
 """What each format offers, the format string, and Confluent's wire format.
 
 A payload in Confluent's format starts with a zero byte and the four bytes of a schema's id. A Protobuf payload continues
-with the place of its message in the file: zigzag varints of a count and so many indexes, or one zero byte for the first
-message. Alternatively, a record header has the id, or a byte 1 and the schema's GUID.
+with the place of its message in the file. Alternatively, a record header has this, or a byte 1 and the schema's GUID
+instead of the id.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import import_module  # noqa: TID251 - formats are imported by name, when an option names them
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 
 _ID_BYTES = 5
 _GUID_BYTES = 17
-_FIRST_MESSAGE = (0,)
+_PARSED = 256
 _Rows = npt.NDArray[np.int64]
 
 
@@ -136,20 +137,28 @@ def format_module(name: str) -> Any:
 
 
 def parse_schema(name: str, stored: StoredSchema, message: str | None = None) -> Schema:
-    """Parse a schema of a format. Raises OptionError with the reason."""
+    """Parse a schema of a format, once in a process. Raises OptionError with the reason."""
     if stored.kind != KINDS[name]:
         raise INVALID_SCHEMA(f"the schema is of the type {stored.kind}, and the format is {name}; correct the format")
-    schema: Schema = format_module(name).parse(stored.text, stored.references, message)
+    return _parsed(name, stored.text, tuple(stored.references.items()), message)
+
+
+@lru_cache(_PARSED)
+def _parsed(name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None) -> Schema:
+    schema: Schema = format_module(name).parse(text, dict(references), message)
     return schema
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What precedes a payload: a schema's id or GUID, Protobuf's message indexes, and the length in the payload."""
+    """The id or GUID of a payload's schema, and the bytes of the payload before the value.
+
+    `before` has the bytes of a header that a value in Protobuf continues: its message indexes.
+    """
 
     key: int | str
-    indexes: tuple[int, ...]
     skip: int
+    before: bytes = b""
 
 
 class ConfluentDecoder:
@@ -168,23 +177,23 @@ class ConfluentDecoder:
         self._stored = stored
         self._type = type
         self._registry = registry
-        self._decoders: dict[tuple[int | str, tuple[int, ...]], Decoder | str] = {}
+        self._decoders: dict[int | str, Decoder | str] = {}
 
     def decode(self, payloads: pa.Array, headers: pa.Array) -> Decoded:
         """Decode the payloads; `headers` are the records' headers."""
         groups, malformed = self._groups(payloads, headers)
         if len(groups) == 1 and not malformed:
             ((prefix, rows),) = groups.items()
-            decoder = self._decoder(prefix)
+            decoder = self._decoder(prefix.key)
             if not isinstance(decoder, str) and len(rows) == len(payloads) - payloads.null_count:
-                return decoder.decode(payloads, prefix.skip)
+                return self._decode(decoder, payloads, prefix)
         parts, places = [], []
         for prefix, rows in groups.items():
-            decoder = self._decoder(prefix)
+            decoder = self._decoder(prefix.key)
             if isinstance(decoder, str):
                 malformed.update(dict.fromkeys(rows.tolist(), decoder))
                 continue
-            decoded = decoder.decode(payloads.take(pa.array(rows)), prefix.skip)
+            decoded = self._decode(decoder, payloads.take(pa.array(rows)), prefix)
             malformed.update((int(rows[row]), reason) for row, reason in decoded.malformed.items())
             parts.append(decoded.column)
             places.append(rows)
@@ -195,44 +204,48 @@ class ConfluentDecoder:
         column = pa.concat_arrays(parts) if parts else pa.nulls(0, self._type)
         return Decoded(column.take(pa.array(order, mask=order < 0)), dict(sorted(malformed.items())))
 
+    def _decode(self, decoder: Decoder, payloads: pa.Array, prefix: Prefix) -> Decoded:
+        if prefix.before and self._name == "protobuf":
+            payloads = pc.binary_join_element_wise(prefix.before, payloads, b"")
+        return decoder.decode(payloads, prefix.skip)
+
     def _groups(self, payloads: pa.Array, headers: pa.Array) -> tuple[dict[Prefix, _Rows], dict[int, str]]:
-        is_protobuf = self._name == "protobuf"
-        groups, malformed, taken = header_groups(headers, self._header, is_protobuf)
+        groups, malformed = header_groups(headers, self._header)
         rows = np.flatnonzero(pc.is_valid(payloads).to_numpy(zero_copy_only=False)).astype(np.int64)
-        if taken:
-            rows = rows[~np.isin(rows, np.fromiter(taken, np.int64, len(taken)))]
-        for prefix, members in payload_groups(payloads, rows, malformed, is_protobuf):
-            groups[prefix] = members
+        if groups or malformed:
+            taken = np.concatenate([*groups.values(), np.array(list(malformed), dtype=np.int64)])
+            rows = rows[~np.isin(rows, taken)]
+        groups.update(payload_groups(payloads, rows, malformed))
         return groups, malformed
 
-    def _decoder(self, prefix: Prefix) -> Decoder | str:
+    def _decoder(self, key: int | str) -> Decoder | str:
         """Return the decoder of a writer's schema, or why its records are malformed."""
-        key = prefix.key, prefix.indexes
         if key not in self._decoders:
             try:
-                stored = self._registry.schema(prefix.key)
+                stored = self._registry.schema(key)
             except UnknownSchema as unknown:
                 return str(unknown)
             try:
-                self._decoders[key] = self._reader.decoder(self._writer(stored, prefix.indexes), self._type)
+                self._decoders[key] = self._new_decoder(stored)
             except OptionError as error:
-                named = "id" if isinstance(prefix.key, int) else "GUID"
-                self._decoders[key] = f"the schema of {named} {prefix.key} cannot be used: {error.message}"
+                named = "id" if isinstance(key, int) else "GUID"
+                self._decoders[key] = f"the schema of {named} {key} cannot be used: {error.message}"
         return self._decoders[key]
 
-    def _writer(self, stored: StoredSchema, indexes: tuple[int, ...]) -> Schema | None:
-        if self._name == "protobuf":
-            message = format_module("protobuf").message_at(stored.text, stored.references, indexes)
-            return parse_schema(self._name, stored, message)
+    def _new_decoder(self, stored: StoredSchema) -> Decoder:
         own = self._stored
-        is_own = own is not None and (own.text, own.references) == (stored.text, stored.references)
-        return None if is_own else parse_schema(self._name, stored)
+        is_own = own is not None and (own.text, own.references, own.kind) == (stored.text, stored.references, stored.kind)
+        writer = None if is_own else parse_schema(self._name, stored)
+        if self._name == "protobuf":
+            decoder: Decoder = self._reader.decoder(writer, self._type, indexed=True)  # type: ignore[call-arg]
+            return decoder
+        return self._reader.decoder(writer, self._type)
 
 
-def payload_groups(
-    payloads: pa.Array, rows: _Rows, malformed: dict[int, str], is_protobuf: bool
-) -> Iterator[tuple[Prefix, _Rows]]:
-    """Yield the given rows, which are not null, by their prefix; adds rows without a prefix to `malformed`."""
+def payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) -> Iterator[tuple[Prefix, _Rows]]:
+    """Yield the given rows, which are not null, by the schema's id; adds rows without an id to `malformed`."""
+    if not len(rows):
+        return
     _, offsets, data = payloads.buffers()
     bounds = np.frombuffer(offsets, np.int32)[payloads.offset : payloads.offset + len(payloads) + 1].astype(np.int64)
     content = np.frombuffer(data or b"", np.uint8)
@@ -240,95 +253,45 @@ def payload_groups(
     has_id = lengths >= _ID_BYTES
     for row, length in zip(rows[~has_id].tolist(), lengths[~has_id].tolist(), strict=True):
         malformed[row] = f"the payload has {length} bytes, and the schema id alone takes {_ID_BYTES}"
-    rows, starts, lengths = rows[has_id], starts[has_id], lengths[has_id]
+    rows, starts = rows[has_id], starts[has_id]
     heads = content[starts[:, None] + np.arange(_ID_BYTES)]
     is_magic = heads[:, 0] == 0
     for row, magic in zip(rows[~is_magic].tolist(), heads[~is_magic, 0].tolist(), strict=True):
         malformed[row] = f"the first byte is 0x{magic:02x}, and Confluent's format starts with 0x00"
-    rows, starts, lengths = rows[is_magic], starts[is_magic], lengths[is_magic]
-    ids = np.ascontiguousarray(heads[is_magic, 1:]).view(">u4")[:, 0]
-    if is_protobuf:
-        is_first = (lengths > _ID_BYTES) & (content[np.minimum(starts + _ID_BYTES, max(len(content) - 1, 0))] == 0)
-        yield from _other_messages(payloads, rows[~is_first], ids[~is_first], malformed)
-        rows, ids = rows[is_first], ids[is_first]
-    indexes, skip = (_FIRST_MESSAGE, _ID_BYTES + 1) if is_protobuf else ((), _ID_BYTES)
-    if len(rows) and (ids == ids[0]).all():
-        yield Prefix(int(ids[0]), indexes, skip), rows
+    rows = rows[is_magic]
+    ids = np.ascontiguousarray(heads[is_magic, 1:]).view(">u4").ravel()
+    if len(ids) and (ids == ids[0]).all():
+        yield Prefix(int(ids[0]), _ID_BYTES), rows
         return
     for found in np.unique(ids):
-        yield Prefix(int(found), indexes, skip), rows[ids == found]
+        yield Prefix(int(found), _ID_BYTES), rows[ids == found]
 
 
-def _other_messages(
-    payloads: pa.Array, rows: _Rows, ids: npt.NDArray[Any], malformed: dict[int, str]
-) -> Iterator[tuple[Prefix, _Rows]]:
-    """Yield the rows of Protobuf messages other than the first of their file."""
-    groups: dict[Prefix, list[int]] = {}
-    for row, schema_id in zip(rows.tolist(), ids.tolist(), strict=True):
-        found = message_indexes(payloads[row].as_py()[_ID_BYTES:])
-        if found is None:
-            malformed[row] = "the message indexes after the schema id are incomplete"
-        else:
-            groups.setdefault(Prefix(schema_id, found[0], _ID_BYTES + found[1]), []).append(row)
-    for prefix, members in groups.items():
-        yield prefix, np.array(members, dtype=np.int64)
-
-
-def header_groups(headers: pa.Array, name: str, is_protobuf: bool) -> tuple[dict[Prefix, _Rows], dict[int, str], set[int]]:
-    """Return the rows with a schema's id in a header, by prefix; the malformed ones; and all of them."""
+def header_groups(headers: pa.Array, name: str) -> tuple[dict[Prefix, _Rows], dict[int, str]]:
+    """Return the rows with a schema's id in the header of a name, by prefix, and those with a malformed header."""
     groups: dict[Prefix, _Rows] = {}
     malformed: dict[int, str] = {}
     entries = headers.flatten()
     hits = np.flatnonzero(pc.equal(pc.struct_field(entries, "key"), name).to_numpy(zero_copy_only=False))
     if not len(hits):
-        return groups, malformed, set()
+        return groups, malformed
     rows = pc.list_parent_indices(headers).to_numpy()[hits].astype(np.int64)
-    values = pc.struct_field(entries, "value").take(pa.array(hits)).fill_null(b"")
-    encoded = values.dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    for code, value in enumerate(encoded.dictionary.to_pylist()):
-        members = rows[codes == code]
-        prefix = _header_prefix(value, is_protobuf)
+    values = pc.struct_field(entries, "value").take(pa.array(hits)).fill_null(b"").dictionary_encode()
+    codes = values.indices.to_numpy()
+    for code, value in enumerate(values.dictionary.to_pylist()):
+        prefix, members = _header_prefix(value), rows[codes == code]
         if prefix is None:
             malformed.update(
                 dict.fromkeys(members.tolist(), f"the header {name} is 0x{value.hex()}, which is no schema id")
             )
         else:
             groups[prefix] = members
-    return groups, malformed, set(rows.tolist())
+    return groups, malformed
 
 
-def _header_prefix(value: bytes, is_protobuf: bool) -> Prefix | None:
-    if value[:1] == b"\x00" and len(value) >= _ID_BYTES:
-        key: int | str = int.from_bytes(value[1:_ID_BYTES], "big")
-        rest = value[_ID_BYTES:]
-    elif value[:1] == b"\x01" and len(value) >= _GUID_BYTES:
-        key, rest = str(uuid.UUID(bytes=value[1:_GUID_BYTES])), value[_GUID_BYTES:]
-    else:
-        return None
-    if not is_protobuf:
-        return Prefix(key, (), 0)
-    found = message_indexes(rest)
-    return None if found is None else Prefix(key, found[0], 0)
-
-
-def message_indexes(data: bytes) -> tuple[tuple[int, ...], int] | None:
-    """Return Protobuf's message indexes, and their length in bytes; None if they are incomplete.
-
-    >>> message_indexes(b"\\x00payload"), message_indexes(b"\\x04\\x02\\x00payload"), message_indexes(b"\\x04")
-    (((0,), 1), ((1, 0), 3), None)
-    """
-    numbers: list[int] = []
-    number = shift = 0
-    for place, byte in enumerate(data, 1):
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte & 0x80:
-            continue
-        numbers.append((number >> 1) ^ -(number & 1))
-        number = shift = 0
-        if numbers[0] <= 0:
-            return (_FIRST_MESSAGE, place) if numbers[0] == 0 else None
-        if len(numbers) == numbers[0] + 1:
-            return tuple(numbers[1:]), place
+def _header_prefix(value: bytes) -> Prefix | None:
+    if value[:1] == b"\0" and len(value) >= _ID_BYTES:
+        return Prefix(int.from_bytes(value[1:_ID_BYTES], "big"), 0, value[_ID_BYTES:])
+    if value[:1] == b"\1" and len(value) >= _GUID_BYTES:
+        return Prefix(str(uuid.UUID(bytes=value[1:_GUID_BYTES])), 0, value[_GUID_BYTES:])
     return None

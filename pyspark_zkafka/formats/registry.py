@@ -31,6 +31,7 @@ _PATIENCE_S = 30.0
 _REQUEST_TIMEOUT_S = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
 _UNKNOWN_FOR_S = 30.0
+_HTTP_NOT_FOUND = 404
 _NOT_FOUND = frozenset({40401, 40402, 40403, 40406})
 """Confluent's error codes for an unknown subject, version or schema, and for a deleted version."""
 
@@ -82,7 +83,8 @@ class Registry:
             raise UnknownSchema(reason)
         what = f"schema id {key}" if isinstance(key, int) else f"schema GUID {key}"
         request = self._client.get_schema if isinstance(key, int) else self._client.get_schema_by_guid
-        schema = self._ask(what, lambda: request(key))
+        # Registries without GUIDs answer 404 with another error code.
+        schema = self._ask(what, lambda: request(key), is_optional=isinstance(key, str))
         if schema is None:
             reason = f"the registry has no {what}"
             self._unknown[key] = self._timing.clock() + _UNKNOWN_FOR_S, reason
@@ -140,8 +142,11 @@ class Registry:
             found[reference.name] = answer.schema.schema_str or ""
             self._add_references(answer.schema, found)
 
-    def _ask(self, what: str, request: Callable[[], T]) -> T | None:
-        """Return the answer; None if the registry answers that it does not know what was asked."""
+    def _ask(self, what: str, request: Callable[[], T], *, is_optional: bool = False) -> T | None:
+        """Return the answer; None if the registry answers that it does not know what was asked.
+
+        `is_optional` is for requests that some registries do not know.
+        """
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
         deadline = Deadline.after(_PATIENCE_S, self._timing.clock)
@@ -150,7 +155,7 @@ class Registry:
             try:
                 return request()
             except SchemaRegistryError as error:
-                if error.error_code in _NOT_FOUND:
+                if error.error_code in _NOT_FOUND or (is_optional and error.http_status_code == _HTTP_NOT_FOUND):
                     return None
                 if error.http_status_code not in (408, 429) and error.http_status_code < 500:
                     raise self._refusal(what, error) from error
