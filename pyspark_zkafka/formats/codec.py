@@ -7,8 +7,10 @@ instead of the id.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module  # noqa: TID251 - formats are imported by name, when an option names them
@@ -26,6 +28,7 @@ from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchem
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 """The formats with schemas, and their names in a registry."""
 
+_RECORD = "topLevelRecord"  # as Spark's to_avro has it
 _ID_BYTES = 5
 _GUID_BYTES = 17
 _PARSED = 256
@@ -141,6 +144,22 @@ def parse_schema(name: str, stored: StoredSchema, message: str | None = None) ->
     if stored.kind != KINDS[name]:
         raise INVALID_SCHEMA(f"the schema is of the type {stored.kind}, and the format is {name}; correct the format")
     return _parsed(name, stored.text, tuple(stored.references.items()), message)
+
+
+def schema_of(name: str, type: pa.DataType) -> StoredSchema:
+    """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have."""
+    return StoredSchema(format_module(name).schema_of(type, _RECORD), KINDS[name])
+
+
+def record_name(name: str, schema: Any) -> str | None:
+    """Return the full name of a schema's record or message, or a JSON Schema's title; None if it has none."""
+    if name == "protobuf":
+        return str(schema.message)
+    if name == "avro":
+        return schema.root.name or None
+    with suppress(ValueError, AttributeError):  # DDL, and documents that are no objects
+        return json.loads(schema.text).get("title")
+    return None
 
 
 @lru_cache(_PARSED)

@@ -20,8 +20,8 @@ from pyspark_zkafka.formats.codec import (
     Decoder,
     Schema,
     StringSchema,
-    format_module,
     parse_schema,
+    schema_of,
 )
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -49,8 +49,7 @@ class PinnedColumn:
         """Return the schema to read a declared type by."""
         if self.schema is not None:
             return self.schema
-        schema: Schema = format_module(self.format.base).of_type(type)
-        return schema
+        return parse_schema(self.format.base, schema_of(self.format.base, type))
 
 
 @dataclass(frozen=True, slots=True)

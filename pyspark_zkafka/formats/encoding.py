@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -10,13 +10,10 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_VALUE
 from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.formats.codec import KINDS, Encoder, Schema, StringSchema, format_module, parse_schema
+from pyspark_zkafka.formats.codec import KINDS, Encoder, Schema, StringSchema, parse_schema, record_name, schema_of
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
-
-_RECORD = "topLevelRecord"
-"""The name of the record type of schemas that are made from a column's type, as Spark's `to_avro` has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +51,8 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
         if options.topic is not None or not _depends_on_topic(column):
             place = column.column, _key_topic(column, options.topic or "")
             schemas[place] = _writer_schema(plan, column, options.topic or "")
-            _encoder(schemas[place].schema, types[column.column], column)
         elif not formats.use_latest:
-            _encoder(_own_schema(column, types[column.column])[0], types[column.column], column)
+            _own_schema(column, types[column.column])
     return replace(plan, schemas=schemas)
 
 
@@ -69,18 +65,18 @@ def _key_topic(column: ColumnFormat, topic: str) -> str:
 
 
 def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema | None]:
-    """Return the schema that the options give, or the one made from the column's type."""
-    if column.base == "string":
-        return StringSchema(), None
+    """Return the schema that the options give, or the one made from the column's type. Checks that the column fits."""
     try:
+        if column.base == "string":
+            StringSchema().encoder(type)
+            return StringSchema(), None
         if column.schema is not None:
             stored = StoredSchema(column.schema, KINDS[column.base])
         else:
-            make: Callable[[pa.DataType, str], str] | None = getattr(format_module(column.base), "schema_of", None)
-            if make is None:
-                raise INVALID_OPTION(f"{column.column}.format={column.name} needs {column.column}.schema")
-            stored = StoredSchema(make(type, _RECORD), KINDS[column.base])
-        return parse_schema(column.base, stored, column.message), stored
+            stored = schema_of(column.base, type)
+        schema = parse_schema(column.base, stored, column.message)
+        schema.encoder(type)
+        return schema, stored
     except OptionError as error:
         raise _named(error, column) from error
 
@@ -92,9 +88,11 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
     registry, formats = _registry(plan.options), plan.options
     if formats.use_latest:
         found = registry.subject(column.subject_of(topic, None))
-        return WriterSchema(parse_schema(column.base, found, column.message), found.id)
+        latest = parse_schema(column.base, found, column.message)
+        _encoder(latest, plan.types[column.column], column)
+        return WriterSchema(latest, found.id)
     schema, stored = _own_schema(column, plan.types[column.column])
-    record: str | None = getattr(schema, "name", None)
+    record = record_name(column.base, schema)
     if record is None and column.subject is None and column.strategy != "topic":
         raise INVALID_OPTION(
             f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject"

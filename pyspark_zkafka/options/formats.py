@@ -47,6 +47,10 @@ def parse_formats(given: OptionParser, subscription: Subscription | None = None)
         if is_read:
             _check_read_subject(given, column, subscription)
         given.refuse_if(
+            latest and column.subject is None and column.strategy != "topic",
+            f"the subject of {column.column} depends on the record's name; set {column.column}.subject",
+        )
+        given.refuse_if(
             latest and column.schema is not None,
             f"use.latest.version encodes by the subject's schema; leave out {column.column}.schema",
         )
@@ -78,7 +82,7 @@ def _column(given: OptionParser, column: str) -> ColumnFormat | None:
         f"{column}.schema.message names a Protobuf message, and has no effect with {shown}; leave it out",
     )
     given.refuse_if(
-        not given.has(f"{column}.schema") and name in ("avro", "protobuf") and (given.scope != "write" or name != "avro"),
+        not given.has(f"{column}.schema") and name in ("avro", "protobuf") and given.scope != "write",
         f"{shown} needs {column}.schema",
     )
     given.problems.extend(

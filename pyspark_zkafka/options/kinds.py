@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -284,18 +285,21 @@ def _by_partition(option: str, topic: str, given: object, form: str) -> dict[Top
 
 # Formats of keys and values
 
-_INLINE = re.compile(r'[{"\n]')
+_FILE_NAME = re.compile(r"[^\s{]+\.\w{1,10}")
 
 
 def _read_schema(option: str, value: str) -> str:
-    """Return a schema that is given inline, or the content of the named file."""
-    if _INLINE.search(_read_text(option, value)):
+    """Return a schema that is given inline, or the content of the named file: text, or bytes in base64."""
+    try:
+        content = Path(_read_text(option, value)).read_bytes()
+    except (OSError, ValueError) as error:
+        if _FILE_NAME.fullmatch(value):
+            raise INVALID_OPTION(f"{option} names the file {value}, which cannot be read: {error}") from None
         return value
     try:
-        return Path(value).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise INVALID_OPTION(f"{option} names the file {value}, which cannot be read: {reason}") from None
+        return content.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(content).decode()
 
 
 def _read_version(option: str, value: str) -> int | None:

@@ -119,14 +119,14 @@ def _of_column(column: str) -> tuple[Option, ...]:
             kinds.SCHEMA,
             _ALL,
             "Read: the schema that gives the column's type. Write: the schema to encode by.",
-            Derived("read: the subject's schema; write: made from the column's type, with avro and json"),
+            Derived("read: the subject's schema; write: made from the column's type"),
         ),
         Option(
             f"{column}.schema.message",
             text(),
             _ALL,
             "Name of the Protobuf message, with its package.",
-            Derived("the file's only message"),
+            Derived("the file's first message"),
         ),
         Option(
             f"{column}.schema.version",

@@ -23,9 +23,9 @@ class NumberSchema:
     references: tuple[tuple[str, str], ...] = ()
 
     @property
-    def name(self) -> str:
-        """The record's name."""
-        return self.text
+    def root(self) -> types.SimpleNamespace:
+        """A record of the name."""
+        return types.SimpleNamespace(name=f"shop.{self.text}")
 
     @property
     def type(self) -> pa.DataType:
@@ -95,5 +95,4 @@ def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make this the format behind the names avro, protobuf and json."""
     module = types.SimpleNamespace(parse=parse, schema_of=schema_of)
     monkeypatch.setattr(codec, "format_module", lambda name: module)
-    monkeypatch.setattr("pyspark_zkafka.formats.encoding.format_module", lambda name: module)
     codec._parsed.cache_clear()

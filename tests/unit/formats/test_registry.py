@@ -89,7 +89,7 @@ class TestSchemasOfIds:
         """An unknown id is asked for again after 30 seconds."""
         found, client, clock = registry(UNKNOWN, UNKNOWN, Schema("x"))
         for _ in range(2):
-            with pytest.raises(UnknownSchema, match="^the registry has no schema id 7$"):
+            with pytest.raises(UnknownSchema, match=r"^the registry has no schema id 7$"):
                 found.schema(7)
             clock.sleep(29)
         assert len(client.requests) == 1
