@@ -158,7 +158,8 @@ def record_name(name: str, schema: Any) -> str | None:
     if name == "avro":
         return schema.root.name or None
     with suppress(ValueError, AttributeError):  # DDL, and documents that are no objects
-        return json.loads(schema.text).get("title")
+        title: str | None = json.loads(schema.text).get("title")
+        return title
     return None
 
 
