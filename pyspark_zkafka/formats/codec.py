@@ -198,6 +198,8 @@ class ConfluentDecoder:
         self._type = type
         self._registry = registry
         self._decoders: dict[int | str, Decoder | str] = {}
+        if stored is not None and stored.id is not None:  # spare each new worker a request
+            self._decoders[stored.id] = self._new_decoder(stored)
 
     def decode(self, payloads: pa.Array, headers: pa.Array) -> Decoded:
         """Decode the payloads; `headers` are the records' headers."""

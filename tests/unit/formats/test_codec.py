@@ -54,7 +54,7 @@ def decoder(monkeypatch: pytest.MonkeyPatch) -> ConfluentDecoder:
     """A decoder of the column value, with schemas x (7) and xyz (8), one that does not resolve (9), one of JSON (10)."""
     fake_format.use(monkeypatch)
     schemas: dict[int | str, StoredSchema] = {
-        7: StoredSchema("x", "AVRO"),
+        7: StoredSchema("x", "AVRO", id=7),
         8: StoredSchema("xyz", "AVRO"),
         9: StoredSchema("foreign", "AVRO"),
         10: StoredSchema("x", "JSON"),
@@ -134,10 +134,10 @@ def test_nothing(decoder: ConfluentDecoder) -> None:
 
 
 def test_unknown_ids_are_asked_for_again(decoder: ConfluentDecoder) -> None:
-    """The decoder asks for a schema once; the registry decides how long an unknown id stays unknown."""
+    """The decoder asks for a schema once, and never for its own; the registry decides how long an id stays unknown."""
     for _ in range(2):
-        decoder.decode(payloads(wire(7, b"1"), wire(77, b"2")), no_headers(2))
-    assert decoder._registry.asked == [7, 77, 77]  # type: ignore[attr-defined]
+        decoder.decode(payloads(wire(7, b"1"), wire(8, b"1"), wire(77, b"2")), no_headers(3))
+    assert decoder._registry.asked == [8, 77, 77]  # type: ignore[attr-defined]
 
 
 def test_ids_in_headers(decoder: ConfluentDecoder) -> None:
