@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_zkafka.conditions import (
@@ -22,7 +22,7 @@ from pyspark_zkafka.options.values import RegistryOptions
 from pyspark_zkafka.retries import Deadline, Timing
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class UnknownSchema(Exception):
 
 @cache
 def open_registry(options: RegistryOptions) -> Registry:
-    """Return the process's client of a registry. It connects at the first request."""
+    """Return the process's client of a registry. The first request imports Confluent's client and connects."""
     return Registry(options)
 
 
@@ -67,8 +67,9 @@ class Registry:
     def __init__(
         self, options: RegistryOptions, client: SchemaRegistryClient | None = None, timing: Timing | None = None
     ) -> None:
+        self._options = options
         self._place = ", ".join(options.urls)
-        self._client = _client(options) if client is None else client
+        self._opened = client
         self._timing = timing or Timing()
         self._by_id: dict[int | str, StoredSchema] = {}
         self._unknown: dict[int | str, tuple[float, str]] = {}
@@ -82,9 +83,12 @@ class Registry:
         if self._timing.clock() < expiry:
             raise UnknownSchema(reason)
         what = f"schema id {key}" if isinstance(key, int) else f"schema GUID {key}"
-        request = self._client.get_schema if isinstance(key, int) else self._client.get_schema_by_guid
+
+        def request(client: SchemaRegistryClient) -> Schema:
+            return client.get_schema(key) if isinstance(key, int) else client.get_schema_by_guid(key)
+
         # Registries without GUIDs answer 404 with another error code.
-        schema = self._ask(what, lambda: request(key), is_optional=isinstance(key, str))
+        schema = self._ask(what, request, is_optional=isinstance(key, str))
         if schema is None:
             reason = f"the registry has no {what}"
             self._unknown[key] = self._timing.clock() + _UNKNOWN_FOR_S, reason
@@ -95,7 +99,7 @@ class Registry:
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
         """Return a version of a subject, by default the latest, which is never cached. Raises UNKNOWN_SUBJECT."""
         asked = version or "latest"
-        found = self._ask(f"version {asked} of subject {subject}", lambda: self._client.get_version(subject, asked))
+        found = self._ask(f"version {asked} of subject {subject}", lambda client: client.get_version(subject, asked))
         if found is None:
             raise UNKNOWN_SUBJECT(
                 f"The schema registry {self._place} has no {asked} version of subject {subject}; register a schema, or "
@@ -111,8 +115,12 @@ class Registry:
         from confluent_kafka.schema_registry import Schema
 
         own = Schema(schema.text, schema.kind)
-        request = self._client.register_schema_full_response if auto else self._client.lookup_schema
-        found = self._ask(f"the schema of subject {subject}", lambda: request(subject, own, normalize))
+
+        def request(client: SchemaRegistryClient) -> RegisteredSchema:
+            ask = client.register_schema_full_response if auto else client.lookup_schema
+            return ask(subject, own, normalize)
+
+        found = self._ask(f"the schema of subject {subject}", request)
         if found is None or found.schema_id is None:
             raise UNKNOWN_SUBJECT(
                 f"The schema registry {self._place} has not the schema to write under subject {subject}; register it, "
@@ -122,7 +130,16 @@ class Registry:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _client(self) -> SchemaRegistryClient:
+        # Its import takes longer than a small task, which may need only schemas that the plan has.
+        if self._opened is None:
+            self._opened = _client(self._options)
+        return self._opened
 
     def _stored(self, schema: Schema, schema_id: int | None) -> StoredSchema:
         references: dict[str, str] = {}
@@ -134,7 +151,8 @@ class Registry:
             if reference.name in found:
                 continue
             what = f"version {reference.version} of subject {reference.subject}"
-            answer = self._ask(what, lambda: self._client.get_version(reference.subject, reference.version))  # noqa: B023
+            request = partial(_version_of, reference.subject or "", reference.version or 0)
+            answer = self._ask(what, request)
             if answer is None:
                 raise UNKNOWN_SUBJECT(
                     f"The schema registry {self._place} has no {what}, which a schema refers to; register it again",
@@ -142,18 +160,19 @@ class Registry:
             found[reference.name] = answer.schema.schema_str or ""
             self._add_references(answer.schema, found)
 
-    def _ask(self, what: str, request: Callable[[], T], *, is_optional: bool = False) -> T | None:
+    def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T], *, is_optional: bool = False) -> T | None:
         """Return the answer; None if the registry answers that it does not know what was asked.
 
         `is_optional` is for requests that some registries do not know.
         """
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
+        client = self._client
         deadline = Deadline.after(_PATIENCE_S, self._timing.clock)
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                return request()
+                return request(client)
             except SchemaRegistryError as error:
                 if error.error_code in _NOT_FOUND or (is_optional and error.http_status_code == _HTTP_NOT_FOUND):
                     return None
@@ -194,6 +213,10 @@ class Registry:
             f"{self._place} did not answer as a schema registry when it was asked for {what}: {found}; correct the path in "
             "schema.registry.url",
         )
+
+
+def _version_of(subject: str, version: int, client: SchemaRegistryClient) -> RegisteredSchema:
+    return client.get_version(subject, version)
 
 
 def _client(options: RegistryOptions) -> SchemaRegistryClient:

@@ -184,6 +184,12 @@ class TestReadsWithARegistry:
         first = read({"subscribe": orders.topic, **confluent, "value.schema.version": "1"})
         assert values(first) == [{"id": 1, "customer": "a"}, {"id": 2, "customer": None}, None, {"id": 3, "customer": "c"}]
 
+    def test_a_frame_keeps_its_type(self, read: Read, orders: Orders, confluent: dict[str, str]) -> None:
+        """A frame has the columns of the schema that was the latest when it was made."""
+        frame = read({"subscribe": orders.topic, **confluent})
+        orders.produce(SECOND, {"id": 2, "amount": 2.0, "customer": "b"})
+        assert values(frame) == [{"id": 1, "customer": "a"}, {"id": 2, "customer": "b"}]
+
     def test_projection(self, read: Read, orders: Orders, confluent: dict[str, str]) -> None:
         """A declared schema takes some fields, in its own order."""
         frame = read({"subscribe": orders.topic, **confluent}, schema="offset bigint, value struct<customer: string>")

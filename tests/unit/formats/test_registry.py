@@ -241,7 +241,7 @@ def test_missing_file() -> None:
     """A missing certificate is an error of the options."""
     options = RegistryOptions(("https://registry",), (("ssl.ca.location", "/nowhere.pem"),))
     with pytest.raises(errors.OptionError, match=r"schema\.registry\.ssl\.\* cannot be used: .*No such file"):
-        Registry(options)
+        Registry(options).schema(7)
 
 
 def test_one_client_in_a_process() -> None:
