@@ -104,6 +104,9 @@ TRANSACTION_TIMEOUT = OptionError.define("""TRANSACTION_TIMEOUT
 SASL_MISSING = OptionError.define("""SASL_MISSING
     `zookeeper.auth` requests SASL, but the package pure-sasl is not installed. Run `pip install
     'pyspark-zkafka[sasl]'`.""")
+FORMAT_LIBRARY_MISSING = OptionError.define("""FORMAT_LIBRARY_MISSING
+    A format or the schema registry needs a package that is not installed; the message names it. Install the extra in
+    the message, such as `pip install 'pyspark-zkafka[schema-registry]'`, on the driver and every executor.""")
 
 ZOOKEEPER_UNREACHABLE = ZooKeeperError.define("""ZOOKEEPER_UNREACHABLE
     No server in `zookeeper.connect` granted a session within the connection timeout. Check the hosts, ports, network,
@@ -315,6 +318,9 @@ INVALID_TIMESTAMP = InvalidRow.define("""INVALID_TIMESTAMP
     The column `timestamp` has a time before 1970-01-01T00:00:00.001Z. Leave it null to let the producer set the time.""")
 INVALID_HEADERS = InvalidRow.define("""INVALID_HEADERS
     A header's key is null, not UTF-8, or contains a zero byte. Set the key to UTF-8 text without zero bytes.""")
+INVALID_VALUE = InvalidRow.define("""INVALID_VALUE
+    The schema does not allow a key or value of a row; the message names column, row and field. Correct the row or the
+    schema.""")
 
 DELIVERY_FAILED = DeliveryFailed.define("""DELIVERY_FAILED
     The brokers did not acknowledge all rows of a task; the message quotes the first cause. Correct the cause and write
