@@ -15,7 +15,6 @@ from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_
 from pyspark_zkafka.errors import OptionError, UnreadableRecord, listing
 from pyspark_zkafka.formats.codec import (
     KINDS,
-    ConfluentDecoder,
     Decoded,
     Decoder,
     Schema,
@@ -23,6 +22,7 @@ from pyspark_zkafka.formats.codec import (
     parse_schema,
     schema_of,
 )
+from pyspark_zkafka.formats.confluent import ConfluentDecoder
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe
