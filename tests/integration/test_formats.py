@@ -146,12 +146,15 @@ class Orders:
         self._cluster = cluster
         self._registry = registry
 
-    def produce(self, schema: str, *values: dict[str, Any] | None) -> None:
-        """Append records; registers the schema."""
+    def payloads(self, schema: str, *values: dict[str, Any] | None) -> list[bytes | None]:
+        """Serialize values; registers the schema."""
         serialize = AvroSerializer(self._registry, schema)
         context = SerializationContext(self.topic, MessageField.VALUE)
-        payloads = [None if value is None else serialize(value, context) for value in values]
-        self._cluster.produce(self.topic, [{"value": payload} for payload in payloads])
+        return [None if value is None else serialize(value, context) for value in values]
+
+    def produce(self, schema: str, *values: dict[str, Any] | None) -> None:
+        """Append records."""
+        self._cluster.produce(self.topic, [{"value": payload} for payload in self.payloads(schema, *values)])
 
 
 @pytest.fixture
@@ -252,15 +255,17 @@ class TestReadsWithARegistry:
         """A running query with known schemas continues without the registry."""
         with LocalSchemaRegistry() as own, SchemaRegistryClient({"url": own.url}) as client:
             orders = Orders(zkafka_cluster, client, new_topic())
-            orders.produce(FIRST, {"id": 1, "customer": "a"})
+            first, *others = orders.payloads(FIRST, *({"id": number, "customer": None} for number in range(1, 4)))
+            zkafka_cluster.produce(orders.topic, [{"value": first}])
             options = {"value.format": "avro-confluent", "schema.registry.url": own.url, "startingOffsets": "earliest"}
             query = stream({"subscribe": orders.topic, **options})
             query.begin()
             query.wait_for(1)
             own.close()
-            orders.produce(FIRST, {"id": 2, "customer": "b"})
-            query.wait_for(2)
-        assert [row.value.id for row in query.rows] == [1, 2]
+            for number, payload in enumerate(others, 2):
+                zkafka_cluster.produce(orders.topic, [{"value": payload}])
+                query.wait_for(number, timeout_s=25)  # less than the patience with the registry
+        assert [row.value.id for row in query.rows] == [1, 2, 3]
 
 
 class TestWritesWithARegistry:
