@@ -167,13 +167,13 @@ class Program:
         constants: bytes,
         paths: Sequence[str],
     ) -> None:
-        self._kept = (
+        self.parts = (
             np.array(nodes, _NODE),
             np.array([*links, 0], "i4"),
             np.array(columns, "i4"),
             np.frombuffer(constants + b"\0", "u1"),
         )
-        self.native = AvroProgram(*(part.ctypes.data for part in self._kept), len(columns) // 3)
+        self.native = AvroProgram(*(part.ctypes.data for part in self.parts), len(columns) // 3)
         self.paths = paths
 
 
@@ -220,7 +220,7 @@ class _Compiler:
     # Nodes
 
     def _new(self, path: str) -> int:
-        self._nodes.append(())
+        self._nodes.append((_REFUSED, -1, 0, 0, 0))
         self._paths.append(path)
         return len(self._nodes) - 1
 

@@ -173,9 +173,9 @@ def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) 
         def encode(found: pa.Array, rows: _Rows) -> pa.Array:
             return _joined(pa.scalar(branch, pa.binary()), inner(found, rows))
 
-    else:
-        encode = _members(avro, type, path, branches, problems)
-    return _required(encode, avro, path) if null is None else _nullable(encode, null)
+        return _required(encode, avro, path) if null is None else _nullable(encode, null)
+    members = _members(avro, type, path, branches, problems)
+    return _required(members, avro, path) if null is None else _nullable(members, null)
 
 
 def _required(encode: _Encode, avro: AvroType, path: str) -> _Encode:
