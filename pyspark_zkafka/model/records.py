@@ -97,7 +97,12 @@ def require_projection(
             problems.append(f"there is no column {column.name!r}{only}; there are {', '.join(own)}")
         elif not any(_same_type(column.type, t) for t in types):
             names = " or ".join(_SPARK_NAMES.get(t, str(t)) for t in types)
-            problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}")
+            hint = (
+                f", or set {column.name}.format"
+                if column.name in ("key", "value") and pa.types.is_nested(column.type)
+                else ""
+            )
+            problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}{hint}")
     if set(schema.names).isdisjoint(decoded) and not set(schema.names).isdisjoint(CORRUPT_COLUMNS):
         problems.append(f"{' and '.join(CORRUPT_COLUMNS)} need a decoded column; add {' or '.join(decoded)}")
     if problems:

@@ -71,6 +71,8 @@ def check_columns(schema: pa.Schema, topic: str | None, encoded: Collection[str]
 def _shown_type(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind) and kind.tz is None:
         return "timestamp_ntz, a time in no zone; cast it to timestamp_ltz"
+    if pa.types.is_struct(kind):
+        return f"{kind}; set value.format or key.format to encode it"
     return str(kind)
 
 
