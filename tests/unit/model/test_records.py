@@ -75,6 +75,7 @@ TYPES: dict[str, DataType] = {
     "array<string>": ArrayType(StringType()),
     "array<struct<key:string,value:binary>>": ArrayType(KEY_VALUE),
     "array<struct<value:binary,key:string>>": ArrayType(StructType(KEY_VALUE.fields[::-1])),
+    "struct<a:int>": StructType().add("a", IntegerType()),
     "array<struct<key:string,value:string>>": ArrayType(StructType().add("key", "string").add("value", "string")),
 }
 
