@@ -71,11 +71,13 @@ def test_to_json(session: SparkSession) -> None:
     from pyspark.sql.functions import to_json
 
     time = dt.datetime(2026, 2, 28, 10, 0, 0, 120_000, dt.timezone.utc)
+    second = time.replace(microsecond=0)
+    maps, struct = {"k": 1, "l": None}, (None, "y")
     rows = [
-        (True, -1, 5, 2**62, 1.5, 'ä"\n', b"\1\2", time.date(), time, Decimal("1.50"), [1, None], {"k": 1, "l": None}, (None, "y")),
-        (None, None, None, None, float("nan"), None, None, None, time.replace(microsecond=0), Decimal(0), [], {}, (1, None)),
+        (True, -1, 5, 2**62, 1.5, 'ä"\n', b"\1\2", time.date(), time, Decimal("1.50"), [1, None], maps, struct),
+        (None, None, None, None, float("nan"), None, None, None, second, Decimal(0), [], {}, (1, None)),
         (None,) * 13,
-    ]  # fmt: skip
+    ]
     kind = DDL.replace(" ", ":").replace(",:", ",")
     frame = session.createDataFrame(list(enumerate(rows)), f"n int, v struct<{kind}>")
     table = frame.coalesce(1).select("v", to_json("v").alias("text"), "n").orderBy("n").toArrow().combine_chunks()
