@@ -1,22 +1,20 @@
-"""What each format offers, the parsing of schemas by format, the format string, and what formats share."""
+"""What each format offers, the parsing of schemas, and the format string."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module  # noqa: TID251 - formats are imported by name, when an option names them
-from itertools import accumulate, islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.formats.registry import StoredSchema
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
@@ -24,7 +22,6 @@ KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 
 _RECORD = "topLevelRecord"  # as Spark's to_avro has it
 _PARSED = 256
-_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,71 +156,3 @@ def record_name(name: str, schema: Any) -> str | None:
 def _parsed(name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None) -> Schema:
     schema: Schema = format_module(name).parse(text, dict(references), message)
     return schema
-
-
-def decode_rows(
-    rows: list[_Row | None], build: Callable[[list[_Row | None]], pa.Array], malformed: dict[int, str]
-) -> Decoded:
-    """Build a column from parsed rows by `build`, which raises ValueError for the first row that does not fit.
-
-    Halves the rows until the malformed ones are alone, and adds them to `malformed`. None becomes null.
-    """
-
-    def parts(start: int, stop: int) -> Iterator[pa.Array]:
-        try:
-            yield build(rows[start:stop])
-        except (ValueError, OverflowError) as exc:
-            if stop - start == 1:
-                malformed[start] = str(exc)
-                yield build([None])
-            else:
-                middle = (start + stop) // 2
-                yield from parts(start, middle)
-                yield from parts(middle, stop)
-
-    built = list(parts(0, len(rows)))
-    return Decoded(built[0] if len(built) == 1 else pa.concat_arrays(built), dict(sorted(malformed.items())))
-
-
-def masked(column: pa.Array, values: list[Any]) -> list[Any]:
-    """Return the values, with None where the column is null."""
-    if not column.null_count:
-        return values
-    return [value if valid else None for value, valid in zip(values, column.is_valid().to_pylist(), strict=True)]
-
-
-def grouped(column: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[Any]:
-    """Convert the elements of a column of lists, or the keys and items of maps, and return a list for each row.
-
-    The column may be sliced.
-    """
-    start, stop = column.offsets[0].as_py(), column.offsets[-1].as_py()
-    values = iter(convert(column.values.slice(start, stop - start)))
-    return masked(column, [list(islice(values, size)) for size in np.diff(column.offsets.to_numpy()).tolist()])
-
-
-def offsets_of(lists: Iterable[Sized]) -> pa.Array:
-    """Return the offsets of lists in the concatenation of their elements."""
-    return pa.array(accumulate(map(len, lists), initial=0), pa.int32())
-
-
-def invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema: str) -> InvalidRow:
-    """Return the error of the first row that cannot be encoded, with the name of its field.
-
-    `encode` raises ValueError or TypeError for a column of structs, or of some of their fields.
-    """
-    for number in range(len(column)):
-        row = column.slice(number, 1)
-        parts = [("", row)]
-        if pa.types.is_struct(row.type) and not row.null_count:
-            children = zip(row.type, row.flatten(), strict=True)
-            fields = [(f" in the field {f.name}", pa.StructArray.from_arrays([child], fields=[f])) for f, child in children]
-            parts = [*fields, *parts]
-        for name, part in parts:
-            try:
-                encode(part)
-            except (ValueError, TypeError, OverflowError) as exc:
-                return INVALID_VALUE(
-                    f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
-                )
-    raise RuntimeError("each row can be encoded by itself")

@@ -10,12 +10,10 @@ import base64
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -23,11 +21,11 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import Decoded, Schema, decode_rows, grouped, invalid_row, masked, offsets_of
+from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
 from pyspark_zkafka.formats.json_types import RAW, is_json_schema, public_type, spark_type, type_of_json_schema, validator
 
 _QUOTED = 80
-_INT64_DIGITS = 19
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -67,8 +65,7 @@ class JsonSchema:
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
     """Parse a JSON Schema, or Spark's DDL: ``id bigint, name string``, or ``struct<id: bigint>``.
 
-    `text` may be the path of a file with one of these. `references` has the text of other documents by the name or id that
-    `$ref` gives. Columns may always be null.
+    `references` has the text of other documents by the name or id that `$ref` gives. Columns may always be null.
 
     Raises
     ------
@@ -79,8 +76,6 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
         import orjson  # noqa: F401
     except ImportError as exc:
         raise FORMAT_LIBRARY_MISSING(f"The format json needs {exc.name}; run pip install 'pyspark-zkafka[json]'") from exc
-    with suppress(OSError, ValueError):  # no path
-        text = Path(text.strip()).read_text(encoding="utf-8")
     schema = JsonSchema(text, tuple(sorted(references.items())))
     _compiled(schema.text, schema.references)
     return schema
@@ -129,7 +124,8 @@ def _exact_loads(payload: bytes) -> Any:
         raise ValueError(f"{constant} is no number")
 
     def exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
-        return int(digits) if len(digits) < _INT64_DIGITS else Decimal(digits)
+        number = Decimal(digits)
+        return int(number) if -(2**63) <= number < 2**64 else number
 
     return json.loads(payload.decode(), parse_float=Decimal, parse_int=exact, parse_constant=refuse)
 

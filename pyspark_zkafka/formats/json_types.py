@@ -72,9 +72,7 @@ def _loads(text: str, name: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as exc:
-        raise INVALID_SCHEMA(
-            f"The JSON Schema {name} is no JSON: {exc}; correct the text, or the path of its file"
-        ) from exc
+        raise INVALID_SCHEMA(f"The JSON Schema {name} is no JSON: {exc}; correct the text") from exc
     if not isinstance(found, dict):
         raise _invalid("#", f"{name} is no object")
     return found
@@ -238,7 +236,7 @@ class _Ddl:
     def error(self) -> Exception:
         where = f"near {' '.join(self.tokens[:5])!r}" if self.tokens else "at its end"
         return INVALID_SCHEMA(
-            f"The schema {self._text[:200]!r} is neither JSON nor an existing file nor Spark's DDL, which cannot be read "
+            f"The schema {self._text[:200]!r} is neither JSON nor Spark's DDL, which cannot be read "
             f"{where}; write it as `id bigint, name string`"
         )
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _MAIN = "schema.proto"
 _PROTOC_TIMEOUT_S = 60
 _QUOTED = 80
+_BINARY = re.compile("[\0-\x08\x0e-\x1f]")
 _INSTALL = "run pip install 'pyspark-zkafka[protobuf]'"
 
 
@@ -77,9 +78,9 @@ class ProtobufSchema:
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> ProtobufSchema:
     """Compile a schema, and choose the message by name, or the first one.
 
-    `text` is .proto text, the path of a .proto file or of a descriptor set, or a FileDescriptorProto or descriptor set in
-    base64. `references` has the text or base64 of each imported file by the name in its import. Google's well-known
-    types, and Confluent's, need no reference. .proto text takes about 0.2 s.
+    `text` is .proto text, or a descriptor set or FileDescriptorProto in base64; a set has the schema's own file at the
+    end, as protoc writes it. `references` has each imported file, in the same form, by the name in its import. Google's
+    well-known types, and Confluent's, need no reference. .proto text takes about 0.2 s.
 
     Raises
     ------
@@ -120,46 +121,32 @@ def _names(scope: str, messages: Iterable[Any]) -> Iterator[str]:
 def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
     """Return the text's own file at the end, after all files that it imports."""
     if _is_source(text):
-        return _run_protoc({**references, _MAIN: text}, _MAIN, None)
-    path = Path(text.strip())
-    try:
-        found = path.read_bytes()
-    except (OSError, ValueError):  # no path, for example too long
-        found = None
-    if found is None:
-        *others, own = _files(_base64(text, "schema"), "schema")
-        known = _builtin_files() | {file.name: file for file in others}
-        for name, given in references.items():
-            known[name] = _files(_base64(given, name), name)[-1]
-            known[name].name = name
-        ordered: dict[str, FileDescriptorProto] = {}
-        _add_after_imports(own, known, ordered)
-        return list(ordered.values())
-    if path.suffix == ".proto":
-        return _run_protoc({**references, path.name: found.decode("utf-8", "replace")}, path.name, path.parent)
-    return _files(found, str(path))
+        return _run_protoc({**references, _MAIN: text})
+    *others, own = _files(text, "schema")
+    known = _builtin_files() | {file.name: file for file in others}
+    for name, given in references.items():
+        known[name] = _files(given, name)[-1]
+        known[name].name = name
+    ordered: dict[str, FileDescriptorProto] = {}
+    _add_after_imports(own, known, ordered)
+    return list(ordered.values())
 
 
 def _is_source(text: str) -> bool:
-    return "{" in text or ";" in text
+    return ("{" in text or ";" in text) and not _BINARY.search(text)
 
 
-def _base64(text: str, name: str) -> bytes:
-    try:
-        return base64.b64decode("".join(text.split()), validate=True)
-    except ValueError:
-        shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-        raise INVALID_SCHEMA(
-            f"The Protobuf schema {name} is {shown!r}, which is neither .proto text nor an existing file nor base64; "
-            "correct the text or the path"
-        ) from None
-
-
-def _files(data: bytes, name: str) -> list[FileDescriptorProto]:
-    """Return the files of a serialized FileDescriptorSet, or of one FileDescriptorProto."""
+def _files(text: str, name: str) -> list[FileDescriptorProto]:
+    """Return the files of a serialized FileDescriptorSet, or of one FileDescriptorProto, which may be in base64."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.message import DecodeError
 
+    try:  # descriptors may happen to be text
+        data = text.encode() if _BINARY.search(text) else base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+        reason = f"The Protobuf schema {name} is {shown!r}, which is neither .proto text nor base64; correct the text"
+        raise INVALID_SCHEMA(reason) from None
     kinds: tuple[Any, ...] = (FileDescriptorSet, FileDescriptorProto)
     for kind in kinds:  # either may parse as the other, but then its fields are not in place
         try:
@@ -177,7 +164,7 @@ def _files(data: bytes, name: str) -> list[FileDescriptorProto]:
     )
 
 
-def _run_protoc(texts: Mapping[str, str], name: str, folder: Path | None) -> list[FileDescriptorProto]:
+def _run_protoc(texts: Mapping[str, str]) -> list[FileDescriptorProto]:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -192,12 +179,11 @@ def _run_protoc(texts: Mapping[str, str], name: str, folder: Path | None) -> lis
             path.write_text(text, encoding="utf-8")
         (root / "known").write_bytes(FileDescriptorSet(file=_builtin_files().values()).SerializeToString())
         command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root / 'in'}"]
-        command += [f"--proto_path={folder.absolute()}"] if folder is not None else []
         command += [
             f"--descriptor_set_in={root / 'known'}",
             f"--descriptor_set_out={root / 'out'}",
             "--include_imports",
-            name,
+            _MAIN,
         ]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROTOC_TIMEOUT_S, check=False

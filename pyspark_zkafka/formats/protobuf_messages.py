@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
-from pyspark_zkafka.formats.codec import Decoded, decode_rows, grouped, invalid_row, masked, offsets_of
+from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
