@@ -8,7 +8,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 SOURCES = (
-    *("columns", "hashes", "row_hashes", "record_batches"),
+    *("avro", "columns", "hashes", "row_hashes", "record_batches"),
     *("messages", "aborted_transactions", "crc32c", "encoder"),
 )
 HEADERS = ("aborted_transactions", "arrow_abi", "columns", "crc32c", "messages", "zkafka")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 PROJECT = "pyspark-zkafka"
-EXTRAS = ("sasl", "scram", "connect", "plot", "metrics")
+EXTRAS = ("sasl", "scram", "connect", "plot", "metrics", "schema-registry", "protobuf", "json")
 PAGE = Path(__file__).parent / "licences.md"
 
 _HEAD = """# Licences
@@ -30,6 +30,7 @@ _CLASSIFIERS = {
     "ISC License (ISCL)": "ISC",
     "MIT License": "MIT",
     "MIT No Attribution License (MIT-0)": "MIT-0",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
 _NAMES = {"Apache 2.0": "Apache-2.0", "3-Clause BSD License": "BSD-3-Clause", "BSD License": "BSD", "MIT License": "MIT"}

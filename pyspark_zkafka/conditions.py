@@ -27,6 +27,8 @@ from pyspark_zkafka.errors import (
     OptionError,
     PartitionLost,
     PartitionOwned,
+    SchemaRegistryError,
+    SchemaRegistryRefused,
     TransactionFailed,
     UnknownTopic,
     UnreadableRecord,
@@ -107,6 +109,13 @@ TRANSACTION_TIMEOUT = OptionError.define("""TRANSACTION_TIMEOUT
 SASL_MISSING = OptionError.define("""SASL_MISSING
     `zookeeper.auth` requests SASL, but the package pure-sasl is not installed. Run `pip install
     'pyspark-zkafka[sasl]'`.""")
+FORMAT_LIBRARY_MISSING = OptionError.define("""FORMAT_LIBRARY_MISSING
+    A format or the schema registry needs a package that is not installed; the message names it. Install the extra in
+    the message, such as `pip install 'pyspark-zkafka[schema-registry]'`, on the driver and every executor.""")
+UNKNOWN_COLUMN_TYPE = OptionError.define("""UNKNOWN_COLUMN_TYPE
+    The type of the column `key` or `value` is unknown: JSON has no schema, or topics have subjects with different
+    schemas. Set `value.schema` or `value.subject`, or declare the column's type in the frame's schema; see
+    [Formats](formats.md).""")
 
 ZOOKEEPER_UNREACHABLE = ZooKeeperError.define("""ZOOKEEPER_UNREACHABLE
     No server in `zookeeper.connect` granted a session within the connection timeout. Check the hosts, ports, network,
@@ -215,6 +224,21 @@ BROKERS_UNAVAILABLE = BrokersUnavailable.define("""BROKERS_UNAVAILABLE
     No broker, or no leader of the requested partitions, answered in time. Check that the brokers run, and that driver
     and executors can reach the brokers' registered addresses.""")
 
+SCHEMA_REGISTRY_UNAVAILABLE = SchemaRegistryError.define("""SCHEMA_REGISTRY_UNAVAILABLE
+    No address in `schema.registry.url` answered within 30 seconds. Check the addresses, the network, TLS and the
+    registry.""")
+SCHEMA_REGISTRY_REFUSED = SchemaRegistryRefused.define("""SCHEMA_REGISTRY_REFUSED
+    The schema registry refused the login or the operation. Check `schema.registry.basic.auth.user.info`,
+    `schema.registry.bearer.auth.*` or the client's certificate, and the rights of the user.""")
+SCHEMA_REGISTRY_ERROR = SchemaRegistryRefused.define("""SCHEMA_REGISTRY_ERROR
+    The address answers, but not as a schema registry with Confluent's API. Correct the path in `schema.registry.url`.""")
+UNKNOWN_SUBJECT = SchemaRegistryRefused.define("""UNKNOWN_SUBJECT
+    The schema registry has no such subject or version, or no such schema under the subject. Register the schema,
+    correct `value.subject`, or set `value.schema`.""")
+SCHEMA_NOT_REGISTERED = SchemaRegistryRefused.define("""SCHEMA_NOT_REGISTERED
+    The schema registry does not accept a schema: it is invalid, or incompatible with the subject's. Correct the schema
+    or the frame, or change the subject's compatibility.""")
+
 NOT_A_MEMBER = GroupError.define("""NOT_A_MEMBER
     A `ConsumerGroup` was used outside its `with` block, or a member has left its group. Use the `ConsumerGroup` inside
     the block.""")
@@ -314,6 +338,9 @@ TOPIC_REPLACED = DataLoss.define("""TOPIC_REPLACED
 MALFORMED_UTF8 = UnreadableRecord.define("""MALFORMED_UTF8
     A key or value read as a string, or a header's name, is not UTF-8. Read the column as binary (the default), or leave
     out the column `headers`.""")
+MALFORMED_RECORD = UnreadableRecord.define("""MALFORMED_RECORD
+    A key or value does not have the format of its column; the message has the reason. Correct `value.format` or
+    `value.schema`, or set `mode` to PERMISSIVE or DROPMALFORMED; see [Formats](formats.md).""")
 MALFORMED_TIMESTAMP = UnreadableRecord.define("""MALFORMED_TIMESTAMP
     A record's timestamp is outside the range of Spark's timestamps. Leave the column `timestamp` out of the schema.""")
 
@@ -328,6 +355,9 @@ INVALID_TIMESTAMP = InvalidRow.define("""INVALID_TIMESTAMP
     The column `timestamp` has a time before 1970-01-01T00:00:00.001Z. Leave it null to let the producer set the time.""")
 INVALID_HEADERS = InvalidRow.define("""INVALID_HEADERS
     A header's key is null, not UTF-8, or contains a zero byte. Set the key to UTF-8 text without zero bytes.""")
+INVALID_VALUE = InvalidRow.define("""INVALID_VALUE
+    The schema does not allow a key or value of a row; the message names column, row and field. Correct the row or the
+    schema.""")
 
 DELIVERY_FAILED = DeliveryFailed.define("""DELIVERY_FAILED
     The brokers did not acknowledge all rows of a task; the message quotes the first cause. Correct the cause and write

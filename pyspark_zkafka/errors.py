@@ -15,6 +15,8 @@ is added here only if callers must catch the error by a class of its own.
     │   ├── UnknownTopic         no such topic or partition
     │   ├── NoLeader             a partition is offline                         (retriable)
     │   └── BrokersUnavailable   no broker answers in time                      (retriable)
+    ├── SchemaRegistryError      the schema registry does not answer            (retriable)
+    │   └── SchemaRegistryRefused    it refuses, or lacks the subject or schema
     ├── GroupError               the consumer group does not allow the operation
     │   ├── PartitionOwned       a live member owns the partition
     │   ├── PartitionLost        the member that commits no longer owns it
@@ -59,6 +61,8 @@ __all__ = [
     "OptionError",
     "PartitionLost",
     "PartitionOwned",
+    "SchemaRegistryError",
+    "SchemaRegistryRefused",
     "TransactionFailed",
     "UnknownTopic",
     "UnreadableRecord",
@@ -176,6 +180,14 @@ class BrokersUnavailable(ClusterStateError, retriable=True):
     """No broker answered in time, or the brokers refused the connection."""
 
 
+class SchemaRegistryError(ZKafkaError, retriable=True):
+    """The schema registry did not answer in time, or answered that it cannot serve requests now."""
+
+
+class SchemaRegistryRefused(SchemaRegistryError, retriable=False):
+    """The schema registry refuses the login or a schema, or has no such subject or schema."""
+
+
 class GroupError(ZKafkaError):
     """The consumer group does not allow the operation."""
 
@@ -209,7 +221,7 @@ class UnreadableRecord(ZKafkaError):
 
 
 class InvalidRow(ZKafkaError):
-    """A row cannot become a record: its topic, partition, timestamp or headers are not valid."""
+    """A row cannot become a record: its topic, partition, timestamp, headers, key or value are not valid."""
 
 
 class DeliveryFailed(ZKafkaError):

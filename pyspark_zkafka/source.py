@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark_zkafka.worker import is_called_by, prepared_worker
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-    from pyspark_zkafka.options.values import WriteOptions
+    from pyspark_zkafka.formats.decoding import PinnedFormats
+    from pyspark_zkafka.options.values import ReadOptions, WriteOptions
 
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 _COMMIT_WORKER = "pyspark.sql.worker.python_streaming_sink_runner"
@@ -35,14 +37,35 @@ class ZKafkaDataSource(DataSource):
         """The name for ``format``: ``zkafka``."""
         return "zkafka"
 
-    def schema(self) -> str:
-        """Return the columns of Spark's own Kafka source (with headers if requested), or those of the view."""
+    _pinned: PinnedFormats | None = None
+
+    def schema(self) -> str | StructType:
+        """Return the columns of Spark's own Kafka source (with headers if requested), or those of the view.
+
+        With formats, finds the schemas of the decoded columns. Spark pickles this object afterwards, so that readers use
+        the same schemas, whatever the registry's latest ones are then.
+        """
         from pyspark_zkafka.model.records import schema_ddl
         from pyspark_zkafka.model.view_tables import VIEWS
         from pyspark_zkafka.options.stream import parse_either
 
         options = parse_either(self.options)
-        return schema_ddl(options.include_headers) if options.view is None else VIEWS[options.view].ddl
+        if options.view is not None:
+            return VIEWS[options.view].ddl
+        pinned = self._pin(options)
+        if pinned is None:
+            return schema_ddl(options.include_headers)
+        from pyspark_zkafka.formats.decoding import frame_type
+
+        return frame_type(pinned, options.include_headers)
+
+    def _pin(self, options: ReadOptions) -> PinnedFormats | None:
+        """Find the schemas of the decoded columns, unless `schema` has found them; None without formats."""
+        if self._pinned is None and options.formats is not None:
+            from pyspark_zkafka.formats.decoding import pin_formats
+
+            self._pinned = pin_formats(options)
+        return self._pinned
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make a batch reader of records or of a view, for a projection of the schema."""
@@ -59,13 +82,14 @@ class ZKafkaDataSource(DataSource):
         if options.view is not None:
             require_view_projection(options.view, projection)
             return ViewReader(options.view, options, projection)
-        require_projection(projection)
+        pinned = self._pin(options)
+        require_projection(projection, *_decoded(pinned))
         # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. A reader does not get
         # the setting, but another module creates it if the setting is on. If Spark renames that module, plans are not
         # narrowed.
         narrows = options.push_filters and is_called_by(_PUSHDOWN_WORKER)
         reader_class = PushdownReader if narrows else ZKafkaReader
-        return reader_class(options, projection)
+        return reader_class(options, projection, pinned)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
@@ -78,8 +102,9 @@ class ZKafkaDataSource(DataSource):
 
         options = parse_stream(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")
-        require_projection(projection)
-        return ZKafkaStreamReader(options, projection)
+        pinned = self._pin(options.read)
+        require_projection(projection, *_decoded(pinned))
+        return ZKafkaStreamReader(options, projection, pinned)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make a batch writer; reads the partitions of the topics once for all tasks."""
@@ -87,8 +112,8 @@ class ZKafkaDataSource(DataSource):
             from pyspark_zkafka.write.plan import plan_write
             from pyspark_zkafka.write.writers import ZKafkaWriter
 
-            options = self._write_options(schema, overwrite=overwrite, is_stream=False)
-        return ZKafkaWriter(options, plan_write(options))
+            options, frame = self._write_options(schema, overwrite=overwrite, is_stream=False)
+        return ZKafkaWriter(options, plan_write(options, frame))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Make a writer of one micro-batch.
@@ -100,15 +125,23 @@ class ZKafkaDataSource(DataSource):
             from pyspark_zkafka.write.plan import plan_write
             from pyspark_zkafka.write.writers import ZKafkaStreamWriter
 
-            options = self._write_options(schema, overwrite=overwrite, is_stream=True)
-        return ZKafkaStreamWriter(options, None if is_called_by(_COMMIT_WORKER) else plan_write(options, is_stream=True))
+            options, frame = self._write_options(schema, overwrite=overwrite, is_stream=True)
+        if is_called_by(_COMMIT_WORKER):
+            return ZKafkaStreamWriter(options, None)
+        return ZKafkaStreamWriter(options, plan_write(options, frame, is_stream=True))
 
-    def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> WriteOptions:
+    def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> tuple[WriteOptions, pa.Schema]:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from pyspark_zkafka.model.rows import check_columns
         from pyspark_zkafka.options.batch import parse_append
 
         options = parse_append(self.options, overwrite=overwrite, is_stream=is_stream)
-        check_columns(to_arrow_schema(schema, timezone="UTC"), options.topic)
-        return options
+        frame = to_arrow_schema(schema, timezone="UTC")
+        check_columns(frame, options.topic, [] if options.formats is None else [c.column for c in options.formats.columns])
+        return options, frame
+
+
+def _decoded(pinned: PinnedFormats | None) -> tuple[dict[str, pa.DataType | None], bool]:
+    """Return what formats change in the schema that a user may declare."""
+    return ({}, False) if pinned is None else (pinned.types, pinned.has_corrupt_columns)

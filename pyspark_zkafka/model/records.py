@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol
@@ -31,6 +31,8 @@ COLUMNS: dict[str, tuple[pa.DataType, ...]] = {
     "headers": (pa.list_(pa.struct(_HEADER)),),
 }
 """The Arrow types that each column may be declared with. The first is the default."""
+CORRUPT_COLUMNS: dict[str, tuple[pa.DataType, ...]] = {"_corrupt_record": (pa.binary(),), "_corrupt_reason": (pa.string(),)}
+"""The columns of records that cannot be decoded: their bytes, and the reason."""
 _SPARK_NAMES = {
     pa.int32(): "int",
     pa.int64(): "bigint",
@@ -65,23 +67,70 @@ def schema_ddl(include_headers: bool) -> str:
     return f"{_SCHEMA_DDL}, headers {_HEADERS_TYPE}" if include_headers else _SCHEMA_DDL
 
 
-def require_projection(schema: pa.Schema) -> None:
+def require_projection(
+    schema: pa.Schema, decoded: Mapping[str, pa.DataType | None] | None = None, has_corrupt_columns: bool = False
+) -> None:
     """Raise OptionError with all problems of a user's schema.
 
     The schema may have any of the columns in any order, each with its type. `key` and `value` may be string (UTF-8).
+
+    Parameters
+    ----------
+    decoded : mapping, optional
+        The types of decoded columns; None for any type. A user's schema may leave out fields of structs.
+    has_corrupt_columns : bool
+        Allow `CORRUPT_COLUMNS`.
     """
-    problems = [f"there are several columns {name}" for name in COLUMNS if schema.names.count(name) > 1]
+    decoded = decoded or {}
+    own: dict[str, tuple[pa.DataType, ...]] = COLUMNS | (CORRUPT_COLUMNS if has_corrupt_columns else {})
+    problems = [f"there are several columns {name}" for name in own if schema.names.count(name) > 1]
     for column in schema:
-        if column.name in ("key", "value", "headers") and not column.nullable:
+        if column.name in ("key", "value", "headers", *CORRUPT_COLUMNS) and not column.nullable:
             problems.append(f"{column.name} cannot be NOT NULL: Kafka has records without one")
-        types = COLUMNS.get(column.name)
+        if column.name in decoded:
+            found = decoded[column.name]
+            problems += () if found is None else _projection_problems(column.name, column.type, found)
+            continue
+        types = own.get(column.name)
         if types is None:
-            problems.append(f"there is no column {column.name!r}; there are {', '.join(COLUMNS)}")
+            only = "; only mode=PERMISSIVE has it" if column.name in CORRUPT_COLUMNS else ""
+            problems.append(f"there is no column {column.name!r}{only}; there are {', '.join(own)}")
         elif not any(_same_type(column.type, t) for t in types):
             names = " or ".join(_SPARK_NAMES.get(t, str(t)) for t in types)
-            problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}")
+            hint = (
+                f", or set {column.name}.format"
+                if column.name in ("key", "value") and pa.types.is_nested(column.type)
+                else ""
+            )
+            problems.append(f"{column.name} cannot be {column.type} (Arrow's name); declare it {names}{hint}")
+    if set(schema.names).isdisjoint(decoded) and not set(schema.names).isdisjoint(CORRUPT_COLUMNS):
+        problems.append(f"{' and '.join(CORRUPT_COLUMNS)} need a decoded column; add {' or '.join(decoded)}")
     if problems:
         raise INVALID_SCHEMA("The schema cannot be read: " + "; ".join(problems))
+
+
+def _projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> Iterator[str]:
+    """Yield the problems of a declared type, which may have fewer fields of structs than a decoded column."""
+    pairs: list[tuple[pa.Field, pa.Field]]
+    if pa.types.is_struct(declared) and pa.types.is_struct(own):
+        known = {field.name: field for field in own}
+        for field in declared:
+            if field.name not in known:
+                yield f"there is no field {path}.{field.name}; there are {', '.join(known)}"
+        pairs = [(field, known[field.name]) for field in declared if field.name in known]
+    elif pa.types.is_list(declared) and pa.types.is_list(own):
+        pairs = [(declared.value_field.with_name("element"), own.value_field)]
+    elif pa.types.is_map(declared) and pa.types.is_map(own):
+        pairs = [(declared.key_field.with_name("key"), own.key_field)]
+        pairs.append((declared.item_field.with_name("value"), own.item_field))
+    else:
+        if declared != own:
+            yield f"{path} cannot be {declared}; the schema has {own} (Arrow's names)"
+        return
+    for field, found in pairs:
+        if found.nullable and not field.nullable:
+            yield f"{path}.{field.name} cannot be NOT NULL: the schema allows null"
+        yield from _projection_problems(f"{path}.{field.name}", field.type, found.type)
 
 
 def _same_type(declared: pa.DataType, own: pa.DataType) -> bool:

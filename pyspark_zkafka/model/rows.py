@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,19 +47,20 @@ _EXPECTED = {
 }
 
 
-def check_columns(schema: pa.Schema, topic: str | None) -> None:
+def check_columns(schema: pa.Schema, topic: str | None, encoded: Collection[str] = ()) -> None:
     """Raise OptionError with all problems of the columns of a frame to write. Unknown columns are ignored.
 
-    `topic` is the option. Without it, there must be a column of that name.
+    `topic` is the option. Without it, there must be a column of that name. Columns that are `encoded` may have any type.
     """
     types = {field.name: field.type for field in schema}
     problems = [
         f"column {name} must be {expected}, it is {_shown_type(types[name])}"
         for name, (expected, fits) in _EXPECTED.items()
-        if name in types and not fits(types[name])
+        if name in types and name not in encoded and not fits(types[name])
     ]
+    problems += [f"there is no column {name}, which {name}.format encodes" for name in encoded if name not in types]
     problems += [f"there are several columns {name}" for name in _EXPECTED if schema.names.count(name) > 1]
-    if "value" not in types:
+    if "value" not in types and "value" not in encoded:
         problems.append(f"there is no column value; there are {', '.join(types) or 'none'}")
     if topic is None and "topic" not in types:
         problems.append("there is neither the option topic nor a column topic")
@@ -70,6 +71,8 @@ def check_columns(schema: pa.Schema, topic: str | None) -> None:
 def _shown_type(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind) and kind.tz is None:
         return "timestamp_ntz, a time in no zone; cast it to timestamp_ltz"
+    if pa.types.is_struct(kind):
+        return f"{kind}; set value.format or key.format to encode it"
     return str(kind)
 
 
@@ -140,50 +143,60 @@ class OutgoingBatch:
         return Rows(values, keys, others)
 
 
-def outgoing(batch: pa.RecordBatch, topic: str | None) -> Iterator[OutgoingBatch]:
-    """Yield the batch's rows by topic, topics in the order of their first rows.
+Encode = Callable[[OutgoingBatch], OutgoingBatch]
+"""Turns the key and value of one topic's rows, which have the frame's types, into bytes."""
+
+
+def outgoing(batch: pa.RecordBatch, topic: str | None, encode: Encode | None = None) -> Iterator[OutgoingBatch]:
+    """Yield the batch's rows by topic, topics in the order of their first rows. `encode` is called with each topic's rows.
 
     Raises
     ------
     InvalidRow
         Before the first part is returned. NULL_TOPIC, INVALID_TOPIC: without the option `topic`, a row has no topic, or a
         topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z.
-        INVALID_HEADERS: a header has no key, or a key that is not UTF-8 or has a zero byte.
+        INVALID_HEADERS: a header has no key, or a key that is not UTF-8 or has a zero byte. What `encode` raises.
     """
     if batch.num_rows == 0:
         return
     found = {name: batch.column(name) for name in batch.schema.names if name in _EXPECTED}
     whole = OutgoingBatch(
         topic or "",
-        _as_bytes(found["value"]),
-        _as_bytes(found["key"]) if "key" in found else None,
+        found["value"],
+        found.get("key"),
         found.get("partition"),
         _milliseconds(found["timestamp"]) if "timestamp" in found else None,
         _checked_headers(found["headers"]) if "headers" in found else None,
     )
+    encode = encode or _payloads_as_bytes
     if topic is not None:
-        yield whole
+        yield encode(whole)
         return
     topics = batch.column("topic")
     if topics.null_count:
         row = pc.index(pc.is_null(topics), value=True).as_py()
         raise NULL_TOPIC(f"The column topic is null in row {row} of a batch; fill it, or set the option topic")
-    for name in _names(topics):
-        yield whole.of_topic(name, pc.equal(topics, name))
+    parts = [encode(whole.of_topic(name, pc.equal(topics, name))) for name in _names(topics)]
+    yield from parts
+
+
+def _payloads_as_bytes(part: OutgoingBatch) -> OutgoingBatch:
+    return replace(part, value=as_bytes(part.value), key=None if part.key is None else as_bytes(part.key))
 
 
 def _names(topics: pa.Array) -> list[str]:
     """Return the distinct names in a column topic, in the order of their first rows."""
-    names = _as_bytes(pc.unique(topics)).to_pylist()
+    names = as_bytes(pc.unique(topics)).to_pylist()
     for name in names:
         # A name that is not UTF-8 decodes to an invalid one.
         if not is_topic_name(text := name.decode("utf-8", "surrogateescape")):
-            row = pc.index(_as_bytes(topics), name).as_py()
+            row = pc.index(as_bytes(topics), name).as_py()
             raise INVALID_TOPIC(f"The column topic is {shown_name(text)} in row {row} of a batch; {RULE}; correct the name")
     return [name.decode() for name in names]
 
 
-def _as_bytes(column: pa.Array) -> pa.Array:
+def as_bytes(column: pa.Array) -> pa.Array:
+    """Return a column of text or bytes as bytes."""
     return column.cast(pa.large_binary() if _is_large(column.type) else pa.binary())
 
 
@@ -232,7 +245,7 @@ def _invalid_headers(problem: str) -> InvalidRow:
 
 def _first_not_utf8(texts: pa.Array) -> bytes | None:
     """Return the first string that is not UTF-8, as Spark's strings may be any bytes; None if there is none."""
-    raw = _as_bytes(texts)
+    raw = as_bytes(texts)
     try:
         raw.cast(texts.type)
     except pa.ArrowInvalid:

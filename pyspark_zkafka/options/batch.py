@@ -17,6 +17,7 @@ from pyspark_zkafka.model.planning import Listener, Subscription
 from pyspark_zkafka.model.view_tables import VIEWS, view_problems
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.options.client_properties import translate
+from pyspark_zkafka.options.formats import parse_formats
 from pyspark_zkafka.options.librdkafka import Role
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import STREAM, TABLE, Scope
@@ -157,7 +158,9 @@ def read_options(
         retry_interval_ms=given.value("fetchOffset.retryIntervalMs"),
         skip_offline=given.value("offlinePartitions"),
         client_group=given.text("kafka.group.id") or given.value("groupIdPrefix"),
+        formats=None,
     )
+    options = replace(options, formats=parse_formats(given, options.subscription))
     given.refuse_if(start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id")
     given.refuse_if(
         options.group is not None and "zookeeper" in stores and lacks_zookeeper(given, connection),
@@ -251,7 +254,8 @@ def parse_write(raw: Mapping[str, str]) -> WriteOptions:
     connection = _connection(given, "producer")
     given.value("includeHeaders")
     topic, partitioner = given.value("topic"), given.value("partitioner")
-    options = WriteOptions(connection, topic, partitioner, _commit(given, connection), _exactly_once(given, connection))
+    commit, once = _commit(given, connection), _exactly_once(given, connection)
+    options = WriteOptions(connection, topic, partitioner, commit, once, parse_formats(given))
     given.finish()
     return options
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
@@ -272,7 +274,52 @@ def _by_partition(
     return found
 
 
+# Formats of keys and values
+
+_FILE_NAME = re.compile(r"[^\s{]+\.\w{1,10}")
+
+
+def _read_schema(option: str, value: str) -> str:
+    """Return a schema that is given inline, or the content of the named file: text, or bytes in base64."""
+    try:
+        content = Path(_read_text(option, value)).read_bytes()
+    except (OSError, ValueError) as error:
+        if _FILE_NAME.fullmatch(value):
+            raise INVALID_OPTION(f"{option} names the file {value}, which cannot be read: {error}") from None
+        return value
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(content).decode()
+
+
+def _read_version(option: str, value: str) -> int | None:
+    return None if value.lower() == "latest" else int(integer(1).read(option, value))
+
+
 BOOLEAN = choice(true=True, false=False)
+FORMAT = choice(*("binary", "string", "avro", "protobuf", "json", "avro-confluent", "protobuf-confluent", "json-confluent"))
+SCHEMA = Kind("schema, or path of a file with it", _read_schema)
+SCHEMA_VERSION = Kind("latest, or integer > 0", _read_version)
+SUBJECT_STRATEGY = choice(
+    form="TopicNameStrategy, RecordNameStrategy or TopicRecordNameStrategy",
+    topicnamestrategy="topic",
+    recordnamestrategy="record",
+    topicrecordnamestrategy="topic-record",
+)
+PARSE_MODE = choice(
+    form="FAILFAST, PERMISSIVE or DROPMALFORMED",
+    failfast="FAILFAST",
+    permissive="PERMISSIVE",
+    dropmalformed="DROPMALFORMED",
+)
+CREDENTIALS_SOURCE = choice(form="USER_INFO or URL", user_info="USER_INFO", url="URL")
+TOKEN_SOURCE = choice(
+    form="STATIC_TOKEN, OAUTHBEARER or OAUTHBEARER_AZURE_IMDS",
+    static_token="STATIC_TOKEN",
+    oauthbearer="OAUTHBEARER",
+    oauthbearer_azure_imds="OAUTHBEARER_AZURE_IMDS",
+)
 DURATION = Kind("duration, e.g. 15m", lambda _, text: parse_duration_ms(text))
 ID_PART = Kind("letters, digits, '.', '_' and '-'", _read_id_part)
 ENSEMBLE = Kind("host:port[,host:port...][/chroot]", _read_ensemble)

@@ -102,6 +102,89 @@ CONNECTION: tuple[Option, ...] = (
 )
 """Options of the connection, except for the client properties in ``kafka.*``; see `is_connection_option`."""
 
+
+def _of_column(column: str) -> tuple[Option, ...]:
+    """Return the options of the format of the column key or value."""
+    return (
+        Option(
+            f"{column}.format",
+            kinds.FORMAT,
+            _ALL,
+            f"Format of the column {column}. The formats of Confluent look schemas up in schema.registry.url. See "
+            "[Formats](formats.md).",
+            "binary",
+        ),
+        Option(
+            f"{column}.schema",
+            kinds.SCHEMA,
+            _ALL,
+            "Read: the schema that gives the column's type. Write: the schema to encode by.",
+            Derived("read: the subject's schema; write: made from the column's type"),
+        ),
+        Option(
+            f"{column}.schema.message",
+            text(),
+            _ALL,
+            "Name of the Protobuf message, with its package.",
+            Derived("the file's first message"),
+        ),
+        Option(
+            f"{column}.schema.version",
+            kinds.SCHEMA_VERSION,
+            _READS,
+            "Version of the subject's schema that gives the column's type.",
+            "latest",
+        ),
+        Option(
+            f"{column}.subject",
+            text(),
+            _ALL,
+            "The subject in the registry.",
+            Derived("named by the strategy, the next option"),
+        ),
+        Option(
+            f"{column}.subject.name.strategy",
+            kinds.SUBJECT_STRATEGY,
+            _ALL,
+            "How subjects are named.",
+            "TopicNameStrategy",
+        ),
+    )
+
+
+_REGISTRY = "schema.registry."
+REGISTRY: tuple[Option, ...] = (
+    Option(
+        f"{_REGISTRY}url",
+        text("http(s)://host:port[,...]"),
+        _ALL,
+        "Addresses of a schema registry that has Confluent's API. Each is tried in turn.",
+        secret=True,
+    ),
+    Option(
+        f"{_REGISTRY}basic.auth.credentials.source",
+        kinds.CREDENTIALS_SOURCE,
+        _ALL,
+        "Where user and password are: in the next option, or in the URL.",
+        Derived("USER_INFO if the next option is set"),
+    ),
+    Option(f"{_REGISTRY}basic.auth.user.info", text("user:password"), _ALL, "User and password.", secret=True),
+    Option(f"{_REGISTRY}bearer.auth.credentials.source", kinds.TOKEN_SOURCE, _ALL, "Where bearer tokens come from."),
+    Option(f"{_REGISTRY}bearer.auth.token", text(), _ALL, "The token, with STATIC_TOKEN.", secret=True),
+    Option(f"{_REGISTRY}bearer.auth.issuer.endpoint.url", text("URL"), _ALL, "The endpoint that issues tokens."),
+    Option(f"{_REGISTRY}bearer.auth.client.id", text(), _ALL, "The client's id there."),
+    Option(f"{_REGISTRY}bearer.auth.client.secret", text(), _ALL, "The client's secret there.", secret=True),
+    Option(f"{_REGISTRY}bearer.auth.scope", text(), _ALL, "The scope of tokens."),
+    Option(f"{_REGISTRY}bearer.auth.logical.cluster", text(), _ALL, "The registry's logical cluster."),
+    Option(f"{_REGISTRY}bearer.auth.identity.pool.id", text(), _ALL, "The identity pool."),
+    Option(f"{_REGISTRY}ssl.ca.location", PEM_FILE, _ALL, "Trusted authorities.", Derived("those of the package certifi")),
+    Option(f"{_REGISTRY}ssl.certificate.location", PEM_FILE, _ALL, "The client's certificate."),
+    Option(f"{_REGISTRY}ssl.key.location", PEM_FILE, _ALL, "The client's private key."),
+    Option(f"{_REGISTRY}ssl.key.password", text(), _ALL, "Password of the private key.", secret=True),
+    Option(f"{_REGISTRY}proxy", text("URL"), _ALL, "A proxy for requests to the registry.", secret=True),
+)
+"""Options of a schema registry: names of Confluent's client, with a prefix."""
+
 TABLE: tuple[Option, ...] = (
     *CONNECTION,
     # What to read
@@ -197,6 +280,27 @@ TABLE: tuple[Option, ...] = (
     Option(
         "groupIdPrefix", text(), _READS, "The group.id of the tasks' consumers, unless kafka.group.id is set.", "zkafka"
     ),
+    # Formats
+    *_of_column("value"),
+    *_of_column("key"),
+    Option(
+        "mode",
+        kinds.PARSE_MODE,
+        _READS,
+        "If a record cannot be decoded: fail; return null, with the record's bytes and the reason in the columns "
+        "`_corrupt_record` and `_corrupt_reason`; or leave the record out.",
+        "FAILFAST",
+    ),
+    *REGISTRY,
+    Option(
+        "auto.register.schemas",
+        BOOLEAN,
+        _WRITE,
+        "Register the schema under the subject. If false, the schema must be registered.",
+        Derived("true, unless use.latest.version is true"),
+    ),
+    Option("use.latest.version", BOOLEAN, _WRITE, "Encode by the latest schema of the subject.", "false"),
+    Option("normalize.schemas", BOOLEAN, _WRITE, "Let the registry normalize the schema before it compares it.", "false"),
     # Group
     Option(
         "group.id",

@@ -27,6 +27,12 @@ GroupAcl = Literal["open", "readable", "creator"]
 Coordinator = Literal["auto", "zookeeper", "kafka", "none"]
 """Who coordinates the group of a stream. `auto` is ZooKeeper until the cluster migrates to KRaft; `none` joins no group."""
 
+ParseMode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
+"""What becomes of a record that cannot be decoded: an error, a row with its bytes and the reason, or no row."""
+
+SubjectStrategy = Literal["topic", "record", "topic-record"]
+"""How subjects are named: by the topic, by the record type of the schema, or by both."""
+
 DELIVERY_TIMEOUT_MS = 120_000
 """delivery.timeout.ms of a write that does not set it: Java's default; librdkafka's is 300,000."""
 
@@ -115,12 +121,67 @@ class ConnectionOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """Connection settings of a schema registry: addresses without credentials, and properties of Confluent's client."""
+
+    urls: tuple[str, ...]
+    properties: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFormat:
+    """The format of the column `key` or `value`, other than binary.
+
+    `schema` has the text of a schema. `message` is the name of a Protobuf message. `version` is the subject's version that
+    gives the column's type; None for the latest.
+    """
+
+    column: str
+    name: str
+    schema: str | None
+    message: str | None
+    version: int | None
+    subject: str | None
+    strategy: SubjectStrategy
+
+    @property
+    def base(self) -> str:
+        """The format without the registry: string, avro, protobuf or json."""
+        return self.name.removesuffix("-confluent")
+
+    @property
+    def is_confluent(self) -> bool:
+        """True if payloads start with the id of a schema in a registry."""
+        return self.name.endswith("-confluent")
+
+    def subject_of(self, topic: str, record: str | None) -> str:
+        """Return the subject of a topic, given the full name of the schema's record."""
+        if self.subject is not None:
+            return self.subject
+        if self.strategy == "topic":
+            return f"{topic}-{self.column}"
+        return f"{topic}-{record}" if self.strategy == "topic-record" else f"{record}"
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """Formats of the columns `key` and `value`, and the registry. The last three fields concern writes."""
+
+    columns: tuple[ColumnFormat, ...]
+    mode: ParseMode
+    registry: RegistryOptions | None
+    auto_register: bool
+    use_latest: bool
+    normalize: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     """Options of a batch read; a stream shares most of them.
 
     `stores` has the stores of the group's offsets, in the order of writing; the larger of two offsets counts.
     `missing_topics` is None if the option is not set and a stream waits, unless its trigger has an end. `ignored` has the
-    given stream options, which a batch ignores.
+    given stream options, which a batch ignores. `formats` is None if keys and values stay binary.
     """
 
     connection: ConnectionOptions
@@ -144,6 +205,7 @@ class ReadOptions:
     client_group: str
     stores: tuple[OffsetStore, ...]
     missing_topics: Literal["fail", "wait"] | None
+    formats: FormatOptions | None
     ignored: tuple[str, ...] = ()
 
     def require_subscription(self) -> Subscription:
@@ -225,13 +287,14 @@ class ExactlyOnce:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of a write. `once` is None for an at-least-once write."""
+    """Options of a write. `once` is None for an at-least-once write, `formats` if keys and values are bytes or text."""
 
     connection: ConnectionOptions
     topic: str | None
     partitioner: str
     commit: CommitPlan | None
     once: ExactlyOnce | None
+    formats: FormatOptions | None
 
     @property
     def ledger_topic(self) -> str:

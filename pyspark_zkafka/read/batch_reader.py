@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +31,7 @@ from pyspark_zkafka.worker import TaskObject, collector_paused, prepared_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats
     from pyspark_zkafka.read.split_reader import Identity
     from pyspark_zkafka.records.consumer import PartitionConsumer, Unsupported
 
@@ -50,9 +51,10 @@ class SplitPartition(InputPartition):
 class ZKafkaReader(TaskObject, DataSourceReader):
     """Reads a batch. Pickle-safe: stores only options and Spark's exact schema, and connects inside each call."""
 
-    def __init__(self, options: ReadOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: ReadOptions, schema: pa.Schema, formats: PinnedFormats | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._formats = formats
         self._pushed: PushedFilters | None = None
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -81,14 +83,16 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
         properties = consumer_properties(connection, servers, options.client_group, largest, os.environ)
+        decoder = self._decoder()
+        schema = self._schema if decoder is None else decoder.raw
 
         def start(split: Split, opened: ExitStack) -> SplitReader:
-            consumer = opened.enter_context(open_consumer(connection, properties, split, self._schema, joint))
+            consumer = opened.enter_context(open_consumer(connection, properties, split, schema, joint))
             high_watermark = partial(_high_watermark, split, options, servers) if connection.read_committed else None
             identity = partial(topic_identity, split, options, servers)
 
             def fall_back(why: Unsupported, offset: int) -> PartitionConsumer:
-                return opened.enter_context(open_fallback(connection, properties, split, self._schema, why, offset))
+                return opened.enter_context(open_fallback(connection, properties, split, schema, why, offset))
 
             reader = SplitReader(split, consumer, policy, identity, high_watermark=high_watermark, fallback=fall_back)
             reader.start()
@@ -101,14 +105,24 @@ class ZKafkaReader(TaskObject, DataSourceReader):
             collector_paused(),
             open_joint(connection, properties, partition.splits) as joint,
             closing(one_ahead(partition.splits, start)) as readers,
+            nullcontext() if decoder is None else decoder.reporting(),
         ):
             for split, reader in readers:
-                yield from reader.batches(compare=False)
+                for batch in reader.batches(compare=False):
+                    yield batch if decoder is None else decoder.decode(batch, split.partition)
                 topic = split.partition.topic
                 if not reader.is_compared:
                     uncertain.add(topic)
                 if split is last[topic] and topic in uncertain:
                     reader.compare()
+
+    def _decoder(self) -> BatchDecoder | None:
+        if self._formats is None:
+            return None
+        with prepared_worker(for_task=True):
+            from pyspark_zkafka.formats.decoding import BatchDecoder
+
+            return BatchDecoder(self._formats, self._schema)
 
 
 class PushdownReader(ZKafkaReader):

@@ -16,6 +16,7 @@ from pyspark_zkafka.worker import TaskObject, exit_on_sigterm, ignoring_sigterm,
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_zkafka.formats.decoding import PinnedFormats
     from pyspark_zkafka.options.values import StreamOptions
     from pyspark_zkafka.read.stream_driver import StreamDriver
 
@@ -29,9 +30,10 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
     `stop` leaves the group.
     """
 
-    def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
+    def __init__(self, options: StreamOptions, schema: pa.Schema, formats: PinnedFormats | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._formats = formats
         self._planner: StreamDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -66,7 +68,7 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of a split as Arrow batches, in offset order."""
-        return ZKafkaReader(self._options.read, self._schema).read(partition)
+        return ZKafkaReader(self._options.read, self._schema, self._formats).read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit finished positions that `latestOffset` could not commit."""

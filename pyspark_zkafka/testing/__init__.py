@@ -1,7 +1,8 @@
 """Real brokers on this machine, with ZooKeeper or in KRaft mode, for tests and experiments (public).
 
 `LocalCluster` starts a cluster, `attach` uses the cluster of `zkafka cluster up`, and all tests of a session share the
-pytest fixture `zkafka_cluster`. `OldConsumer` is Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
+pytest fixture `zkafka_cluster`. `LocalSchemaRegistry` is a schema registry, with the fixture
+`zkafka_schema_registry`. `OldConsumer` is Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
     )
     from pyspark_zkafka.testing.local_cluster import LocalCluster
     from pyspark_zkafka.testing.old_consumer import OldConsumer
+    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
 
 __all__ = [
     "LocalCluster",
+    "LocalSchemaRegistry",
     "OldConsumer",
     "attach",
     "cache_folder",
@@ -36,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "LocalCluster": "local_cluster",
+    "LocalSchemaRegistry": "schema_registry",
     "OldConsumer": "old_consumer",
     "attach": "detached",
     "cache_folder": "jars",

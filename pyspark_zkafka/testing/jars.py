@@ -174,7 +174,15 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
             raise BAD_COORDINATES(reason)
     if not coordinates:
         raise BAD_COORDINATES("No jar was named; give at least one group:artifact:version")
-    requested = sorted(set(coordinates))
+    return sorted(_fetched(sorted(set(coordinates)), transitive).glob("*.jar"))
+
+
+def fetch_archive(coordinates: str) -> Path:
+    """Fetch a zip file, ``group:artifact:version:zip:classifier``, as `fetch_jars` does; returns the unpacked folder."""
+    return _fetched([coordinates], transitive=False)
+
+
+def _fetched(requested: list[str], transitive: bool) -> Path:
     jars = cache_folder() / "jars"
     digest = hashlib.sha256(repr((requested, transitive)).encode()).hexdigest()[:12]
     names = "+".join("-".join(c.split(":")[1:]) for c in requested)
@@ -184,7 +192,7 @@ def fetch_jars(*coordinates: str, transitive: bool = True) -> list[Path]:
         with file_lock(jars / ".lock") as lock:
             if not folder.is_dir():
                 _fetch(requested, transitive, folder, lock)
-    return sorted(folder.glob("*.jar"))
+    return folder
 
 
 def kafka_classpath(kafka_version: str) -> str:
@@ -213,6 +221,9 @@ def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) ->
     jars.mkdir()  # with the user's usual permissions, unlike the folder of mkdtemp
     try:
         _run_ivy(coordinates, transitive, jars, lock)
+        for archive in jars.glob("*.zip"):
+            shutil.unpack_archive(archive, jars)
+            archive.unlink()
         jars.rename(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -231,7 +242,7 @@ def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) ->
         errors="replace", cwd=work, pass_fds=[lock],
     ) as ivy, progress_bar(Console(stderr=True)) as progress:  # fmt: skip
         tail = follow(ivy.stdout or (), progress, progress.add_task(title, total=None))
-    if ivy.returncode != 0 or not any(into.glob("*.jar")):
+    if ivy.returncode != 0 or not any(into.iterdir()):
         shown = "\n  ".join(tail) or "(nothing)"
         raise JARS_NOT_FETCHED(
             f"Ivy could not fetch {', '.join(coordinates)}; its last lines are\n  {shown}\n"
@@ -262,13 +273,19 @@ def follow(lines: Iterable[str], progress: Progress, task: TaskID) -> list[str]:
 
 def ivy_file(coordinates: Iterable[str], transitive: bool) -> str:
     """Return the text of an Ivy file that requests the coordinates."""
-    dependencies = "\n".join(
-        f"    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
-        f' transitive="{str(transitive).lower()}" conf="default-&gt;default"/>'
-        for org, name, revision in (c.split(":") for c in coordinates)
-    )
+
+    def dependency(org: str, name: str, revision: str, ext: str = "jar", classifier: str = "") -> str:
+        kind = f"name={quoteattr(name)} type={quoteattr(ext)} ext={quoteattr(ext)} m:classifier={quoteattr(classifier)}"
+        return (
+            f"    <dependency org={quoteattr(org)} name={quoteattr(name)} rev={quoteattr(revision)}"
+            f' transitive="{str(transitive).lower()}" conf="default-&gt;default"'
+            + (f"><artifact {kind}/></dependency>" if classifier else "/>")
+        )
+
+    dependencies = "\n".join(dependency(*coordinate.split(":")) for coordinate in coordinates)
     return (
-        '<ivy-module version="2.0">\n  <info organisation="zkafka" module="local-cluster"/>\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
+        '  <info organisation="zkafka" module="local-cluster"/>\n'
         '  <configurations><conf name="default"/></configurations>\n'
         f"  <dependencies>\n{dependencies}\n  </dependencies>\n</ivy-module>\n"
     )

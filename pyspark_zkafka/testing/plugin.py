@@ -1,4 +1,4 @@
-"""The pytest plugin: a local cluster for a test session, started when a test requests it.
+"""The pytest plugin: a local cluster and a schema registry for a test session, started when a test requests them.
 
 Importing it must stay cheap, because every pytest run loads it where this package is installed.
 """
@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.local_cluster import LocalCluster
+    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,3 +47,12 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     else:
         with LocalCluster(**options) as cluster:
             yield cluster
+
+
+@pytest.fixture(scope="session")
+def zkafka_schema_registry() -> Iterator[LocalSchemaRegistry]:
+    """A real schema registry, started at first use, in each worker of pytest-xdist."""
+    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
+
+    with LocalSchemaRegistry() as registry:
+        yield registry

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_zkafka.brokers.ledger_offsets import Ledger
 from pyspark_zkafka.conditions import INVALID_OPTION, UNNAMED_WRITE
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
+from pyspark_zkafka.formats.encoding import row_encoder
 from pyspark_zkafka.model.exactly_once import (
     Abort,
     Attempt,
@@ -314,8 +315,9 @@ class _Rows:
 
     def measure(self) -> RowSet:
         """Count and hash all rows."""
+        encoder = row_encoder(self._plan.encoding)
         for batch in self._batches:
-            for part in outgoing(batch, self._options.topic):
+            for part in outgoing(batch, self._options.topic, encoder):
                 self._digest.add(part)
         return self._digest.row_set()
 

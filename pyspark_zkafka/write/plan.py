@@ -5,14 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark_zkafka.conditions import UNKNOWN_TOPIC
 from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding
 from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
 from pyspark_zkafka.model.ledger import Entry, QueryName, SinkIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.options.values import CommitPlan, WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["LedgerPlan", "WritePlan", "named_topics", "plan_topics", "plan_write"]
 
@@ -42,17 +47,20 @@ class WritePlan:
     """The plan of a write, shared by its tasks: a router for each topic, and the bootstrap servers.
 
     `generation` distinguishes these topics from others of the same names; None where they have no identity. `ledger` is
-    None for a write that is at-least-once.
+    None for a write that is at-least-once, `encoding` if keys and values are bytes or text.
     """
 
     bootstrap_servers: str
     routers: Mapping[str, Router]
     generation: frozenset[tuple[str, str | int, int]] | None = None
     ledger: LedgerPlan | None = None
+    encoding: EncodingPlan | None = None
 
 
-def plan_write(options: WriteOptions, *, is_stream: bool = False) -> WritePlan:
+def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stream: bool = False) -> WritePlan:
     """Plan a write. Blocks for a few round trips; looks up only the option's topic if there is one.
+
+    `frame` has the columns to write; None for a writer that only commits.
 
     Raises ZKafkaError if the cluster cannot be reached, a topic does not exist, or the brokers do not allow the
     transaction's timeout.
@@ -61,10 +69,11 @@ def plan_write(options: WriteOptions, *, is_stream: bool = False) -> WritePlan:
     from pyspark_zkafka.records.select import uses_native
 
     uses_native(options.connection)  # report a missing native path here, not in each task
+    encoding = None if frame is None else plan_encoding(options, frame)
     with open_cluster(options.connection) as cluster:
         snapshot = cluster.snapshot(named_topics(options))
     servers = bootstrap_servers(options.connection, snapshot)
-    plan = plan_topics(servers, snapshot, options.partitioner)
+    plan = replace(plan_topics(servers, snapshot, options.partitioner), encoding=encoding)
     if options.topic is not None and options.topic not in plan.routers:
         plan = replace(plan, routers={**plan.routers, options.topic: _created(options, servers)}, generation=None)
     if options.once is None:

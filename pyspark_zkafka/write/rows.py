@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_zkafka.conditions import DELIVERY_MISCOUNTED
+from pyspark_zkafka.formats.encoding import row_encoder
 from pyspark_zkafka.model.key_hashes import HashKeys
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.model.rows import OutgoingBatch, outgoing
@@ -62,12 +63,13 @@ class RowSender:
         self._first_turn = turn
         self._hash_keys = hash_keys
         self._observe = observe
+        self._encode = row_encoder(plan.encoding)
         self._turns: dict[str, int] = {}
         self._sent = 0
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Route all rows of a batch, then send them: an invalid row is found before any is sent."""
-        routed = [(part, self._route(part)) for part in outgoing(batch, self._options.topic)]
+        routed = [(part, self._route(part)) for part in outgoing(batch, self._options.topic, self._encode)]
         for part, partitions in routed:
             if self._observe is not None:
                 self._observe(part)

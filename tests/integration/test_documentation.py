@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(900)
 FIRST = ("README.md", "index.md")
 """The pages whose blocks run in everyday tests."""
 
-TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2, "customers": 2}
+TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2, "customers": 2, "dead-letters": 1}
 """The topics that blocks use: the number of partitions of each."""
 
 COMMITTED = (("billing", "orders"), ("billing", "payments"), ("shipping", "orders"))

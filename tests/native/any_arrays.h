@@ -54,7 +54,7 @@ static void *any_validity(int64_t slots, bool with_nulls) {
     return bits;
 }
 
-static void any_strings_below(struct ArrowArray *array, int64_t rows, int64_t offset, bool is_large, bool with_nulls, int most_bytes) {
+static inline void any_strings_below(struct ArrowArray *array, int64_t rows, int64_t offset, bool is_large, bool with_nulls, int most_bytes) {
     int64_t slots = rows + offset, end = 0;
     begin_array(array, rows, offset, 3, 0);
     array->buffers[0] = any_validity(slots, with_nulls);
@@ -73,11 +73,11 @@ static void any_strings_below(struct ArrowArray *array, int64_t rows, int64_t of
     array->buffers[2] = data;
 }
 
-static void any_strings(struct ArrowArray *array, int64_t rows, int64_t offset, bool is_large, bool with_nulls) {
+static inline void any_strings(struct ArrowArray *array, int64_t rows, int64_t offset, bool is_large, bool with_nulls) {
     any_strings_below(array, rows, offset, is_large, with_nulls, 40);
 }
 
-static void any_times(struct ArrowArray *array, int64_t rows, int64_t offset) {
+static inline void any_times(struct ArrowArray *array, int64_t rows, int64_t offset) {
     begin_array(array, rows, offset, 2, 0);
     array->buffers[0] = any_validity(rows + offset, one_in(2));
     int64_t *times = malloc((size_t)(rows + offset) * sizeof *times + 1);
@@ -85,7 +85,7 @@ static void any_times(struct ArrowArray *array, int64_t rows, int64_t offset) {
     array->buffers[1] = times;
 }
 
-static void any_headers(struct ArrowArray *array, int64_t rows, int64_t offset) {
+static inline void any_headers(struct ArrowArray *array, int64_t rows, int64_t offset) {
     int64_t before = below(5), end = before;
     begin_array(array, rows, offset, 2, 1);
     array->buffers[0] = any_validity(rows + offset, one_in(2));

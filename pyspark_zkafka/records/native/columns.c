@@ -97,7 +97,7 @@ static size_t utf8_sequence(const uint8_t *text, size_t size) {
     return length;
 }
 
-static bool is_utf8(const uint8_t *text, size_t size) {
+bool is_utf8(const uint8_t *text, size_t size) {
     size_t at = 0;
     while (at < size) {
         uint64_t eight;
@@ -188,8 +188,7 @@ static void release(struct ArrowArray *array) {
     array->release = NULL;
 }
 
-/* Starts an array with room for buffers and children. A null buffer is empty. */
-static bool array_begin(struct ArrowArray *array, int64_t length, int64_t buffers, int64_t children) {
+bool array_begin(struct ArrowArray *array, int64_t length, int64_t buffers, int64_t children) {
     *array = (struct ArrowArray){.length = length, .release = release};
     array->buffers = calloc((size_t)(buffers ? buffers : 1), sizeof *array->buffers);
     array->children = calloc((size_t)(children ? children : 1), sizeof *array->children);

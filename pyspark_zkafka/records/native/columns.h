@@ -58,4 +58,9 @@ bool columns_append(struct columns *, const struct record *);
 /* Moves the columns into a struct array. False: out of memory. */
 bool columns_take(struct columns *, struct ArrowArray *out);
 
+bool is_utf8(const uint8_t *text, size_t size);
+/* Starts an array with room for buffers and children, which its release frees. A null buffer is empty. False: out of memory;
+ * release it all the same. */
+bool array_begin(struct ArrowArray *, int64_t length, int64_t buffers, int64_t children);
+
 #endif

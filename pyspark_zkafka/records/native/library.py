@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
-INTERFACE = 7
+INTERFACE = 8
 """The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -77,6 +77,12 @@ class OpenBatch(Structure):
     )
 
 
+class AvroProgram(Structure):
+    """`zkafka_avro_program`: addresses of its parts, and the number of columns."""
+
+    _fields_ = (*((name, c_void_p) for name in ("nodes", "links", "columns", "constants")), ("column_count", c_int32))
+
+
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "interface": (c_int, ()),
     "decoder_new": (c_void_p, (c_char_p, c_int32)),
@@ -97,6 +103,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (POINTER(OpenBatch), c_void_p, c_int64, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_int64),
     ),
     "close_batch": (None, (c_void_p, c_int64, c_int32, c_int64, c_int64, c_int64, c_int64, c_int32, c_int32)),
+    "avro_decode": (c_int64, (POINTER(AvroProgram), c_void_p, c_int32, c_int64, c_void_p, c_void_p)),
     "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),
     "hash_rows": (
         c_bool,
@@ -201,6 +208,10 @@ class CArray:
         return self._filled is not None and bool(
             pa.types.is_large_binary(self._filled) or pa.types.is_large_string(self._filled)
         )
+
+    def array(self, type: pa.DataType) -> pa.Array:
+        """The array that C has filled in."""
+        return pa.Array._import_from_c(self.address, type)
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """The batch that C has filled in."""

@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 7
+#define ZKAFKA_INTERFACE 8
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 ZKAFKA_EXPORT int zkafka_interface(void);
@@ -133,5 +133,90 @@ ZKAFKA_EXPORT bool zkafka_hash(int32_t kind, const struct ArrowArray *keys, int3
 ZKAFKA_EXPORT bool zkafka_hash_rows(const char *topic, const struct ArrowArray *value, int32_t value_is_large, const struct ArrowArray *key,
                                     int32_t key_is_large, const struct ArrowArray *partitions, const struct ArrowArray *timestamps,
                                     const struct ArrowArray *headers, uint64_t *sums);
+
+/* --- Avro ---------------------------------------------------------------------------------------------------------- */
+
+/* What a node reads. `column` is where its value goes, or -1 to skip the value. */
+enum {
+    AVRO_NULL,
+    AVRO_BOOLEAN,
+    AVRO_INT,      /* `number` multiplies the value, or divides it if negative; so with AVRO_LONG */
+    AVRO_LONG,
+    AVRO_FLOAT,
+    AVRO_DOUBLE,
+    AVRO_BYTES,    /* bytes or a string */
+    AVRO_FIXED,    /* of `number` bytes */
+    AVRO_ENUM,     /* `count` symbols; from link `first` on the offset and size of each in the constants, or -1 and 0 */
+    AVRO_ARRAY,    /* items of node `first`; `number` is 1 if they may have no bytes */
+    AVRO_MAP,      /* values of node `first` */
+    AVRO_RECORD,   /* `count` nodes, from link `first` on; so with AVRO_UNION */
+    AVRO_UNION,
+    AVRO_MEMBER,   /* node `first` as field `count` of a struct whose other fields are null; reads nothing else */
+    AVRO_CONSTANT, /* node `first`, from `count` bytes of the constants, from `number` on; reads nothing */
+    AVRO_REFUSED   /* a value for which the reader's schema has no type */
+};
+
+/* How a column is stored. */
+enum {
+    AVRO_COLUMN_NULL,
+    AVRO_COLUMN_BOOLEAN,
+    AVRO_COLUMN_INT,
+    AVRO_COLUMN_LONG,
+    AVRO_COLUMN_FLOAT,
+    AVRO_COLUMN_DOUBLE,
+    AVRO_COLUMN_DECIMAL, /* 128 bits; `count` is the precision */
+    AVRO_COLUMN_STRING,
+    AVRO_COLUMN_BINARY,
+    AVRO_COLUMN_LIST,   /* and a map, whose child is a struct of two */
+    AVRO_COLUMN_STRUCT, /* `count` children, from column `first` on */
+    AVRO_COLUMNS
+};
+
+struct zkafka_avro_node {
+    int32_t op, column, first, count;
+    int64_t number;
+};
+
+/* Node 0 is the root, and so is column 0. */
+struct zkafka_avro_program {
+    const struct zkafka_avro_node *nodes;
+    const int32_t *links;
+    const int32_t *columns; /* kind, first, count of each */
+    const uint8_t *constants;
+    int32_t column_count;
+};
+
+/* Why a payload cannot be decoded. */
+enum {
+    AVRO_CUT = 1,     /* `found` bytes are needed */
+    AVRO_LONG_VARINT, /* a number of more than 64 bits */
+    AVRO_LARGE_INT,   /* an int of more than 32 bits */
+    AVRO_NEGATIVE,    /* a length */
+    AVRO_NOT_UTF8,
+    AVRO_NOT_BOOLEAN,
+    AVRO_SYMBOL,         /* number `found` of an enum that has fewer */
+    AVRO_UNKNOWN_SYMBOL, /* one that the reader's schema lacks */
+    AVRO_BRANCH,         /* number `found` of a union that has fewer */
+    AVRO_UNKNOWN_BRANCH, /* one that the reader's schema lacks */
+    AVRO_ITEMS,          /* more items than the payload can have */
+    AVRO_BLOCK,          /* items of a block that have `found` bytes more than it says */
+    AVRO_DIGITS,         /* a decimal beyond the precision */
+    AVRO_TIME,           /* a time beyond 64 bits */
+    AVRO_DEEP,           /* more than `found` values within each other */
+    AVRO_TRAILING        /* bytes after the value */
+};
+
+struct zkafka_avro_flaw {
+    int64_t row;
+    int32_t code;
+    int32_t node;              /* -1: none */
+    int64_t at, found, left;   /* a place in the payload, and the number of bytes from there to its end */
+};
+
+/* Decodes binary payloads, without the first `skip` bytes of each, to an array of as many rows. A payload that cannot be decoded
+ * is null, and has a flaw; there is room for as many as payloads. Returns how many flaws there are; -1: out of memory, or
+ * more than 2 GiB of text. */
+ZKAFKA_EXPORT int64_t zkafka_avro_decode(const struct zkafka_avro_program *, const struct ArrowArray *payloads, int32_t is_large,
+                                         int64_t skip, struct ArrowArray *out, struct zkafka_avro_flaw *flaws);
 
 #endif

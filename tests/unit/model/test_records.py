@@ -75,6 +75,7 @@ TYPES: dict[str, DataType] = {
     "array<string>": ArrayType(StringType()),
     "array<struct<key:string,value:binary>>": ArrayType(KEY_VALUE),
     "array<struct<value:binary,key:string>>": ArrayType(StructType(KEY_VALUE.fields[::-1])),
+    "struct<a:int>": StructType().add("a", IntegerType()),
     "array<struct<key:string,value:string>>": ArrayType(StructType().add("key", "string").add("value", "string")),
 }
 
@@ -158,6 +159,10 @@ def test_columns_that_may_be_null() -> None:
         ("body string", "there is no column 'body'; there are key, value, topic, partition, offset, timestamp,"),
         ("Value string", "there is no column 'Value'"),
         ("value int", "value cannot be int32 (Arrow's name); declare it binary or string"),
+        (
+            "value struct<a:int>",
+            "value cannot be struct<a: int32> (Arrow's name); declare it binary or string, or set value.format",
+        ),
         ("topic binary", "topic cannot be binary (Arrow's name); declare it string"),
         ("partition bigint", "partition cannot be int64 (Arrow's name); declare it int"),
         ("offset int", "offset cannot be int32 (Arrow's name); declare it bigint"),

@@ -63,6 +63,10 @@ def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
         ({}, "there is no column value; there are none"),
         ({"Value": pa.binary()}, "there is no column value; there are Value"),
         ({"value": pa.int64()}, "column value must be string or binary, it is int64"),
+        (
+            {"value": pa.struct([("a", pa.int32())])},
+            "column value must be string or binary, it is struct<a: int32>; set value.format or key.format to encode it",
+        ),
         ({"value": pa.binary(), "key": pa.float64()}, "column key must be string or binary, it is double"),
         ({"value": pa.binary(), "topic": pa.binary()}, "column topic must be string, it is binary"),
         ({"value": pa.binary(), "partition": pa.int64()}, "column partition must be int, it is int64"),

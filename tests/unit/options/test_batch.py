@@ -46,6 +46,7 @@ def test_read_defaults() -> None:
         client_group="zkafka",
         stores=("zookeeper",),
         missing_topics="fail",
+        formats=None,
         ignored=(),
     )
 

@@ -21,7 +21,9 @@ T0 = TopicPartition("t", 0)
 def test_write_defaults() -> None:
     """The minimal options of a write take topics from the column, and partition by murmur2."""
     connection = ConnectionOptions(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto")
-    assert parse_write(ZK) == WriteOptions(connection, topic=None, partitioner="murmur2", commit=None, once=None)
+    assert parse_write(ZK) == WriteOptions(
+        connection, topic=None, partitioner="murmur2", commit=None, once=None, formats=None
+    )
 
 
 @each(

@@ -55,6 +55,38 @@ EXAMPLES: dict[str, str] = {
     "fetchOffset.retryIntervalMs": "10",
     "offlinePartitions": "skip",
     "groupIdPrefix": "mine",
+    **{
+        f"{column}.{option}": example
+        for column in ("key", "value")
+        for option, example in (
+            ("format", "string"),
+            ("schema", '{"type": "string"}'),
+            ("schema.message", "shop.Order"),
+            ("schema.version", "3"),
+            ("subject", "orders"),
+            ("subject.name.strategy", "TopicNameStrategy"),
+        )
+    },
+    "mode": "permissive",
+    "schema.registry.url": "http://registry:8081",
+    "schema.registry.basic.auth.credentials.source": "USER_INFO",
+    "schema.registry.basic.auth.user.info": "alice:secret",
+    "schema.registry.bearer.auth.credentials.source": "STATIC_TOKEN",
+    "schema.registry.bearer.auth.token": "secret",
+    "schema.registry.bearer.auth.issuer.endpoint.url": "http://tokens",
+    "schema.registry.bearer.auth.client.id": "me",
+    "schema.registry.bearer.auth.client.secret": "secret",
+    "schema.registry.bearer.auth.scope": "schemas",
+    "schema.registry.bearer.auth.logical.cluster": "lsrc-1",
+    "schema.registry.bearer.auth.identity.pool.id": "pool-1",
+    "schema.registry.ssl.ca.location": "/etc/ca.pem",
+    "schema.registry.ssl.certificate.location": "/etc/me.pem",
+    "schema.registry.ssl.key.location": "/etc/me.key",
+    "schema.registry.ssl.key.password": "secret",
+    "schema.registry.proxy": "http://proxy",
+    "auto.register.schemas": "true",
+    "use.latest.version": "true",
+    "normalize.schemas": "true",
     "group.id": "billing",
     "groupMembership": "none",
     "group.protocol": "consumer",
@@ -85,6 +117,9 @@ EXAMPLES: dict[str, str] = {
 """A value for every option of the table; kafka.* stands for many and is tested by itself."""
 
 
+_BEARER = "schema.registry.bearer.auth"
+_OF_WRITES = ("auto.register.schemas", "use.latest.version", "normalize.schemas")
+
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign", "view")
 """Options that select what to read."""
 
@@ -110,9 +145,32 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
         required |= {"deliveryGuarantee": "exactly-once"}
     if option == "batchId":
         required["writerName"] = "audit"
+    required |= _required_format(option)
     if option == "deliveryGuarantee" or "deliveryGuarantee" in required:
         required["ledgerTopic"] = "ledger"
     return {**required, option: EXAMPLES[option]}
+
+
+def _required_format(option: str) -> dict[str, str]:
+    """The options of formats that an option requires."""
+    column = option.split(".")[0] if option.startswith(("key.", "value.")) else "value"
+    confluent = {f"{column}.format": "avro-confluent", "schema.registry.url": "http://registry:8081"}
+    if option in ("key.format", "value.format"):
+        return {}
+    if option.endswith(".schema"):
+        return {f"{column}.format": "json"}
+    if option.endswith(".schema.message"):
+        return {f"{column}.format": "protobuf", f"{column}.schema": "message Order {}"}
+    if option == "mode":
+        return {"value.format": "string"}
+    if option.startswith("schema.registry.bearer.auth."):
+        confluent |= {"schema.registry.bearer.auth.credentials.source": "STATIC_TOKEN", f"{_BEARER}.token": "secret"}
+    if option == "schema.registry.basic.auth.credentials.source":
+        confluent["schema.registry.basic.auth.user.info"] = "alice:secret"
+    if option.startswith("schema.registry.ssl.key."):
+        confluent["schema.registry.ssl.certificate.location"] = "/etc/me.pem"
+    is_of_registry = option.startswith(("key.", "value.", "schema.registry.")) or option in _OF_WRITES
+    return confluent if is_of_registry else {}
 
 
 @each("option", [o for o in TABLE if o.name != "kafka.*"])

@@ -1,0 +1,449 @@
+"""Avro: schemas, and the decoder of payloads to Arrow columns.
+
+A decoder resolves the writer's schema against the reader's by the rules of Avro's specification, and compiles both to a
+program for `records/native/avro.c`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import byref
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_zkafka.conditions import INVALID_SCHEMA
+from pyspark_zkafka.errors import listing
+from pyspark_zkafka.formats.avro_encoder import AvroEncoder, encode_default
+from pyspark_zkafka.formats.avro_types import (
+    UNITS_NS,
+    AvroField,
+    AvroType,
+    arrow_type,
+    invalid,
+    is_time,
+    parse_type,
+    schema_of,
+    wider_kind,
+)
+from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
+
+__all__ = ["AvroSchema", "parse", "schema_of"]
+
+_CACHED = 512
+
+
+@dataclass(frozen=True)
+class AvroSchema:
+    """An Avro schema: its text, and the texts of the schemas that it refers to, with their names."""
+
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def root(self) -> AvroType:
+        """The parsed type."""
+        return _root(self)
+
+    @cached_property
+    def type(self) -> pa.DataType:
+        """The type of from_avro. Raises OptionError (INVALID_SCHEMA) for a recursive schema."""
+        return arrow_type(self.root)
+
+    def decoder(self, writer: Schema | None, type: pa.DataType) -> AvroDecoder:
+        """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
+        if writer is not None and not isinstance(writer, AvroSchema):
+            raise invalid("the payloads have a schema of another format")
+        return AvroDecoder(_program(self, writer or self, type), type)
+
+    def encoder(self, type: pa.DataType) -> AvroEncoder:
+        """Return an encoder. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
+        return AvroEncoder(self.root, type)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AvroSchema, (self.text, self.references)
+
+
+def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
+    """Return a schema. `message` is for other formats. Raises OptionError (INVALID_SCHEMA) with the reason."""
+    schema = AvroSchema(text, tuple(sorted((references or {}).items())))
+    _root(schema)
+    return schema
+
+
+@lru_cache(_CACHED)
+def _root(schema: AvroSchema) -> AvroType:
+    return parse_type(schema.text, dict(schema.references))
+
+
+@lru_cache(_CACHED)
+def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Program:
+    if type != reader.type and (problems := list(_other_types(reader.type, type, "value"))):
+        raise INVALID_SCHEMA(
+            f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
+        )
+    compiler = _Compiler()
+    compiler.place(compiler.new_columns(1), type)
+    try:
+        compiler.read(writer.root, reader.root, 0, type, "")
+    except _UnresolvedError as error:
+        raise invalid(f"the reader's schema does not accept the writer's: {error}") from None
+    return compiler.program()
+
+
+def _other_types(found: pa.DataType, asked: pa.DataType, path: str) -> list[str]:
+    """Return what a requested type has that the schema's type does not."""
+    if pa.types.is_struct(found) and pa.types.is_struct(asked):
+        names = {f.name: f.type for f in found}
+        problems = [f"{path} has no field {f.name}" for f in asked if f.name not in names]
+        if len({f.name for f in asked}) < len(asked):
+            problems.append(f"{path} has two fields of one name")
+        return problems + [
+            p for f in asked if f.name in names for p in _other_types(names[f.name], f.type, f"{path}.{f.name}")
+        ]
+    if pa.types.is_list(found) and pa.types.is_list(asked):
+        return _other_types(found.value_type, asked.value_type, f"{path}.element")
+    if pa.types.is_map(found) and pa.types.is_map(asked) and pa.types.is_string(asked.key_type):
+        return _other_types(found.item_type, asked.item_type, f"{path}.value")
+    return [] if found == asked else [f"{path} is {found}, not {asked}"]
+
+
+# --- Compiling ---------------------------------------------------------------------------------------------------------
+
+# From zkafka.h.
+(_NULL, _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _BYTES, _FIXED) = range(8)
+(_ENUM, _ARRAY, _MAP, _RECORD, _UNION, _MEMBER, _CONSTANT, _REFUSED) = range(8, 16)
+_OPS = {
+    "null": _NULL,
+    "boolean": _BOOLEAN,
+    "int": _INT,
+    "long": _LONG,
+    "float": _FLOAT,
+    "double": _DOUBLE,
+    "bytes": _BYTES,
+    "string": _BYTES,
+}
+_COLUMN_DECIMAL, _COLUMN_LIST, _COLUMN_STRUCT = 6, 9, 10
+_COLUMNS = {
+    pa.null(): 0,
+    pa.bool_(): 1,
+    pa.int32(): 2,
+    pa.date32(): 2,
+    pa.int64(): 3,
+    pa.time64("ns"): 3,
+    pa.duration("us"): 3,
+    pa.float32(): 4,
+    pa.float64(): 5,
+    pa.string(): 7,
+    pa.binary(): 8,
+}
+_PROMOTIONS = {
+    "long": ("int",),
+    "float": ("int", "long"),
+    "double": ("int", "long", "float"),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+_NODE = np.dtype([("op", "i4"), ("column", "i4"), ("first", "i4"), ("count", "i4"), ("number", "i8")])
+_FLAW = np.dtype([("row", "i8"), ("code", "i4"), ("node", "i4"), ("at", "i8"), ("found", "i8"), ("left", "i8")])
+
+
+class _UnresolvedError(Exception):
+    """A type of the writer that the reader's schema cannot take."""
+
+
+class Program:
+    """A compiled pair of schemas, for one type. `paths` has the field of each node."""
+
+    def __init__(
+        self,
+        nodes: Sequence[tuple[int, ...]],
+        links: Sequence[int],
+        columns: Sequence[int],
+        constants: bytes,
+        paths: Sequence[str],
+    ) -> None:
+        self.parts = (
+            np.array(nodes, _NODE),
+            np.array([*links, 0], "i4"),
+            np.array(columns, "i4"),
+            np.frombuffer(constants + b"\0", "u1"),
+        )
+        self.native = AvroProgram(*(part.ctypes.data for part in self.parts), len(columns) // 3)
+        self.paths = paths
+
+
+class _Compiler:
+    """Builds a program. A node that is -1 for its column skips a value."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[int, ...]] = []
+        self._paths: list[str] = []
+        self._links: list[int] = []
+        self._columns: list[int] = []
+        self._constants = bytearray()
+        self._skips: dict[int, int] = {}
+
+    def program(self) -> Program:
+        return Program(self._nodes, self._links, self._columns, bytes(self._constants), self._paths)
+
+    # Columns
+
+    def new_columns(self, count: int) -> int:
+        """Add columns that are next to each other; returns the first."""
+        self._columns += [0] * (3 * count)
+        return len(self._columns) // 3 - count
+
+    def place(self, column: int, type: pa.DataType) -> None:
+        """Describe a column, and add those of its children."""
+        first = count = 0
+        if pa.types.is_decimal128(type):
+            kind, count = _COLUMN_DECIMAL, type.precision
+        elif pa.types.is_struct(type) or pa.types.is_list(type) or pa.types.is_map(type):
+            kind = _COLUMN_STRUCT if pa.types.is_struct(type) else _COLUMN_LIST
+            children = _children(type)
+            count = len(children)
+            first = self.new_columns(count)
+            for i, child in enumerate(children):
+                self.place(first + i, child)
+        else:
+            kind = 3 if pa.types.is_timestamp(type) else _COLUMNS[type]
+        self._columns[3 * column : 3 * column + 3] = (kind, first, count)
+
+    def _child(self, column: int, number: int = 0) -> int:
+        return self._columns[3 * column + 1] + number
+
+    # Nodes
+
+    def _new(self, path: str) -> int:
+        self._nodes.append((_REFUSED, -1, 0, 0, 0))
+        self._paths.append(path)
+        return len(self._nodes) - 1
+
+    def _set(self, node: int, op: int, column: int, first: int = 0, count: int = 0, number: int = 1) -> int:
+        self._nodes[node] = (op, column, first, count, number)
+        return node
+
+    def _link(self, node: int, op: int, column: int, nodes: Sequence[int], number: int = 1) -> int:
+        self._links += nodes
+        return self._set(node, op, column, len(self._links) - len(nodes), len(nodes), number)
+
+    def read(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> int:
+        """Add the node that reads a value of the writer's type to a column; the first node is the root."""
+        node = self._new(path)
+        if writer.kind == "union":
+            return self._link(node, _UNION, column, self._branches(writer, reader, column, type, path))
+        if reader.kind != "union":
+            return self._value(node, writer, reader, column, type, path)
+        chosen = _branch_for(writer, reader)
+        if chosen is None:
+            raise _UnresolvedError(f"{path or 'the value'} is {writer}, for which the union has no branch")
+        if chosen.kind == "null":
+            return self._set(node, _NULL, column)
+        values = reader.values
+        if len(values) == 1 or wider_kind(values) is not None:
+            return self._value(node, writer, chosen, column, type, path)
+        name = f"member{values.index(chosen)}"
+        if (place := type.get_field_index(name)) >= 0:
+            member = self.read(writer, chosen, self._child(column, place), type[place].type, f"{path}.{name}".lstrip("."))
+            return self._set(node, _MEMBER, column, member, place)
+        skipped, empty = self.skip(writer), self._new(path)
+        return self._link(node, _RECORD, -1, [skipped, self._set(empty, _MEMBER, column, 0, -1)])
+
+    def _branches(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
+        """Read each branch of the writer's union. Those that cannot be read are errors only where they occur."""
+        nodes, errors = [], []
+        for number, branch in enumerate(writer.branches):
+            try:
+                nodes.append(self.read(branch, reader, column, type, path))
+            except _UnresolvedError as error:
+                errors.append(error)
+                nodes.append(self._set(self._new(path), _REFUSED, -1, number=number))
+        if errors and len(errors) == len(nodes):
+            raise errors[0]
+        return nodes
+
+    def _value(self, node: int, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> int:
+        """Read a value, neither of whose types is a union."""
+        if not _matches(writer, reader):
+            raise _UnresolvedError(f"{path or 'the value'} is {writer} for the writer and {reader} for the reader")
+        if reader.logical == "decimal" == writer.logical and reader.scale != writer.scale:
+            raise _UnresolvedError(
+                f"the decimal {path or 'value'} has scale {writer.scale} for the writer and {reader.scale} for the reader"
+            )
+        if writer.kind == "record":
+            return self._link(node, _RECORD, column, self._fields(writer, reader, column, type, path))
+        if writer.kind in ("array", "map"):
+            items = self._child(column)
+            if writer.kind == "array":
+                item = self.read(writer.item, reader.item, items, type.value_type, f"{path}.element".lstrip("."))
+                return self._set(node, _ARRAY, column, item, number=int(_is_empty(writer.item)))
+            item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, f"{path}.value".lstrip("."))
+            return self._set(node, _MAP, column, item, number=0)
+        if writer.kind == "enum":
+            return self._enum(node, writer, reader, column)
+        if writer.kind == "fixed":
+            return self._set(node, _FIXED, column, number=writer.size)
+        return self._set(node, _OPS[writer.kind], column, number=_unit(writer, reader, type))
+
+    def _fields(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
+        """Read or skip each field of the writer's, then add the defaults of the others that are requested."""
+        taken = _matched_fields(writer, reader)
+        places = {f.name: i for i, f in enumerate(type)}
+        nodes, missing = [], {f.name: f for f in reader.fields if f.name in places}
+        for theirs in writer.fields:
+            ours = taken.get(theirs.name)
+            if ours is None or ours.name not in places:
+                nodes.append(self.skip(theirs.type))
+                continue
+            del missing[ours.name]
+            place = places[ours.name]
+            inner = f"{path}.{ours.name}".lstrip(".")
+            nodes.append(self.read(theirs.type, ours.type, self._child(column, place), type[place].type, inner))
+        for ours in missing.values():
+            place, inner = places[ours.name], f"{path}.{ours.name}".lstrip(".")
+            nodes.append(self._constant(ours, self._child(column, place), type[place].type, inner))
+        return nodes
+
+    def _constant(self, ours: AvroField, column: int, type: pa.DataType, path: str) -> int:
+        if not ours.has_default:
+            raise _UnresolvedError(f"the writer has no field {path}, and the reader gives it no default")
+        node, start = self._new(path), len(self._constants)
+        try:
+            self._constants += encode_default(ours.type, ours.default)
+        except ValueError as error:
+            raise invalid(f"the default of {path} is not of its type ({error})") from None
+        size = len(self._constants) - start
+        return self._set(node, _CONSTANT, column, self.read(ours.type, ours.type, column, type, path), size, start)
+
+    def _enum(self, node: int, writer: AvroType, reader: AvroType, column: int) -> int:
+        ranges: list[int] = []
+        for symbol in writer.symbols:
+            found = symbol if symbol in reader.symbols else reader.default
+            text = (found or "").encode()
+            ranges += (-1, 0) if found is None else (len(self._constants), len(text))
+            self._constants += text
+        self._links += ranges
+        return self._set(node, _ENUM, column, len(self._links) - len(ranges), len(writer.symbols))
+
+    def skip(self, writer: AvroType) -> int:
+        """Return the node that skips a value; types that occur again share it, also those within themselves."""
+        if (known := self._skips.get(id(writer))) is not None:
+            return known
+        node = self._skips[id(writer)] = self._new("a skipped field")
+        if writer.kind in ("record", "union"):
+            parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
+            return self._link(node, _UNION if writer.kind == "union" else _RECORD, -1, [self.skip(part) for part in parts])
+        if writer.kind == "array":
+            return self._set(node, _ARRAY, -1, self.skip(writer.item), number=int(_is_empty(writer.item)))
+        if writer.kind == "map":
+            return self._set(node, _MAP, -1, self.skip(writer.item), number=0)
+        if writer.kind == "enum":
+            return self._set(node, _ENUM, -1, 0, len(writer.symbols))
+        return self._set(node, _FIXED if writer.kind == "fixed" else _OPS[writer.kind], -1, number=writer.size)
+
+
+def _children(type: pa.DataType) -> list[pa.DataType]:
+    if pa.types.is_map(type):
+        return [pa.struct([type.key_field, type.item_field])]
+    return [f.type for f in type] if pa.types.is_struct(type) else [type.value_type]
+
+
+def _matches(writer: AvroType, reader: AvroType) -> bool:
+    """True if the kinds fit, and the names of enums and fixed types. Records may have any name."""
+    if writer.kind != reader.kind:
+        return writer.kind in _PROMOTIONS.get(reader.kind, ())
+    if writer.kind == "fixed" and writer.size != reader.size:
+        return False
+    return writer.kind not in ("enum", "fixed") or _has_name(writer, reader)
+
+
+def _has_name(writer: AvroType, reader: AvroType) -> bool:
+    return writer.short_name == reader.short_name or writer.name in reader.aliases
+
+
+def _branch_for(writer: AvroType, reader: AvroType) -> AvroType | None:
+    """Return the branch of the reader's union: of the same name or kind, or else the first that takes a promoted value."""
+    same = [branch for branch in reader.branches if branch.kind == writer.kind and _matches(writer, branch)]
+    named = [branch for branch in same if branch.name == writer.name] or [b for b in same if _has_name(writer, b)] or same
+    return next(iter(named or [branch for branch in reader.branches if _matches(writer, branch)]), None)
+
+
+def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
+    """Return the reader's field for names of the writer's fields: the one of this name, or else with this alias."""
+    names = {f.name for f in writer.fields}
+    found = {f.name: f for f in reader.fields if f.name in names}
+    for ours in reader.fields:
+        alias = next((alias for alias in ours.aliases if alias in names and alias not in found), None)
+        if ours.name not in names and alias is not None:
+            found[alias] = ours
+    return found
+
+
+def _is_empty(avro: AvroType, within: tuple[AvroType, ...] = ()) -> bool:
+    """True for a type whose values may have no bytes."""
+    if avro.kind == "record":
+        return avro in within or all(_is_empty(f.type, (*within, avro)) for f in avro.fields)
+    return avro.kind == "null" or (avro.kind == "fixed" and avro.size == 0)
+
+
+def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:
+    """Return what a time must be multiplied by, or divided by if negative; 1 for other values.
+
+    The writer's unit counts, unless its values are plain numbers.
+    """
+    if not is_time(type):
+        return 1
+    units = [avro.logical.rpartition("-")[2] for avro in (writer, reader)]
+    ns = next(UNITS_NS[unit] for unit in units if unit in UNITS_NS)
+    wanted = 1 if pa.types.is_time64(type) else 1000
+    return ns // wanted if ns >= wanted else -(wanted // ns)
+
+
+# --- Decoding ----------------------------------------------------------------------------------------------------------
+
+_REASONS = {
+    1: "the value at byte {at} needs {found} bytes, {left} are left",
+    2: "the number at byte {at} has more than 64 bits",
+    3: "the int at byte {at} is {found}, which has more than 32 bits",
+    4: "the length at byte {at} is {found}",
+    5: "the string at byte {at} is not UTF-8",
+    6: "the boolean at byte {at} is {found}",
+    7: "the enum at byte {at} has no symbol {found}",
+    8: "the reader's enum lacks symbol {found} of the writer's, at byte {at}",
+    9: "the union at byte {at} has no branch {found}",
+    10: "the reader's schema lacks branch {found} of the writer's union, before byte {at}",
+    11: "the array or map at byte {at} has {found} items, {left} bytes are left",
+    12: "the block before byte {at} has {found} bytes more than its size",
+    13: "the decimal at byte {at} has too many digits",
+    14: "the time at byte {at} is out of range",
+    15: "the value at byte {at} is more than {found} levels deep",
+    16: "{left} bytes follow the value, at byte {at}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AvroDecoder:
+    """Decodes payloads by a program. Thread-safe."""
+
+    program: Program
+    type: pa.DataType
+
+    def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
+        """Decode payloads without their first `skip` bytes. Raises MemoryError."""
+        out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), _FLAW)
+        found = require().avro_decode(
+            byref(self.program.native), source.address, source.is_large, skip, out.address, flaws.ctypes.data
+        )
+        if found < 0:
+            raise MemoryError(f"no memory for {len(payloads)} Avro payloads, or more than 2 GiB of text in a column")
+        return Decoded(out.array(self.type), {int(flaw["row"]): self._reason(flaw) for flaw in flaws[:found]})
+
+    def _reason(self, flaw: Any) -> str:
+        path = self.program.paths[flaw["node"]] if flaw["node"] >= 0 else ""
+        reason = _REASONS[int(flaw["code"])].format(at=flaw["at"], found=flaw["found"], left=flaw["left"])
+        return f"{path}: {reason}" if path else reason

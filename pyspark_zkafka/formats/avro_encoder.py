@@ -1,0 +1,421 @@
+"""Encodes Arrow columns as Avro, a whole column at a time.
+
+Each type has a function from a column of values to a column of their bytes, and a record joins those of its fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.errors import listing
+from pyspark_zkafka.formats.avro_types import AvroField, AvroType, is_list, is_string, wider_kind
+
+__all__ = ["AvroEncoder", "encode_default"]
+
+_Rows = npt.NDArray[np.int64]
+_Encode = Callable[[pa.Array, _Rows], pa.Array]
+"""From values without null, and the row that each is in, to bytes."""
+
+_MOST_VARINT = 10
+
+
+class AvroEncoder:
+    """Encodes a column of one type by a schema. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
+
+    def __init__(self, schema: AvroType, type: pa.DataType) -> None:
+        problems: list[str] = []
+        self._encode = _encoder(schema, type, "", problems)
+        if problems:
+            raise INVALID_SCHEMA(
+                f"The column does not fit the Avro schema: {listing(problems, separator='; ')}. Cast, rename or drop fields"
+            )
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""
+        rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        encoded = self._encode(column.drop_null(), rows)
+        if len(rows) == len(column):
+            return encoded
+        places = np.zeros(len(column), np.int64)
+        places[rows] = np.arange(len(rows))
+        return encoded.take(pa.array(places, mask=column.is_null().to_numpy(zero_copy_only=False)))
+
+
+def _refused(rows: _Rows, wrong: Any, path: str, problem: str) -> None:
+    """Raise for the first value that is wrong."""
+    found = np.flatnonzero(np.asarray(wrong))
+    if len(found):
+        raise INVALID_VALUE(
+            f"Row {rows[found[0]]} of a batch has a value in {path or 'the column'} that {problem}; correct the row"
+        )
+
+
+# --- Bytes of columns --------------------------------------------------------------------------------------------------
+
+
+def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: int) -> pa.Array:
+    """A binary array of consecutive strings with these sizes."""
+    offsets = np.zeros(count + 1, np.int32)
+    np.cumsum(np.broadcast_to(sizes, count), out=offsets[1:])
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    )
+
+
+def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """Zigzag varints."""
+    bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)[:, None]
+    groups = bits >> (np.arange(_MOST_VARINT, dtype=np.uint64) * np.uint64(7))
+    sizes = np.maximum((groups != 0).sum(axis=1), 1)
+    places = np.arange(_MOST_VARINT)
+    data = (groups & np.uint64(0x7F)).astype(np.uint8) | (places < sizes[:, None] - 1).astype(np.uint8) << 7
+    return _binary(data[places < sizes[:, None]], sizes, len(numbers))
+
+
+def _joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+
+
+def _constant(data: bytes, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(data, pa.binary()), count)
+
+
+def _lookup(chosen: npt.NDArray[np.int64], parts: Sequence[pa.Array]) -> pa.Array:
+    """Row by row, the next value of the chosen part."""
+    places, start = np.zeros(len(chosen), np.int64), 0
+    for number, part in enumerate(parts):
+        places[chosen == number] = np.arange(start, start + len(part))
+        start += len(part)
+    return pa.concat_arrays(parts).take(pa.array(places))
+
+
+def _numbers(values: pa.Array, rows: _Rows) -> pa.Array:
+    return _varints(_int64(values))
+
+
+def _int64(values: pa.Array) -> npt.NDArray[np.int64]:
+    type = values.type
+    if pa.types.is_date32(type):
+        values = values.view(pa.int32())
+    elif pa.types.is_timestamp(type) or pa.types.is_time64(type) or pa.types.is_duration(type):
+        values = values.view(pa.int64())
+    found: npt.NDArray[np.int64] = np.asarray(values.cast(pa.int64()))
+    return found
+
+
+def _thousands(values: pa.Array, rows: _Rows) -> pa.Array:
+    return _varints(_int64(values) // 1000)
+
+
+def _booleans(values: pa.Array, rows: _Rows) -> pa.Array:
+    return _binary(np.asarray(values.cast(pa.uint8())), 1, len(values))
+
+
+def _floats(values: pa.Array, rows: _Rows) -> pa.Array:
+    return _binary(np.asarray(values.cast(pa.float32())).view(np.uint8), 4, len(values))
+
+
+def _doubles(values: pa.Array, rows: _Rows) -> pa.Array:
+    return _binary(np.asarray(values.cast(pa.float64())).view(np.uint8), 8, len(values))
+
+
+def _nothing(values: pa.Array, rows: _Rows) -> pa.Array:
+    return _constant(b"", len(values))
+
+
+def _strings(values: pa.Array, rows: _Rows) -> pa.Array:
+    data = values.cast(pa.binary())
+    return _joined(_varints(np.asarray(pc.binary_length(data).cast(pa.int64()))), data)
+
+
+def _big_endian(values: pa.Array) -> npt.NDArray[np.uint8]:
+    """The 16 bytes of each decimal."""
+    start = 16 * values.offset
+    data = np.frombuffer(values.buffers()[1] or b"", np.uint8)[start : start + 16 * len(values)]
+    return data.reshape(-1, 16)[:, ::-1]
+
+
+def _decimal_bytes(values: pa.Array, rows: _Rows) -> pa.Array:
+    """The fewest bytes that have each number, behind their length."""
+    data = _big_endian(values)
+    sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
+    is_redundant = (data[:, :-1] == sign) & ((data[:, 1:] ^ sign) < 0x80)
+    sizes = 16 - np.logical_and.accumulate(is_redundant, axis=1).sum(axis=1)
+    kept = np.arange(16) >= 16 - sizes[:, None]
+    return _joined(_varints(sizes), _binary(data[kept], sizes, len(values)))
+
+
+# --- Types -------------------------------------------------------------------------------------------------------------
+
+
+def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
+    """Return the function for values that may be null; adds what does not fit to the problems."""
+    if avro.kind != "union":
+        return _required(_plain(avro, type, path, problems), avro, path)
+    branches = [_varints(np.array([number]))[0].as_py() for number in range(len(avro.branches))]
+    null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
+    if null is not None and pa.types.is_null(type):
+        return lambda values, rows: _constant(null, len(values))
+    values = avro.values
+    if wider_kind(values) is not None:
+        values = [value for value in values if _scalar(value, type) is not None] or values[-1:]
+    if len(values) == 1:
+        branch, inner = branches[avro.branches.index(values[0])], _plain(values[0], type, path, problems)
+
+        def encode(found: pa.Array, rows: _Rows) -> pa.Array:
+            return _joined(pa.scalar(branch, pa.binary()), inner(found, rows))
+
+        return _required(encode, avro, path) if null is None else _nullable(encode, null)
+    members = _members(avro, type, path, branches, problems)
+    return _required(members, avro, path) if null is None else _nullable(members, null)
+
+
+def _required(encode: _Encode, avro: AvroType, path: str) -> _Encode:
+    def encode_all(values: pa.Array, rows: _Rows) -> pa.Array:
+        if values.null_count and avro.kind != "null":
+            _refused(rows, values.is_null(), path, f"is null, which the schema's {avro} does not allow")
+        return encode(values, rows)
+
+    return encode_all
+
+
+def _nullable(encode: _Encode, null: bytes) -> _Encode:
+    def encode_all(values: pa.Array, rows: _Rows) -> pa.Array:
+        if not values.null_count:
+            return encode(values, rows)
+        is_valid = np.asarray(values.is_valid())
+        encoded = encode(values.drop_null(), rows[is_valid])
+        return _lookup(is_valid.astype(np.int64), [_constant(null, values.null_count), encoded])
+
+    return encode_all
+
+
+def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes], problems: list[str]) -> _Encode:
+    """Encode structs with a field for each branch of a union: the first that is set."""
+    values = avro.values
+    names = [f"member{number}" for number in range(len(values))]
+    if not pa.types.is_struct(type) or [f.name for f in type] != names:
+        expected = f"a struct of {listing(names)}" if names else "null"
+        problems.append(f"{path or 'the column'} is {type}, and the union needs {expected}")
+        return _nothing
+    inner = [_plain(value, f.type, f"{path}.{f.name}".lstrip("."), problems) for value, f in zip(values, type, strict=True)]
+    marks = [pa.scalar(branches[avro.branches.index(value)], pa.binary()) for value in values]
+    null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
+
+    def encode(found: pa.Array, rows: _Rows) -> pa.Array:
+        chosen = np.full(len(found), len(names))
+        for number in reversed(range(len(names))):
+            chosen[np.asarray(found.field(number).is_valid())] = number
+        if null is None:
+            _refused(rows, chosen == len(names), path, "has no member that is set")
+        parts = []
+        for number, (mark, encode_one) in enumerate(zip(marks, inner, strict=True)):
+            is_chosen = chosen == number
+            parts.append(_joined(mark, encode_one(found.field(number).filter(pa.array(is_chosen)), rows[is_chosen])))
+        return _lookup(chosen, [*parts, _constant(null or b"", int((chosen == len(names)).sum()))])
+
+    return encode
+
+
+def _plain(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
+    """Return the function for values of a type that is no union, none of them null."""
+    if avro.kind == "record" and pa.types.is_struct(type):
+        return _record(avro, type, path, problems)
+    if avro.kind == "array" and is_list(type):
+        return _blocks(None, _encoder(avro.item, type.value_type, f"{path}.element".lstrip("."), problems))
+    if avro.kind == "map" and pa.types.is_map(type) and is_string(type.key_type):
+        return _blocks(_strings, _encoder(avro.item, type.item_type, f"{path}.value".lstrip("."), problems))
+    if avro.kind == "enum" and is_string(type):
+        return _enum(avro, path)
+    if avro.kind == "fixed" and _is_binary(type) and avro.logical != "decimal":
+        return _fixed(avro, path)
+    if (found := _scalar(avro, type)) is None:
+        problems.append(f"{path or 'the column'} is {type}, and the schema has {_described(avro)}")
+        return _nothing
+    return found
+
+
+def _described(avro: AvroType) -> str:
+    logical = f"decimal({avro.precision},{avro.scale})" if avro.logical.endswith("decimal") else avro.logical
+    return f"{avro} ({logical})" if logical else str(avro)
+
+
+def _is_binary(type: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(type) or pa.types.is_large_binary(type))
+
+
+def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
+    """Return the function for a type without parts; None if the column's type does not fit. The rules are to_avro's.
+
+    As an exception, smaller integers and floats are widened.
+    """
+    kind, logical = avro.kind, avro.logical
+    if pa.types.is_decimal128(type):
+        fits = logical == "decimal" and avro.scale == type.scale and avro.precision >= type.precision
+        return (_decimal_bytes if kind == "bytes" else _decimal_fixed(avro.size)) if fits else None
+    if pa.types.is_timestamp(type):
+        units = [logical.removeprefix("local-" if type.tz is None else "")]
+        if (
+            kind != "long"
+            or type.unit != "us"
+            or (logical and not logical.startswith("timestamp" if type.tz else "local-"))
+        ):
+            return None
+        return {"": _thousands, "timestamp-millis": _thousands, "timestamp-micros": _numbers}.get(units[0])
+    if pa.types.is_time64(type):
+        return _thousands if logical == "time-micros" and type.unit == "ns" else None
+    if pa.types.is_integer(type) and pa.types.is_signed_integer(type):
+        return _numbers if kind == "long" or (kind == "int" and type.bit_width <= 32) else None
+    if pa.types.is_floating(type):
+        return _doubles if kind == "double" else _floats if kind == "float" and type.bit_width == 32 else None
+    fitting: dict[str, tuple[bool, _Encode]] = {
+        "null": (pa.types.is_null(type), _nothing),
+        "boolean": (pa.types.is_boolean(type), _booleans),
+        "int": (pa.types.is_date32(type), _numbers),
+        "long": (pa.types.is_duration(type), _numbers),
+        "string": (is_string(type), _strings),
+        "bytes": (_is_binary(type) and logical != "decimal", _strings),
+    }
+    fits, encode = fitting.get(kind, (False, _nothing))
+    return encode if fits else None
+
+
+def _decimal_fixed(size: int) -> _Encode:
+    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+        data = _big_endian(values)
+        if size > 16:
+            sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
+            data = np.hstack([np.repeat(sign, size - 16, axis=1), data])
+        return _binary(data[:, data.shape[1] - size :], size, len(values))
+
+    return encode
+
+
+def _enum(avro: AvroType, path: str) -> _Encode:
+    symbols = pa.array(avro.symbols, pa.string())
+
+    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+        found = pc.index_in(values.cast(pa.string()), symbols)
+        _refused(rows, found.is_null(), path, f"is not a symbol of the enum {avro.name}: {listing(avro.symbols)}")
+        return _numbers(found, rows)
+
+    return encode
+
+
+def _fixed(avro: AvroType, path: str) -> _Encode:
+    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+        data = values.cast(pa.binary())
+        _refused(
+            rows, np.asarray(pc.binary_length(data)) != avro.size, path, f"does not have the {avro.size} bytes of {avro}"
+        )
+        return data
+
+    return encode
+
+
+def _blocks(key: _Encode | None, item: _Encode) -> _Encode:
+    """Encode lists, or maps with this function for keys: in one block, and nothing but its end if empty."""
+
+    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+        offsets = np.asarray(values.offsets).astype(np.int64)
+        start, sizes = offsets[0] if len(offsets) else 0, np.diff(offsets)
+        count, item_rows = int(sizes.sum()), np.repeat(rows, sizes)
+        parts = values.values if key is None else values.items
+        encoded = item(parts.slice(start, count), item_rows)
+        if key is not None:
+            encoded = _joined(key(values.keys.slice(start, count), item_rows), encoded)
+        items = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets - start, pa.int32()), encoded), b"")
+        ends = pc.if_else(pa.array(sizes > 0), pa.scalar(b"\0", pa.binary()), pa.scalar(b"", pa.binary()))
+        return _joined(_varints(sizes), items, ends)
+
+    return encode
+
+
+def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
+    names = {f.name for f in avro.fields}
+    problems += [f"{f'{path}.{f.name}'.lstrip('.')} is not in the schema" for f in type if f.name not in names]
+    encoders: list[tuple[int, _Encode]] = []
+    for field in avro.fields:
+        inner, place = f"{path}.{field.name}".lstrip("."), type.get_field_index(field.name)
+        if place >= 0:
+            encoders.append((place, _encoder(field.type, type[place].type, inner, problems)))
+        elif field.type.is_nullable:
+            encoders.append((0, _missing(field)))
+        else:
+            problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
+
+    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+        parts = [encode_one(values.field(place) if len(type) else values, rows) for place, encode_one in encoders]
+        return _joined(_constant(b"", len(values)), *parts)
+
+    return encode
+
+
+def _missing(field: AvroField) -> _Encode:
+    """The default of a field that the column does not have, or null."""
+    data = encode_default(field.type, field.default)
+    return lambda values, rows: _constant(data, len(values))
+
+
+# --- Defaults ----------------------------------------------------------------------------------------------------------
+
+
+def _varint(number: int) -> bytes:
+    found: bytes = _varints(np.array([number], np.int64))[0].as_py()
+    return found
+
+
+def encode_default(avro: AvroType, value: Any) -> bytes:
+    """Return the bytes of a default in JSON. Raises ValueError if it is not of the type."""
+    kind = avro.kind
+    if kind == "union":
+        for number, branch in enumerate(avro.branches):
+            try:
+                return _varint(number) + encode_default(branch, value)
+            except ValueError:
+                continue
+    elif kind == "null" and value is None:
+        return b""
+    elif kind == "boolean" and isinstance(value, bool):
+        return bytes([value])
+    elif (
+        kind in ("int", "long")
+        and type(value) is int
+        and -(1 << (63 if kind == "long" else 31)) <= value < 1 << (63 if kind == "long" else 31)
+    ):
+        return _varint(value)
+    elif kind in ("float", "double") and type(value) in (int, float):
+        return struct.pack("<f" if kind == "float" else "<d", value)
+    elif kind == "string" and isinstance(value, str):
+        return _varint(len(value.encode())) + value.encode()
+    elif kind in ("bytes", "fixed") and isinstance(value, str):
+        data = value.encode("iso-8859-1")
+        if kind == "bytes":
+            return _varint(len(data)) + data
+        if len(data) == avro.size:
+            return data
+    elif kind == "enum" and value in avro.symbols:
+        return _varint(avro.symbols.index(value))
+    elif kind == "array" and isinstance(value, list):
+        return _block([encode_default(avro.item, item) for item in value])
+    elif kind == "map" and isinstance(value, dict):
+        return _block(
+            [_varint(len(key.encode())) + key.encode() + encode_default(avro.item, item) for key, item in value.items()]
+        )
+    elif kind == "record" and isinstance(value, dict):
+        missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
+        if not missing:
+            return b"".join(encode_default(f.type, value.get(f.name, f.default)) for f in avro.fields)
+    raise ValueError(f"{value!r} is not {_described(avro)}")
+
+
+def _block(items: list[bytes]) -> bytes:
+    return _varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"

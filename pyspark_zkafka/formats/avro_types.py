@@ -1,0 +1,382 @@
+"""Avro schemas: their types, and the Spark types of both directions.
+
+Follows the parser of Avro 1.12 and Spark 4.3's `SchemaConverters`. Spark's types have the form of `to_arrow_type`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_zkafka.conditions import INVALID_SCHEMA
+from pyspark_zkafka.errors import OptionError, listing
+
+__all__ = ["AvroField", "AvroType", "arrow_type", "is_time", "parse_type", "schema_of"]
+
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_MOST_DEPTH = 64
+_MOST_FIELDS = 20_000
+_MOST_DIGITS = 38
+
+UNITS_NS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}
+"""Units of the logical types for times, by the last part of the name."""
+
+_LOGICAL = {
+    "int": ("date", "time-millis"),
+    "long": (
+        "time-micros",
+        "custom-decimal",
+        *(f"{kind}-{unit}" for kind in ("timestamp", "local-timestamp") for unit in UNITS_NS),
+    ),
+    "bytes": ("decimal",),
+    "fixed": ("decimal",),
+}
+_PLAIN = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
+_OF_LOGICAL = {
+    "date": pa.date32(),
+    "time-micros": pa.time64("ns"),
+    "timestamp-millis": pa.timestamp("us", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+    "interval": pa.duration("us"),
+}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(eq=False, slots=True)
+class AvroType:
+    """A type of an Avro schema. A recursive schema is a graph with cycles.
+
+    `logical` is empty for a logical type that is unknown or does not fit its kind. `branches` are those of a union, `items`
+    the items of an array or the values of a map.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    fields: list[AvroField] = field(default_factory=list)
+    items: AvroType | None = None
+    branches: list[AvroType] = field(default_factory=list)
+
+    @property
+    def short_name(self) -> str:
+        """The name without its namespace."""
+        return self.name.rpartition(".")[2]
+
+    @property
+    def values(self) -> list[AvroType]:
+        """The branches of a union that are not null; of another type, the type itself."""
+        return [branch for branch in self.branches if branch.kind != "null"] if self.kind == "union" else [self]
+
+    @property
+    def is_nullable(self) -> bool:
+        """True if null is a value of the type."""
+        return any(branch.kind == "null" for branch in self.branches or [self])
+
+    @property
+    def item(self) -> AvroType:
+        """The type of an array's items or of a map's values."""
+        if self.items is None:
+            raise ValueError(f"a type without items: {self.kind}")
+        return self.items
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}".strip()
+
+
+@dataclass(eq=False, slots=True)
+class AvroField:
+    """A field of a record. `default` is JSON, and only there if `has_default`."""
+
+    name: str
+    type: AvroType
+    aliases: tuple[str, ...] = ()
+    has_default: bool = False
+    default: Any = None
+
+
+def invalid(problem: str) -> OptionError:
+    """Return the error of a schema that cannot be used."""
+    return INVALID_SCHEMA(f"The Avro schema cannot be used: {problem}. Correct the schema")
+
+
+# --- Parsing -----------------------------------------------------------------------------------------------------------
+
+
+def parse_type(text: str, references: Mapping[str, str]) -> AvroType:
+    """Return the type of a schema; the references are other schemas, by name. Raises OptionError (INVALID_SCHEMA)."""
+    try:
+        return _Parser(references).parse(text)
+    except RecursionError:
+        raise invalid("it is nested too deeply") from None
+
+
+class _Parser:
+    """Named types are shared by a schema and its references."""
+
+    def __init__(self, references: Mapping[str, str]) -> None:
+        self._pending = dict(references)
+        self._named: dict[str, AvroType] = {}
+
+    def parse(self, text: str, what: str = "") -> AvroType:
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise invalid(f"{what or 'its text'} is not JSON ({error})") from None
+        return self._type(found, "", "")
+
+    def _type(self, found: Any, space: str, path: str) -> AvroType:
+        """Return the type of a part of the JSON. `space` is the enclosing namespace, `path` the field."""
+        if isinstance(found, str):
+            return AvroType(found) if found in PRIMITIVES else self._lookup(found, space, path)
+        if isinstance(found, list):
+            branches = [self._type(branch, space, path) for branch in found]
+            keys = [branch.name or branch.kind for branch in branches]
+            if "union" in keys or len({*keys}) < len(keys):
+                raise invalid(f"{_at(path)}the union of {listing(keys)} has a union or repeats a type")
+            return AvroType("union", branches=branches)
+        if not isinstance(found, dict) or "type" not in found:
+            raise invalid(f"{_at(path)}{_quoted(found)} is not a type")
+        kind = found["type"]
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._named_type("record" if kind == "error" else kind, found, space, path)
+        if kind in ("array", "map"):
+            items = found.get("items" if kind == "array" else "values")
+            return AvroType(kind, items=self._type(items, space, f"{path}.element" if kind == "array" else f"{path}.value"))
+        if isinstance(kind, str) and kind not in PRIMITIVES:
+            return self._lookup(kind, space, path)
+        return (
+            _with_logical(self._type(kind, space, path), found) if isinstance(kind, str) else self._type(kind, space, path)
+        )
+
+    def _lookup(self, name: str, space: str, path: str) -> AvroType:
+        names = [f"{space}.{name}", name] if space and "." not in name else [name]
+        # References usually have the name of their type. Otherwise, all of them are parsed.
+        for wanted in (*names, *self._pending):
+            if (found := next((self._named[n] for n in names if n in self._named), None)) is not None:
+                return found
+            if (text := self._pending.pop(wanted, None)) is not None:
+                self.parse(text, f"the reference {wanted}")
+        found = next((self._named[n] for n in names if n in self._named), None)
+        if found is None:
+            raise invalid(f"{_at(path)}the type {_quoted(name)} is not defined")
+        return found
+
+    def _named_type(self, kind: str, found: dict[str, Any], space: str, path: str) -> AvroType:
+        name = found.get("name")
+        if not isinstance(name, str) or not name:
+            raise invalid(f"{_at(path)}a type of kind {kind} has no name")
+        if "." not in name:
+            space = found["namespace"] if isinstance(found.get("namespace"), str) else space
+            name = f"{space}.{name}" if space else name
+        space = name.rpartition(".")[0]
+        if name in self._named:
+            raise invalid(f"{_at(path)}the type {name} is defined twice")
+        aliases = tuple(a if "." in a or not space else f"{space}.{a}" for a in _texts(found, "aliases", name))
+        made = self._named[name] = AvroType(kind, name.lstrip("."), aliases)
+        if kind == "fixed":
+            made.size = found.get("size", -1)
+            if type(made.size) is not int or not 0 <= made.size < 1 << 31:
+                raise invalid(f"{_at(path)}the size of {name} is {_quoted(found.get('size'))}")
+            return _with_logical(made, found)
+        if kind == "enum":
+            made.symbols, made.default = tuple(_texts(found, "symbols", name)), found.get("default")
+            if len({*made.symbols}) < len(made.symbols) or (made.default is not None and made.default not in made.symbols):
+                raise invalid(f"{_at(path)}the enum {name} repeats a symbol, or its default is none of its symbols")
+            return made
+        fields = found.get("fields")
+        if not isinstance(fields, list) or not all(isinstance(f, dict) and isinstance(f.get("name"), str) for f in fields):
+            raise invalid(f"{_at(path)}the record {name} has no list of named fields")
+        for each in fields:
+            inner = f"{path}.{each['name']}" if path else each["name"]
+            kind_of = self._type(each.get("type"), space, inner)
+            aliases = tuple(_texts(each, "aliases", inner))
+            made.fields.append(AvroField(each["name"], kind_of, aliases, "default" in each, each.get("default")))
+        if len({f.name for f in made.fields}) < len(made.fields):
+            raise invalid(f"{_at(path)}the record {name} has two fields of one name")
+        return made
+
+
+def _with_logical(made: AvroType, found: Mapping[str, Any]) -> AvroType:
+    """Add the logical type, if it fits; Avro ignores others."""
+    logical = found.get("logicalType")
+    if logical in ("decimal", "custom-decimal"):
+        made.precision, made.scale = precision, scale = found.get("precision", 0), found.get("scale", 0)
+        most = math.inf if made.kind != "fixed" else math.floor(math.log10(2) * (8 * made.size - 1)) if made.size else 0
+        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or not 0 < precision <= most:
+            return made
+    if logical in _LOGICAL.get(made.kind, ()):
+        made.logical = str(logical)
+    elif made.kind == "long" and str(found.get("spark.sql.catalyst.type", "")).startswith("interval"):
+        made.logical = "interval"
+    return made
+
+
+def _texts(found: Mapping[str, Any], key: str, name: str) -> list[str]:
+    texts = found.get(key, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise invalid(f"the {key} of {name} are not a list of names")
+    return texts
+
+
+def _at(path: str) -> str:
+    return f"in field {path.lstrip('.')}, " if path else ""
+
+
+def _quoted(found: Any) -> str:
+    text = json.dumps(found)
+    return text if len(text) < 100 else f"{text[:100]}..."
+
+
+# --- Avro to Spark -----------------------------------------------------------------------------------------------------
+
+
+def arrow_type(avro: AvroType) -> pa.DataType:
+    """Return the type of a column, as from_avro's. Raises OptionError (INVALID_SCHEMA) where Spark has no such type."""
+    return _Mapping().type(avro, "", ())
+
+
+def is_time(type: pa.DataType) -> bool:
+    """True for a type with a unit of time whose values are stored in 64 bits."""
+    return bool(pa.types.is_timestamp(type) or pa.types.is_time64(type))
+
+
+class _Mapping:
+    def __init__(self) -> None:
+        self._fields = 0
+
+    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
+        """Return the type. `within` are the names of the records around it."""
+        self._fields += 1
+        if self._fields > _MOST_FIELDS or path.count(".") > _MOST_DEPTH:
+            raise invalid(f"it has more than {_MOST_FIELDS} fields, or is more than {_MOST_DEPTH} levels deep")
+        if avro.logical.endswith("decimal"):
+            if avro.precision > _MOST_DIGITS:
+                raise invalid(f"{_at(path)}a decimal has {avro.precision} digits; Spark's have at most {_MOST_DIGITS}")
+            return pa.decimal128(avro.precision, avro.scale)
+        if avro.kind == "array":
+            return pa.list_(self._field("element", avro.item, f"{path}.element", within))
+        if avro.kind == "map":
+            return pa.map_(pa.field("key", pa.string(), False), self._field("value", avro.item, f"{path}.value", within))
+        if avro.kind == "record":
+            if avro.name in within:
+                raise invalid(f"{_at(path)}the record {avro.name} is in itself; Spark has no recursive types")
+            inner = (*within, avro.name)
+            return pa.struct([self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields])
+        if avro.kind == "union":
+            return self._union(avro, path, within)
+        return _OF_LOGICAL.get(avro.logical) or _PLAIN[avro.kind]
+
+    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
+        values = avro.values
+        if len(values) == 1:
+            return self.type(values[0], path, within)
+        if (wider := wider_kind(values)) is not None:
+            return _PLAIN[wider]
+        members = [(f"member{i}", value) for i, value in enumerate(values)]
+        types = [pa.field(name, self.type(value, f"{path}.{name}", within)) for name, value in members]
+        return pa.struct(types)
+
+    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field:
+        return pa.field(name, self.type(avro, path, within), avro.is_nullable)
+
+
+def wider_kind(values: list[AvroType]) -> str | None:
+    """Return the kind that has the values of a union of two kinds of numbers; None for other unions."""
+    kinds = {value.kind for value in values} if len(values) == 2 else set()
+    return "long" if kinds == {"int", "long"} else "double" if kinds == {"float", "double"} else None
+
+
+# --- Spark to Avro -----------------------------------------------------------------------------------------------------
+
+_TO_AVRO: dict[pa.DataType, Any] = {
+    pa.null(): "null",
+    pa.bool_(): "boolean",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "bytes",
+    pa.large_binary(): "bytes",
+    pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+    pa.time64("ns"): {"type": "long", "logicalType": "time-micros", "spark.sql.catalyst.type": "time(6)"},
+    pa.duration("us"): {"type": "long", "spark.sql.catalyst.type": "interval day to second"},
+}
+
+
+def schema_of(type: pa.DataType, name: str = "topLevelRecord") -> str:
+    """Return the schema that to_avro gives a column without nulls. Raises OptionError (INVALID_SCHEMA) with all problems.
+
+    Characters that Avro does not allow in a name become underscores in `name`, but not in the names of fields.
+    """
+    root = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
+    problems: list[str] = []
+    made = _avro_type(type, False, root, "", problems)
+    if problems:
+        raise INVALID_SCHEMA(f"The column has no Avro schema: {listing(problems, separator='; ')}. Rename or cast")
+    return json.dumps(made)
+
+
+def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problems: list[str]) -> Any:
+    inner = f"{space}.{name}" if space else name
+    made: Any
+    if pa.types.is_decimal128(type):
+        size = next(n for n in range(1, 17) if 2 ** (8 * n - 1) - 1 >= 10**type.precision - 1)
+        made = {"type": "fixed", "name": "fixed", "namespace": inner, "size": size, "logicalType": "decimal"}
+        made |= {"precision": type.precision, "scale": type.scale}
+    elif is_list(type):
+        made = {"type": "array", "items": _avro_type(type.value_type, type.value_field.nullable, name, space, problems)}
+    elif pa.types.is_map(type) and is_string(type.key_type):
+        made = {"type": "map", "values": _avro_type(type.item_type, type.item_field.nullable, name, space, problems)}
+    elif pa.types.is_struct(type):
+        problems += [
+            f"the name {f.name!r} has other characters than A-Z, a-z, 0-9 and _"
+            for f in type
+            if not _NAME.fullmatch(f.name)
+        ]
+        fields = [{"name": f.name, "type": _avro_type(f.type, f.nullable, f.name, inner, problems)} for f in type]
+        made = {"type": "record", "name": name, **({"namespace": space} if space else {}), "fields": fields}
+    elif pa.types.is_timestamp(type) and type.tz is not None and type.unit == "us":
+        made = {"type": "long", "logicalType": "timestamp-micros"}
+    elif (made := _TO_AVRO.get(type)) is None:
+        problems.append(f"{inner} has the type {type}, which Avro lacks")
+    return [made, "null"] if nullable and made != "null" else made
+
+
+def is_string(type: pa.DataType) -> bool:
+    """True for text with offsets of any size."""
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
+
+
+def is_list(type: pa.DataType) -> bool:
+    """True for a list with offsets of any size."""
+    return bool(pa.types.is_list(type) or pa.types.is_large_list(type))

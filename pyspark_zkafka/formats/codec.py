@@ -1,0 +1,158 @@
+"""What each format offers, the parsing of schemas, and the format string."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module  # noqa: TID251 - formats are imported by name, when an option names them
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_zkafka.conditions import INVALID_SCHEMA
+from pyspark_zkafka.formats.registry import StoredSchema
+
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
+"""The formats with schemas, and their names in a registry."""
+
+_RECORD = "topLevelRecord"  # as Spark's to_avro has it
+_PARSED = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A decoded column.
+
+    A cell is null if its payload is null or malformed. `malformed` has a short reason for each malformed row, in the order
+    of the rows.
+    """
+
+    column: pa.Array
+    malformed: Mapping[int, str] = field(default_factory=dict)
+
+
+class Decoder(Protocol):
+    """Decodes payloads of one writer's schema to a column of one type."""
+
+    def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
+        """Decode a binary array, which may be sliced and have nulls, without the first `skip` bytes of each payload."""
+        ...
+
+
+class Encoder(Protocol):
+    """Encodes a column of one type by one schema."""
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """Return a binary array, null where the row is null.
+
+        Raises InvalidRow, with row and field, for a value that the schema does not allow.
+        """
+        ...
+
+
+class Schema(Protocol):
+    """A parsed schema of a format. Pickle-safe; compiled at first use, once in a process.
+
+    `type` is the Arrow type of the column, in the form of Spark's `to_arrow_type`.
+    """
+
+    @property
+    def type(self) -> pa.DataType: ...
+
+    def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
+        """Return a decoder to the type, which is the schema's own or a projection of it.
+
+        The payloads have the writer's schema, or this one if there is no other.
+        """
+        ...
+
+    def encoder(self, type: pa.DataType) -> Encoder:
+        """Return an encoder of columns of the type. Raises OptionError if the schema does not accept the type."""
+        ...
+
+
+class StringSchema:
+    """The schema of the format string: UTF-8."""
+
+    type = pa.string()
+
+    def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
+        """Return a decoder to text."""
+        return _TextDecoder()
+
+    def encoder(self, type: pa.DataType) -> Encoder:
+        """Return an encoder of text; raises INVALID_SCHEMA for columns of other types."""
+        if not (pa.types.is_string(type) or pa.types.is_large_string(type)):
+            raise INVALID_SCHEMA(f"the format string needs a column of type string, and the column is {type}; cast it")
+        return _TextEncoder()
+
+
+class _TextDecoder:
+    def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
+        try:
+            return Decoded(payloads.cast(pa.string()))
+        except pa.ArrowInvalid:
+            malformed = dict(_not_utf8(payloads))
+            return Decoded(without(payloads, list(malformed)).cast(pa.string()), malformed)
+
+
+def _not_utf8(payloads: pa.Array) -> Iterator[tuple[int, str]]:
+    for row, payload in enumerate(payloads.to_pylist()):
+        try:
+            (payload or b"").decode()
+        except UnicodeDecodeError as error:
+            yield row, f"byte {error.start} is not UTF-8"
+
+
+class _TextEncoder:
+    def encode(self, column: pa.Array) -> pa.Array:
+        return column.cast(pa.binary())
+
+
+def without(column: pa.Array, rows: list[int]) -> pa.Array:
+    """Return the column with nulls in the given rows."""
+    if not rows:
+        return column
+    mask = np.zeros(len(column), dtype=bool)
+    mask[rows] = True
+    return pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
+
+
+def format_module(name: str) -> Any:
+    """Import the module of the format avro, protobuf or json, which offers `parse`."""
+    return import_module(f"pyspark_zkafka.formats.{name}")
+
+
+def parse_schema(name: str, stored: StoredSchema, message: str | None = None) -> Schema:
+    """Parse a schema of a format, once in a process. Raises OptionError with the reason."""
+    if stored.kind != KINDS[name]:
+        raise INVALID_SCHEMA(f"the schema is of the type {stored.kind}, and the format is {name}; correct the format")
+    return _parsed(name, stored.text, tuple(stored.references.items()), message)
+
+
+def schema_of(name: str, type: pa.DataType) -> StoredSchema:
+    """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have."""
+    return StoredSchema(format_module(name).schema_of(type, _RECORD), KINDS[name])
+
+
+def record_name(name: str, schema: Any) -> str | None:
+    """Return the full name of a schema's record or message, or a JSON Schema's title; None if it has none."""
+    if name == "protobuf":
+        return str(schema.message)
+    if name == "avro":
+        return schema.root.name or None
+    with suppress(ValueError, AttributeError):  # DDL, and documents that are no objects
+        title: str | None = json.loads(schema.text).get("title")
+        return title
+    return None
+
+
+@lru_cache(_PARSED)
+def _parsed(name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None) -> Schema:
+    schema: Schema = format_module(name).parse(text, dict(references), message)
+    return schema

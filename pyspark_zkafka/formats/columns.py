@@ -1,0 +1,86 @@
+"""Columns from parsed rows, and Python values from columns: what Protobuf and JSON share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sized
+from itertools import accumulate, islice
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_zkafka.conditions import INVALID_VALUE
+from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.formats.codec import Decoded
+
+_Row = TypeVar("_Row")
+
+
+def decode_rows(
+    rows: list[_Row | None], build: Callable[[list[_Row | None]], pa.Array], malformed: dict[int, str]
+) -> Decoded:
+    """Build a column from parsed rows by `build`, which raises ValueError for the first row that does not fit.
+
+    Halves the rows until the malformed ones are alone, adds them to `malformed`, and replaces them by None, which becomes
+    null.
+    """
+
+    def search(start: int, stop: int) -> pa.Array | None:
+        try:
+            return build(rows[start:stop])
+        except (ValueError, OverflowError) as exc:
+            if stop - start == 1:
+                malformed[start] = str(exc)
+                rows[start] = None
+            else:
+                middle = (start + stop) // 2
+                search(start, middle)
+                search(middle, stop)
+            return None
+
+    column = search(0, len(rows))
+    return Decoded(build(rows) if column is None else column, dict(sorted(malformed.items())))
+
+
+def masked(column: pa.Array, values: list[Any]) -> list[Any]:
+    """Return the values, with None where the column is null."""
+    if not column.null_count:
+        return values
+    return [value if valid else None for value, valid in zip(values, column.is_valid().to_pylist(), strict=True)]
+
+
+def grouped(column: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[Any]:
+    """Convert the elements of a column of lists, or the keys and items of maps, and return a list for each row.
+
+    The column may be sliced.
+    """
+    start, stop = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    values = iter(convert(column.values.slice(start, stop - start)))
+    return masked(column, [list(islice(values, size)) for size in np.diff(column.offsets.to_numpy()).tolist()])
+
+
+def offsets_of(lists: Iterable[Sized]) -> pa.Array:
+    """Return the offsets of lists in the concatenation of their elements."""
+    return pa.array(accumulate(map(len, lists), initial=0), pa.int32())
+
+
+def invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema: str) -> InvalidRow:
+    """Return the error of the first row that cannot be encoded, with the name of its field.
+
+    `encode` raises ValueError or TypeError for a column of structs, or of some of their fields.
+    """
+    for number in range(len(column)):
+        row = column.slice(number, 1)
+        parts = [("", row)]
+        if pa.types.is_struct(row.type) and not row.null_count:
+            children = zip(row.type, row.flatten(), strict=True)
+            fields = [(f" in the field {f.name}", pa.StructArray.from_arrays([child], fields=[f])) for f, child in children]
+            parts = [*fields, *parts]
+        for name, part in parts:
+            try:
+                encode(part)
+            except (ValueError, TypeError, OverflowError) as exc:
+                return INVALID_VALUE(
+                    f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
+                )
+    raise RuntimeError("each row can be encoded by itself")

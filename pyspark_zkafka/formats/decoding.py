@@ -1,0 +1,249 @@
+"""Read with formats: the schemas that give the columns' types, and the decoding of batches of records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_COLUMN_TYPE
+from pyspark_zkafka.errors import OptionError, UnreadableRecord, listing
+from pyspark_zkafka.formats.codec import (
+    KINDS,
+    Decoded,
+    Decoder,
+    Schema,
+    StringSchema,
+    parse_schema,
+    schema_of,
+)
+from pyspark_zkafka.formats.confluent import ConfluentDecoder
+from pyspark_zkafka.formats.registry import StoredSchema, open_registry
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.planning import Assign, Subscribe
+from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS
+from pyspark_zkafka.options.values import ColumnFormat, ParseMode, ReadOptions, RegistryOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
+
+_HEADERS, _OFFSET = "headers", "offset"
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedColumn:
+    """The schema that gives the type of a column; None if the frame's schema declares the type. Pickle-safe."""
+
+    format: ColumnFormat
+    schema: Schema | None
+    stored: StoredSchema | None
+
+    def reader(self, type: pa.DataType) -> Schema:
+        """Return the schema to read a declared type by."""
+        if self.schema is not None:
+            return self.schema
+        return parse_schema(self.format.base, schema_of(self.format.base, type))
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedFormats:
+    """The decoded columns of a frame. They stay the same for all tasks and micro-batches of a query. Pickle-safe."""
+
+    columns: Mapping[str, PinnedColumn]
+    mode: ParseMode
+    registry: RegistryOptions | None
+
+    @property
+    def types(self) -> dict[str, pa.DataType | None]:
+        """The types of the decoded columns; None where the frame's schema declares the type."""
+        return {name: None if c.schema is None else c.schema.type for name, c in self.columns.items()}
+
+    @property
+    def has_corrupt_columns(self) -> bool:
+        """True if the frame has the columns for records that cannot be decoded."""
+        return self.mode == "PERMISSIVE"
+
+
+def pin_formats(options: ReadOptions) -> PinnedFormats | None:
+    """Find the schemas that give the columns' types; None without formats. May ask the registry.
+
+    Raises OptionError for a schema that cannot be used, UNKNOWN_COLUMN_TYPE if topics have different schemas, and
+    SchemaRegistryError.
+    """
+    formats = options.formats
+    if formats is None:
+        return None
+    columns = {column.column: _pinned(column, options) for column in formats.columns}
+    return PinnedFormats(columns, formats.mode, formats.registry)
+
+
+def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
+    if column.base == "string":
+        return PinnedColumn(column, StringSchema(), None)
+    if column.schema is not None:
+        stored, origin = StoredSchema(column.schema, KINDS[column.base]), f"{column.column}.schema"
+    elif column.is_confluent:
+        stored, origin = _registered(column, options)
+    else:
+        return PinnedColumn(column, None, None)
+    try:
+        return PinnedColumn(column, parse_schema(column.base, stored, column.message), stored)
+    except OptionError as error:
+        raise type(error)(error.condition, f"{origin} cannot be used: {error.message}") from error
+
+
+def _registered(column: ColumnFormat, options: ReadOptions) -> tuple[StoredSchema, str]:
+    """Return the one schema of the subjects of all topics."""
+    if options.formats is None or options.formats.registry is None:
+        raise INVALID_OPTION(f"{column.column}.format={column.name} needs schema.registry.url")
+    registry = open_registry(options.formats.registry)
+    subscription = options.require_subscription()
+    topics: list[str] = []
+    if isinstance(subscription, Subscribe):
+        topics = list(subscription.topics)
+    elif isinstance(subscription, Assign):
+        topics = sorted({partition.topic for partition in subscription.partitions})
+    subjects = list(dict.fromkeys(column.subject_of(topic, None) for topic in topics or [""]))
+    found = {subject: registry.subject(subject, column.version) for subject in subjects}
+    first = found[subjects[0]]
+    others = [s for s, stored in found.items() if (stored.text, stored.references) != (first.text, first.references)]
+    if others:
+        raise UNKNOWN_COLUMN_TYPE(
+            f"The column {column.column} would need several types: subject {subjects[0]} has another schema than "
+            f"{listing(others)}; set {column.column}.subject or {column.column}.schema, or read each topic by itself",
+        )
+    return first, f"the schema of subject {subjects[0]}"
+
+
+def frame_type(pinned: PinnedFormats, include_headers: bool) -> StructType:
+    """Return the frame's columns, without a schema declared by the user."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    unknown = [name for name, type in pinned.types.items() if type is None]
+    if unknown:
+        raise UNKNOWN_COLUMN_TYPE(
+            f"The type of the column {unknown[0]} is unknown; set {unknown[0]}.schema, or declare it with .schema(...)",
+        )
+    types = {name: found[0] for name, found in COLUMNS.items() if include_headers or name != _HEADERS} | pinned.types
+    types |= {name: found[0] for name, found in CORRUPT_COLUMNS.items() if pinned.has_corrupt_columns}
+    frame: StructType = from_arrow_schema(pa.schema(list(types.items())))
+    return frame
+
+
+class BatchDecoder:
+    """Decodes a task's batches, from `raw` to the frame's schema, in one of the modes.
+
+    Attributes
+    ----------
+    raw : pa.Schema
+        The columns to read from Kafka: without the columns of malformed records, and with those that decoding needs.
+    """
+
+    def __init__(self, pinned: PinnedFormats, schema: pa.Schema) -> None:
+        self._mode = pinned.mode
+        self._schema = schema
+        self._formats = {name: column.format for name, column in pinned.columns.items()}
+        self._decoders: dict[str, Decoder | ConfluentDecoder] = {}
+        registry = None if pinned.registry is None else open_registry(pinned.registry)
+        for name, column in pinned.columns.items():
+            if name not in schema.names:
+                continue
+            type = schema.field(name).type
+            reader = column.reader(type)
+            if registry is not None and column.format.is_confluent:
+                own = column.format.base, reader, column.stored, type, registry
+                self._decoders[name] = ConfluentDecoder(name, *own)
+            else:
+                self._decoders[name] = reader.decoder(None, type)
+        self.raw = self._raw_schema()
+        self._dropped = 0
+        self._first_dropped = ""
+
+    def _raw_schema(self) -> pa.Schema:
+        fields = [
+            pa.field(field.name, pa.binary()) if field.name in self._decoders else field
+            for field in self._schema
+            if field.name not in CORRUPT_COLUMNS
+        ]
+        needed = [_OFFSET]
+        if any(isinstance(decoder, ConfluentDecoder) for decoder in self._decoders.values()):
+            needed.append(_HEADERS)
+        fields += [pa.field(name, COLUMNS[name][0]) for name in needed if name not in self._schema.names]
+        return pa.schema(fields)
+
+    def decode(self, batch: pa.RecordBatch, partition: TopicPartition) -> pa.RecordBatch:
+        """Decode a batch of one partition. Raises MALFORMED_RECORD in the mode FAILFAST."""
+        found: dict[str, Decoded] = {}
+        for name, decoder in self._decoders.items():
+            payloads = batch.column(name)
+            if isinstance(decoder, ConfluentDecoder):
+                found[name] = decoder.decode(payloads, batch.column(_HEADERS))
+            else:
+                found[name] = decoder.decode(payloads)
+        reasons = self._reasons(found)
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns |= {name: decoded.column for name, decoded in found.items()}
+        columns |= _corrupt_columns(batch, reasons)
+        decoded_batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+        if not reasons or self._mode == "PERMISSIVE":
+            return decoded_batch
+        row = min(reasons)
+        if self._mode == "FAILFAST":
+            raise self._malformed(*reasons[row], partition, batch.column(_OFFSET)[row].as_py())
+        if not self._dropped:
+            self._first_dropped = f"{partition} at offset {batch.column(_OFFSET)[row].as_py()}: {reasons[row][1]}"
+        self._dropped += len(reasons)
+        kept = np.ones(batch.num_rows, dtype=bool)
+        kept[list(reasons)] = False
+        return decoded_batch.filter(pa.array(kept))
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Log how many records were left out, when the ``with`` block of a task ends."""
+        try:
+            yield
+        finally:
+            self._report()
+
+    def _report(self) -> None:
+        if self._dropped:
+            _log.warning(
+                "%d record(s) that cannot be decoded were left out, as mode is DROPMALFORMED; the first is %s",
+                self._dropped,
+                self._first_dropped,
+            )
+
+    def _reasons(self, found: Mapping[str, Decoded]) -> dict[int, tuple[str, str]]:
+        """Return column and reason of each malformed row; the value's come before the key's."""
+        reasons: dict[int, tuple[str, str]] = {}
+        for name in sorted(found):
+            reasons |= {row: (name, f"{name}: {reason}") for row, reason in found[name].malformed.items()}
+        return reasons
+
+    def _malformed(self, column: str, reason: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
+        return MALFORMED_RECORD(
+            f"The record of {partition} at offset {offset} does not have {column}.format={self._formats[column].name}; "
+            f"{reason}; correct the format or schema, or set mode to PERMISSIVE or DROPMALFORMED",
+            column=column,
+            partition=partition,
+            offset=offset,
+        )
+
+
+def _corrupt_columns(batch: pa.RecordBatch, reasons: Mapping[int, tuple[str, str]]) -> dict[str, pa.Array]:
+    """Return the columns of malformed records: bytes and reason, null for all others."""
+    record, reason = ((name, types[0]) for name, types in CORRUPT_COLUMNS.items())
+    if not reasons:
+        return {name: pa.nulls(batch.num_rows, type) for name, type in (record, reason)}
+    payloads: list[bytes | None] = [None] * batch.num_rows
+    texts: list[str | None] = [None] * batch.num_rows
+    for row, (column, text) in reasons.items():
+        payloads[row], texts[row] = batch.column(column)[row].as_py(), text
+    return {record[0]: pa.array(payloads, record[1]), reason[0]: pa.array(texts, reason[1])}

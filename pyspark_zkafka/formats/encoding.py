@@ -1,0 +1,161 @@
+"""Write with formats: the schemas of a frame's columns, planned on the driver, and the encoding of rows in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_VALUE
+from pyspark_zkafka.errors import InvalidRow, OptionError
+from pyspark_zkafka.formats.codec import KINDS, Encoder, Schema, StringSchema, parse_schema, record_name, schema_of
+from pyspark_zkafka.formats.registry import Registry, StoredSchema, open_registry
+from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
+from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """The schema of a column's payloads, and its id in the registry, if it has one. Pickle-safe."""
+
+    schema: Schema
+    id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodingPlan:
+    """The encoded columns of a frame: their formats and types, and schemas by column and topic. Pickle-safe.
+
+    The topic is empty where the schema does not depend on it. Tasks look up the schemas of other topics.
+    """
+
+    options: FormatOptions
+    types: Mapping[str, pa.DataType]
+    schemas: Mapping[tuple[str, str], WriterSchema]
+
+
+def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | None:
+    """Find the schemas to write by, and register them; None without formats. May ask the registry.
+
+    Raises INVALID_SCHEMA for a column that its schema does not accept, and SchemaRegistryError.
+    """
+    formats = options.formats
+    if formats is None:
+        return None
+    types = {column.column: frame.field(column.column).type for column in formats.columns}
+    plan = EncodingPlan(formats, types, {})
+    schemas: dict[tuple[str, str], WriterSchema] = {}
+    for column in formats.columns:
+        if options.topic is not None or not _depends_on_topic(column):
+            place = column.column, _key_topic(column, options.topic or "")
+            schemas[place] = _writer_schema(plan, column, options.topic or "")
+        elif not formats.use_latest:
+            _own_schema(column, types[column.column])
+    return replace(plan, schemas=schemas)
+
+
+def _depends_on_topic(column: ColumnFormat) -> bool:
+    return column.is_confluent and column.subject is None and column.strategy != "record"
+
+
+def _key_topic(column: ColumnFormat, topic: str) -> str:
+    return topic if _depends_on_topic(column) else ""
+
+
+def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema | None]:
+    """Return the schema that the options give, or the one made from the column's type. Checks that the column fits."""
+    try:
+        if column.base == "string":
+            StringSchema().encoder(type)
+            return StringSchema(), None
+        if column.schema is not None:
+            stored = StoredSchema(column.schema, KINDS[column.base])
+        else:
+            stored = schema_of(column.base, type)
+        schema = parse_schema(column.base, stored, column.message)
+        schema.encoder(type)
+        return schema, stored
+    except OptionError as error:
+        raise _named(error, column) from error
+
+
+def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> WriterSchema:
+    """Return the schema for a topic. Asks the registry."""
+    if not column.is_confluent:
+        return WriterSchema(_own_schema(column, plan.types[column.column])[0], None)
+    registry, formats = _registry(plan.options), plan.options
+    if formats.use_latest:
+        found = registry.subject(column.subject_of(topic, None))
+        latest = parse_schema(column.base, found, column.message)
+        _encoder(latest, plan.types[column.column], column)
+        return WriterSchema(latest, found.id)
+    schema, stored = _own_schema(column, plan.types[column.column])
+    record = record_name(column.base, schema)
+    if record is None and column.subject is None and column.strategy != "topic":
+        raise INVALID_OPTION(
+            f"The schema of {column.column} has no name, which its subject needs; set {column.column}.subject"
+        )
+    subject = column.subject_of(topic, record)
+    own = stored or StoredSchema("", KINDS[column.base])
+    return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
+
+
+def _registry(formats: FormatOptions) -> Registry:
+    if formats.registry is None:
+        raise INVALID_OPTION("A format of Confluent needs schema.registry.url")
+    return open_registry(formats.registry)
+
+
+def _encoder(schema: Schema, type: pa.DataType, column: ColumnFormat) -> Encoder:
+    try:
+        return schema.encoder(type)
+    except OptionError as error:
+        raise _named(error, column) from error
+
+
+def _named(error: OptionError, column: ColumnFormat) -> OptionError:
+    shown = f"The column {column.column} cannot be written with {column.column}.format={column.name}: {error.message}"
+    return type(error)(error.condition, shown)
+
+
+def row_encoder(plan: EncodingPlan | None) -> Encode | None:
+    """Return the function that encodes a task's rows; None without formats. It keeps the encoders that it has made."""
+    return None if plan is None else _RowEncoder(plan)
+
+
+class _RowEncoder:
+    def __init__(self, plan: EncodingPlan) -> None:
+        self._plan = plan
+        self._formats = {column.column: column for column in plan.options.columns}
+        self._encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
+
+    def __call__(self, part: OutgoingBatch) -> OutgoingBatch:
+        key = None if part.key is None else self._encoded("key", part.key, part.topic)
+        return replace(part, value=self._encoded("value", part.value, part.topic), key=key)
+
+    def _encoded(self, name: str, column: pa.Array, topic: str) -> pa.Array:
+        format = self._formats.get(name)
+        if format is None:
+            return as_bytes(column)
+        encoder, prefix = self._encoder(format, topic)
+        type = self._plan.types[name]
+        try:
+            # The driver plans with times in UTC, and Spark sends them in the session's time zone.
+            payloads = encoder.encode(column if column.type == type else column.cast(type))
+        except InvalidRow as error:
+            raise INVALID_VALUE(
+                f"The column {name} of rows for topic {topic} cannot be encoded: {error.message}"
+            ) from error
+        return payloads if prefix is None else pc.binary_join_element_wise(prefix, payloads, b"")
+
+    def _encoder(self, column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
+        place = column.column, _key_topic(column, topic)
+        if place not in self._encoders:
+            writer = self._plan.schemas.get(place) or _writer_schema(self._plan, column, topic)
+            encoder = _encoder(writer.schema, self._plan.types[column.column], column)
+            indexes: bytes = getattr(encoder, "message_indexes", b"")
+            prefix = None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
+            self._encoders[place] = encoder, prefix
+        return self._encoders[place]

@@ -1,0 +1,435 @@
+"""JSON: schemas as JSON Schema or Spark's own, columns from documents, and documents from columns.
+
+Values are read as Spark's `from_json` reads them and written as `to_json` writes them; `parse` and `JsonSchema` say where
+that is not possible. orjson parses and writes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
+from functools import lru_cache
+from itertools import chain
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
+from pyspark_zkafka.errors import listing
+from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
+from pyspark_zkafka.formats.json_types import RAW, is_json_schema, public_type, spark_type, type_of_json_schema, validator
+
+_QUOTED = 80
+_NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
+_FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
+_ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_PLAIN = Context(prec=100, rounding=ROUND_HALF_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchema:
+    """A JSON Schema, or a type of Spark, with the documents that it refers to."""
+
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def type(self) -> pa.DataType:
+        return public_type(_compiled(self.text, self.references))
+
+    def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
+        """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter."""
+        return JsonDecoder(type)
+
+    def encoder(self, type: pa.DataType) -> JsonEncoder:
+        """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
+
+        With a JSON Schema that demands more than types, such as `required` or `enum`, each row is validated, which takes
+        most of the time.
+        """
+        problems = list(_mismatches(type, _compiled(self.text, self.references), ""))
+        if problems:
+            reasons = listing(problems, separator="; ")
+            raise INVALID_SCHEMA(
+                f"The column does not fit the JSON schema: {reasons}; rename, cast or leave out these fields"
+            )
+        return JsonEncoder(type, validator(self.text, self.references))
+
+
+def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
+    """Parse a JSON Schema, or Spark's DDL: ``id bigint, name string``, or ``struct<id: bigint>``.
+
+    `references` has the text of other documents by the name or id that `$ref` gives. Columns may always be null.
+
+    Raises
+    ------
+    OptionError
+        INVALID_SCHEMA: the text is none of these, a `$ref` leads nowhere, or Spark has no type for a part.
+    """
+    try:
+        import orjson  # noqa: F401
+    except ImportError as exc:
+        raise FORMAT_LIBRARY_MISSING(f"The format json needs {exc.name}; run pip install 'pyspark-zkafka[json]'") from exc
+    schema = JsonSchema(text, tuple(sorted(references.items())))
+    _compiled(schema.text, schema.references)
+    return schema
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> pa.DataType:
+    """Return the type, with RAW where the schema allows values of several types."""
+    return type_of_json_schema(text, references) if is_json_schema(text) else spark_type(text)
+
+
+# Decoding
+
+_Read: TypeAlias = Callable[[list[Any]], pa.Array]
+
+
+class JsonDecoder:
+    """Decodes documents to a column of one type."""
+
+    def __init__(self, type: pa.DataType) -> None:
+        self._read = _reader(type, "")
+        self._has_decimals = "decimal" in str(type)
+
+    def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
+        """Decode a binary array. A cell is null if its payload is null, malformed or the document `null`."""
+        import orjson
+
+        loads: Callable[[bytes], Any] = _exact_loads if self._has_decimals else orjson.loads
+        values: list[Any] = []
+        malformed: dict[int, str] = {}
+        for row, payload in enumerate(payloads.to_pylist()):
+            value = None
+            if payload is not None:
+                try:
+                    value = loads(payload[skip:] if skip else payload)
+                except (ValueError, RecursionError) as exc:
+                    malformed[row] = f"the bytes are no JSON: {exc}"
+            values.append(value)
+        return decode_rows(values, self._read, malformed)
+
+
+def _exact_loads(payload: bytes) -> Any:
+    """Parse a document without a loss of decimal digits."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is no number")
+
+    def exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
+        number = Decimal(digits)
+        return int(number) if -(2**63) <= number < 2**64 else number
+
+    return json.loads(payload.decode(), parse_float=Decimal, parse_int=exact, parse_constant=refuse)
+
+
+def _text(value: Any) -> str:
+    import orjson
+
+    return orjson.dumps(value, default=lambda number: orjson.Fragment(str(number))).decode()
+
+
+def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
+    text = _text(value)
+    shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+    return ValueError(f"{path or 'the document'} is {shown}, which is no {kind}")
+
+
+def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType | str) -> set[type]:
+    """Return the types among the values, without None. Raises ValueError if another one is not allowed."""
+    found = set(map(type, values)) - {type(None)}
+    if not found <= allowed:
+        raise _problem(next(v for v in values if v is not None and type(v) not in allowed), path, kind)
+    return found
+
+
+def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: pa.DataType) -> list[Any]:
+    converted = []
+    for value in values:
+        try:
+            converted.append(None if value is None else convert(value))
+        except (ValueError, ArithmeticError):
+            raise _problem(value, path, kind) from None
+    return converted
+
+
+def _reader(kind: pa.DataType, path: str) -> _Read:
+    """Return a function that makes a column of parsed values. It raises ValueError for a value of another type."""
+    if pa.types.is_struct(kind):
+        return _struct_reader(kind, path)
+    if pa.types.is_list(kind):
+        elements = _reader(kind.value_type, _inner(path, "element"))
+
+        def read_lists(values: list[Any]) -> pa.Array:
+            _check(values, {list}, path, "array")
+            lists = [value or () for value in values]
+            return pa.ListArray.from_arrays(
+                offsets_of(lists), elements(list(chain.from_iterable(lists))), type=kind, mask=_mask(values)
+            )
+
+        return read_lists
+    if pa.types.is_map(kind):
+        items = _reader(kind.item_type, _inner(path, "value"))
+
+        def read_maps(values: list[Any]) -> pa.Array:
+            _check(values, {dict}, path, "object")
+            maps: list[dict[str, Any]] = [value or {} for value in values]
+            keys = pa.array(list(chain.from_iterable(maps)), kind.key_type)
+            found = items(list(chain.from_iterable(entries.values() for entries in maps)))
+            return pa.MapArray.from_arrays(offsets_of(maps), keys, found, type=kind, mask=_mask(values))
+
+        return read_maps
+    return lambda values: _scalars(values, kind, path)
+
+
+def _struct_reader(kind: pa.DataType, path: str) -> _Read:
+    columns = [(field.name, _reader(field.type, _inner(path, field.name))) for field in kind]
+
+    def read_structs(values: list[Any]) -> pa.Array:
+        found = _check(values, {dict}, path, "object")
+        rows = [{} if value is None else value for value in values] if found else [{}] * len(values)
+        arrays = [read([row.get(name) for row in rows]) for name, read in columns]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=_mask(values))
+
+    return read_structs
+
+
+def _mask(values: list[Any]) -> pa.Array:
+    return pa.array([value is None for value in values], pa.bool_())
+
+
+def _inner(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _scalars(values: list[Any], kind: pa.DataType, path: str) -> pa.Array:
+    if pa.types.is_string(kind):
+        if set(map(type, values)) <= {str, type(None)}:
+            return pa.array(values, kind)
+        # As Spark: the JSON text of anything else.
+        return pa.array([v if v is None or type(v) is str else _text(v) for v in values], kind)
+    if pa.types.is_boolean(kind):
+        _check(values, {bool}, path, kind)
+    elif pa.types.is_integer(kind):
+        _check(values, {int}, path, kind)
+    elif pa.types.is_floating(kind):
+        if _check(values, {int, float, Decimal, str}, path, kind) - {float}:
+            values = _convert(values, lambda v: _NON_FINITE[v] if v in _NON_FINITE else _number(v), path, kind)
+    elif pa.types.is_decimal(kind):
+        _check(values, {int, float, Decimal, str}, path, kind)
+        unit = Decimal(1).scaleb(-kind.scale)
+        values = _convert(values, lambda v: Decimal(v).quantize(unit, context=_PLAIN), path, kind)
+    elif pa.types.is_binary(kind):
+        _check(values, {str}, path, "base64")
+        values = _convert(values, lambda v: base64.b64decode(v, validate=True), path, kind)
+    else:
+        _check(values, {str}, path, kind)
+        return _built(values, lambda given: _times(pa.array(given, pa.string()), kind), path, kind)
+    return _built(values, lambda given: pa.array(given, kind), path, kind)
+
+
+def _number(value: Any) -> float:
+    if type(value) is str:
+        raise ValueError
+    return float(value)
+
+
+def _built(values: list[Any], build: _Read, path: str, kind: pa.DataType) -> pa.Array:
+    """Build a column. Raises ValueError with the first value that does not fit."""
+    try:
+        return build(values)
+    except (ValueError, OverflowError):
+        for value in values:
+            try:
+                build([value])
+            except (ValueError, OverflowError):
+                raise _problem(value, path, kind) from None
+        raise
+
+
+def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    if kind == pa.date32():
+        return texts.cast(kind)
+    texts = pc.replace_substring_regex(texts, *_FRACTION)
+    if kind.tz is None:
+        return pc.replace_substring_regex(texts, r"(..........[^Z+-]*)" + _ZONE, r"\1").cast(kind)
+    zoned = pc.match_substring_regex(pc.utf8_slice_codeunits(texts, 10), _ZONE)
+    # A time without a zone is UTC. Arrow takes a date alone only without one.
+    zone = pc.if_else(pc.equal(pc.utf8_length(texts), 10), " 00:00Z", "Z")
+    return pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, zone, "")).cast(kind)
+
+
+# Encoding
+
+_Write: TypeAlias = Callable[[pa.Array], list[Any]]
+
+
+class JsonEncoder:
+    """Encodes a column as documents; see `JsonSchema.encoder`."""
+
+    def __init__(self, type: pa.DataType, validator: Any) -> None:
+        self._type = type
+        self._validator = validator
+        problems: list[str] = []
+        self._write = _writer(type, "", problems)
+        if problems:
+            raise INVALID_SCHEMA(f"JSON has no form of these columns: {listing(problems, separator='; ')}; cast them")
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """Return the documents, null where the row is null. Null fields of structs are left out.
+
+        Raises
+        ------
+        InvalidRow
+            INVALID_VALUE: the schema does not allow a value, or a string is not UTF-8.
+        """
+        try:
+            return pa.array(self._encode(column), pa.binary())
+        except (ValueError, OverflowError) as exc:
+            raise invalid_row(column, self._encode, "the JSON schema") from exc
+
+    def _encode(self, column: pa.Array) -> list[bytes | None]:
+        import orjson
+
+        write = self._write if column.type == self._type else _writer(column.type, "", [])
+        option = orjson.OPT_SERIALIZE_NUMPY
+        documents = [None if value is None else orjson.dumps(value, option=option) for value in write(column)]
+        if self._validator is not None and column.type == self._type:
+            for document in documents:
+                for error in self._validator.iter_errors(orjson.loads(document)) if document is not None else ():
+                    raise ValueError(f"{error.json_path}: {error.message}")
+        return documents
+
+
+def _writer(kind: pa.DataType, path: str, problems: list[str]) -> _Write:
+    """Return a function that turns a column into values for orjson, and add the types that JSON cannot represent."""
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        writers = [_writer(field.type, _inner(path, field.name), problems) for field in kind]
+
+        def write_structs(column: pa.Array) -> list[Any]:
+            values = [write(child) for write, child in zip(writers, column.flatten(), strict=True)]
+            rows = zip(*values, strict=True)
+            return masked(column, [{name: value for name, value in zip(names, row) if value is not None} for row in rows])  # noqa: B905
+
+        return write_structs
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        elements = _writer(kind.value_type, _inner(path, "element"), problems)
+        return lambda column: grouped(column, elements)
+    if pa.types.is_map(kind):
+        if kind.key_type not in _STRINGS:
+            problems.append(f"{_inner(path, 'key')} is {kind.key_type}")
+        items = _writer(kind.item_type, _inner(path, "value"), problems)
+
+        def write_entries(entries: pa.Array) -> list[Any]:
+            key, item = entries.flatten()
+            return list(zip(key.to_pylist(), items(item), strict=True))
+
+        return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, write_entries)]
+    if not _form(kind):
+        problems.append(f"{path or 'the column'} is {kind}")
+    return _scalar_writer(kind)
+
+
+def _scalar_writer(kind: pa.DataType) -> _Write:
+    import orjson
+
+    if pa.types.is_floating(kind):
+        return _floats
+    if pa.types.is_decimal(kind):
+        return lambda column: [None if v is None else orjson.Fragment(format(v, "f")) for v in column.to_pylist()]
+    if kind in _BINARIES:
+        return lambda column: [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
+    if pa.types.is_timestamp(kind):
+        return lambda column: list(_timestamps(column).to_pylist())
+    if kind == pa.date32():
+        return lambda column: list(column.cast(pa.string()).to_pylist())
+    return lambda column: list(column.to_pylist())
+
+
+def _floats(column: pa.Array) -> list[Any]:
+    # NumPy's numbers keep the shortest text of a float.
+    values = masked(column, list(column.fill_null(0).to_numpy(zero_copy_only=False)))
+    if pc.all(pc.fill_null(pc.is_finite(column), True)).as_py():
+        return values
+    return [
+        v if v is None or math.isfinite(v) else "NaN" if math.isnan(v) else "-Infinity" if v < 0 else "Infinity"
+        for v in values
+    ]
+
+
+def _timestamps(column: pa.Array) -> pa.Array:
+    """Return ISO 8601 with milliseconds, as Spark writes them, or with microseconds if there are any."""
+    texts = column.cast(pa.timestamp("us")).cast(pa.string())
+    texts = pc.replace_substring_regex(pc.replace_substring(texts, " ", "T"), r"000$", "")
+    return texts if column.type.tz is None else pc.binary_join_element_wise(texts, "Z", "")
+
+
+# Forms of types
+
+_STRINGS = (pa.string(), pa.large_string())
+_BINARIES = (pa.binary(), pa.large_binary())
+
+
+def _form(kind: pa.DataType) -> dict[str, Any]:
+    """Return the JSON Schema of a type that is not nested; empty if JSON has no form of it."""
+    if pa.types.is_integer(kind):
+        return {"type": "integer"}
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return {"type": "number"}
+    if pa.types.is_boolean(kind):
+        return {"type": "boolean"}
+    if pa.types.is_timestamp(kind):
+        return {"type": "string", "format": "date-time"}
+    if kind == pa.date32():
+        return {"type": "string", "format": "date"}
+    if kind in _BINARIES:
+        return {"type": "string", "contentEncoding": "base64"}
+    return {"type": "string"} if kind in _STRINGS else {}
+
+
+def _mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
+    """Yield where a column does not have the form of the schema's type."""
+    if schema == RAW:
+        return
+    if pa.types.is_struct(column) and pa.types.is_struct(schema):
+        for field in column:
+            if schema.get_field_index(field.name) < 0:
+                yield f"{_inner(path, field.name)} is no property of the schema"
+            else:
+                yield from _mismatches(field.type, schema.field(field.name).type, _inner(path, field.name))
+    elif pa.types.is_map(column) and pa.types.is_map(schema):
+        yield from _mismatches(column.item_type, schema.item_type, _inner(path, "value"))
+    elif pa.types.is_list(column) and pa.types.is_list(schema):
+        yield from _mismatches(column.value_type, schema.value_type, _inner(path, "element"))
+    else:
+        given, wanted = _form(column).get("type", ""), _form(schema).get("type")
+        if given != wanted and (given, wanted) != ("integer", "number"):
+            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+
+
+def schema_of(type: pa.DataType, name: str) -> str:
+    """Return the JSON Schema of a column's type, with the title `name`."""
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_schema_of(type)}
+    return json.dumps(schema, indent=2)
+
+
+def _schema_of(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_struct(kind):  # null fields are left out, so that their schemas need no null
+        return {"type": "object", "properties": {field.name: _schema_of(field.type) for field in kind}}
+    if pa.types.is_map(kind):
+        return {"type": "object", "additionalProperties": _nullable(_schema_of(kind.item_type), kind.item_field.nullable)}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return {"type": "array", "items": _nullable(_schema_of(kind.value_type), kind.value_field.nullable)}
+    return _form(kind)
+
+
+def _nullable(schema: dict[str, Any], nullable: bool) -> dict[str, Any]:
+    return {**schema, "type": [schema["type"], "null"]} if nullable else schema

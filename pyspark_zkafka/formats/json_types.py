@@ -1,0 +1,298 @@
+"""Types of JSON documents, from JSON Schema and from Spark's DDL."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+from urllib.parse import urljoin
+
+import pyarrow as pa
+
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
+
+References = tuple[tuple[str, str], ...]
+
+RAW = pa.null()
+"""The type of values of several types, inside this package: Spark gets their JSON text as a string."""
+
+_CONSTRAINTS = (
+    "required", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum",
+    "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "uniqueItems", "contains", "minProperties", "maxProperties",
+    "propertyNames", "patternProperties", "dependencies", "dependentRequired", "dependentSchemas", "oneOf", "anyOf",
+    "allOf", "not", "if",
+)  # fmt: skip
+"""Keywords that demand more than the types, which are checked once for a column."""
+
+
+def public_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that Spark gets."""
+    if kind == RAW:
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(public_type(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(public_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, kind.item_field.with_type(public_type(kind.item_type)))
+    return kind
+
+
+def _array(element: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", element))
+
+
+# JSON Schema
+
+
+def is_json_schema(text: str) -> bool:
+    """Return whether the text is JSON Schema, and not DDL."""
+    return text.lstrip()[:1] in {"{", "[", ""}
+
+
+def type_of_json_schema(text: str, references: References) -> pa.DataType:
+    """Return the type of a JSON Schema's documents; RAW where values of several types are allowed."""
+    document = _loads(text, "schema")
+    return _type_of(document, _registry(document, references)[1], "#", (id(document),))
+
+
+def validator(text: str, references: References) -> Any:
+    """Return a validator of documents; None if the schema demands nothing beyond types."""
+    texts = [text, *(other for _, other in references)]
+    if not is_json_schema(text) or not any(f'"{keyword}"' in given for keyword in _CONSTRAINTS for given in texts):
+        return None
+    from jsonschema.validators import Draft7Validator, validator_for
+
+    document = _loads(text, "schema")
+    registry, _ = _registry(document, references)
+    return validator_for(document, default=Draft7Validator)(document, registry=registry)
+
+
+def _loads(text: str, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as exc:
+        raise INVALID_SCHEMA(f"The JSON Schema {name} is no JSON: {exc}; correct the text") from exc
+    if not isinstance(found, dict):
+        raise _invalid("#", f"{name} is no object")
+    return found
+
+
+def _registry(document: dict[str, Any], references: References) -> tuple[Any, Any]:
+    """Return the documents by name and by id, and a resolver of the schema's references."""
+    try:
+        from referencing import Registry, Resource
+        from referencing.jsonschema import DRAFT7
+    except ImportError as exc:
+        raise FORMAT_LIBRARY_MISSING(f"JSON Schema needs {exc.name}; run pip install 'pyspark-zkafka[json]'") from exc
+
+    base = str(document.get("$id", ""))
+    found = {name: Resource.from_contents(_loads(text, name), default_specification=DRAFT7) for name, text in references}
+    others = {uri: r for name, r in found.items() for uri in (name, urljoin(base, name), r.id()) if uri}
+    registry: Any = Registry().with_resources(others.items())
+    return registry, registry.resolver_with_root(Resource.from_contents(document, default_specification=DRAFT7))
+
+
+def _type_of(node: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+    if isinstance(node, bool):
+        return RAW
+    if not isinstance(node, dict):
+        raise _invalid(path, f"{node!r} is no schema")
+    if "$ref" in node:
+        return _type_of_reference(node["$ref"], resolver, path, outer)
+    for keyword in ("oneOf", "anyOf"):
+        if keyword in node:
+            parts = _parts(node, keyword, path)
+            kinds = [_type_of(p, resolver, f"{path}/{keyword}/{i}", outer) for i, p in parts if not _is_null(p)]
+            return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else RAW
+    if "allOf" in node:
+        parts = _parts(node, "allOf", path)
+        rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
+        kinds = [_type_of(p, resolver, f"{path}/allOf/{i}", outer) for i, p in [*parts, (len(parts), rest)]]
+        return _merged([kind for kind in kinds if kind != RAW])
+    return _type_of_keywords(node, resolver, path, outer)
+
+
+def _type_of_reference(reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+    from referencing.exceptions import Unresolvable
+
+    try:
+        found = resolver.lookup(reference)
+    except (Unresolvable, AttributeError, TypeError, ValueError) as exc:
+        raise _invalid(path, f"$ref {reference!r} leads nowhere: {exc}; add the reference") from exc
+    if id(found.contents) in outer:  # a recursive type has no end
+        return RAW
+    return _type_of(found.contents, found.resolver, path, (*outer, id(found.contents)))
+
+
+def _merged(kinds: list[pa.DataType]) -> pa.DataType:
+    if kinds and all(pa.types.is_struct(kind) for kind in kinds):
+        return pa.struct(list({field.name: field for kind in kinds for field in kind}.values()))
+    return kinds[0] if len(kinds) == 1 else RAW
+
+
+def _parts(node: dict[str, Any], keyword: str, path: str) -> list[tuple[int, Any]]:
+    if not isinstance(node[keyword], list):
+        raise _invalid(path, f"{keyword} is no array")
+    return list(enumerate(node[keyword]))
+
+
+def _is_null(node: Any) -> bool:
+    return isinstance(node, dict) and node.get("type") == "null"
+
+
+def _type_of_keywords(node: dict[str, Any], resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+    named = node.get("type")
+    found = named if isinstance(named, list) else _types_of_values(node) if named is None else [named]
+    names = set(map(str, found)) - {"null"}
+    if len(names) != 1:
+        return pa.float64() if names == {"integer", "number"} else RAW
+    (name,) = names
+    if name == "object":
+        return _object(node, resolver, path, outer)
+    if name == "array":
+        items = node.get("items", True)
+        element = RAW if isinstance(items, list) else _type_of(items, resolver, f"{path}/items", outer)
+        return _array(element)
+    if name == "string":
+        if node.get("contentEncoding") == "base64":
+            return pa.binary()
+        return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(node.get("format", ""), pa.string())
+    kind = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}.get(name)
+    if kind is None:
+        raise _invalid(path, f"{name!r} is no type")
+    return kind
+
+
+def _types_of_values(node: dict[str, Any]) -> list[str]:
+    """Return the types that a schema without `type` implies."""
+    if "properties" in node:
+        return ["object"]
+    if "items" in node:
+        return ["array"]
+    values = node.get("enum", [node["const"]] if "const" in node else [])
+    names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    return [names.get(type(value), "any") for value in (values if isinstance(values, list) else [])]
+
+
+def _object(node: dict[str, Any], resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+    properties = node.get("properties", {})
+    if not isinstance(properties, dict):
+        raise _invalid(path, "properties is no object")
+    if properties:
+        return pa.struct(
+            [(name, _type_of(inner, resolver, f"{path}/properties/{name}", outer)) for name, inner in properties.items()]
+        )
+    others = node.get("additionalProperties", True)
+    if isinstance(others, dict):
+        return pa.map_(pa.string(), _type_of(others, resolver, f"{path}/additionalProperties", outer))
+    return RAW
+
+
+def _invalid(path: str, reason: str) -> Exception:
+    return INVALID_SCHEMA(f"The JSON Schema is not valid at {path}: {reason}; correct the schema")
+
+
+# Spark's types
+
+_NAMES = {
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "byte": pa.int8(), "smallint": pa.int16(), "short": pa.int16(),
+    "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(), "long": pa.int64(), "float": pa.float32(),
+    "real": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ltz": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([A-Za-z0-9_]+)|([<>(),:]))")
+
+
+def spark_type(text: str) -> pa.DataType:
+    """Return the type of Spark's DDL: fields, or one type such as ``array<int>``. Everything may be null.
+
+    >>> spark_type("id bigint, tags array<string>")
+    StructType(struct<id: int64, tags: list<element: string>>)
+    """
+    parser = _Ddl(text)
+    is_type = len(parser.tokens) > 1 and parser.tokens[1] == "<" and parser.tokens[0].lower() in {"struct", "array", "map"}
+    kind = parser.type() if is_type else parser.fields(end=None)
+    if parser.tokens:
+        raise parser.error()
+    return kind
+
+
+class _Ddl:
+    """The tokens of a DDL that are left."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.tokens: list[str] = []
+        at = 0
+        while text[at:].strip():
+            found = _TOKEN.match(text, at)
+            if found is None:
+                raise self.error()
+            quoted, comment, word, mark = found.groups()
+            self.tokens.append(quoted.replace("``", "`") if quoted else comment or word or mark)
+            at = found.end()
+
+    def error(self) -> Exception:
+        where = f"near {' '.join(self.tokens[:5])!r}" if self.tokens else "at its end"
+        return INVALID_SCHEMA(
+            f"The schema {self._text[:200]!r} is neither JSON nor Spark's DDL, which cannot be read "
+            f"{where}; write it as `id bigint, name string`"
+        )
+
+    def take(self, *expected: str) -> str:
+        if not self.tokens or (expected and self.tokens[0].lower() not in expected):
+            raise self.error()
+        return self.tokens.pop(0)
+
+    def fields(self, end: str | None) -> pa.DataType:
+        fields: list[pa.Field] = []
+        while True:
+            name = self.take()
+            if self.tokens[:1] == [":"]:
+                self.take()
+            fields.append(pa.field(name, self.type()))
+            if [token.lower() for token in self.tokens[:2]] == ["not", "null"]:
+                del self.tokens[:2]
+            if self.tokens and self.tokens[0].lower() == "comment":
+                del self.tokens[:2]
+            if not self.tokens or self.tokens[0] == end:
+                return pa.struct(fields)
+            self.take(",")
+
+    def type(self) -> pa.DataType:
+        name = self.take().lower()
+        if name == "array":
+            self.take("<")
+            kind = _array(self.type())
+        elif name == "map":
+            self.take("<")
+            if self.take().lower() != "string":
+                raise INVALID_SCHEMA("The keys of a map in JSON are strings; write map<string, ...>")
+            self.take(",")
+            kind = pa.map_(pa.string(), self.type())
+        elif name == "struct":
+            self.take("<")
+            kind = self.fields(end=">")
+        elif name in {"decimal", "dec", "numeric"}:
+            return self._decimal()
+        elif name in _NAMES:
+            return _NAMES[name]
+        else:
+            self.tokens.insert(0, name)
+            raise self.error()
+        self.take(">")
+        return kind
+
+    def _decimal(self) -> pa.DataType:
+        if self.tokens[:1] != ["("]:
+            return pa.decimal128(10, 0)
+        self.take()
+        try:
+            precision, scale = int(self.take()), 0
+            if self.take(",", ")") == ",":
+                scale = int(self.take())
+                self.take(")")
+            return pa.decimal128(precision, scale)
+        except ValueError:
+            raise self.error() from None

@@ -1,0 +1,357 @@
+"""Protobuf: schemas as .proto text or descriptors, columns from messages, and messages from columns.
+
+Google's runtime parses and serializes. protoc, from grpcio-tools, compiles .proto text. Types and values match Spark's
+`from_protobuf` with its default options (spark-protobuf 4.3, SchemaConverters and ProtobufDeserializer).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
+from pyspark_zkafka.errors import listing, nearest
+from pyspark_zkafka.formats.codec import Schema
+from pyspark_zkafka.formats.protobuf_messages import (
+    DURATION,
+    TIMESTAMP,
+    ProtobufDecoder,
+    ProtobufEncoder,
+    index_bytes,
+    scalar_type,
+    time_type,
+)
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+_MAIN = "schema.proto"
+_PROTOC_TIMEOUT_S = 60
+_QUOTED = 80
+_BINARY = re.compile("[\0-\x08\x0e-\x1f]")
+_INSTALL = "run pip install 'pyspark-zkafka[protobuf]'"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufSchema:
+    """A message of compiled files. `files` is a serialized FileDescriptorSet, with the schema's own file at the end."""
+
+    files: bytes
+    message: str
+
+    @property
+    def type(self) -> pa.DataType:
+        return _struct_type(_message_class(self).DESCRIPTOR, ())
+
+    @property
+    def message_indexes(self) -> bytes:
+        """The place of the message in its file, as Confluent's serializers write it before the message."""
+        return index_bytes(_message_class(self).DESCRIPTOR)
+
+    def decoder(self, writer: Schema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
+        """Return a decoder to the type, which is the schema's own or a projection of it.
+
+        Fields are found by their numbers in this schema. With `indexed`, message indexes precede each message, and choose
+        the message of the writer's schema: a record with a message of another name is malformed.
+        """
+        if writer is not None and not isinstance(writer, ProtobufSchema):
+            raise TypeError("the writer's schema is a ProtobufSchema")
+        file = _message_class(writer or self).DESCRIPTOR.file if indexed else None
+        return ProtobufDecoder(_message_class(self), type, file)
+
+    def encoder(self, type: pa.DataType) -> ProtobufEncoder:
+        """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit."""
+        return ProtobufEncoder(_message_class(self), type)
+
+
+def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> ProtobufSchema:
+    """Compile a schema, and choose the message by name, or the first one.
+
+    `text` is .proto text, or a descriptor set or FileDescriptorProto in base64; a set has the schema's own file at the
+    end, as protoc writes it. `references` has each imported file, in the same form, by the name in its import. Google's
+    well-known types, and Confluent's, need no reference. .proto text takes about 0.2 s.
+
+    Raises
+    ------
+    OptionError
+        INVALID_SCHEMA: the text cannot be compiled, the message does not exist, or Spark has no type for a field.
+    """
+    try:
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    except ImportError as exc:
+        raise FORMAT_LIBRARY_MISSING(f"The format protobuf needs the package protobuf: {exc}; {_INSTALL}") from exc
+    files = _compiled(text, references)
+    package = files[-1].package
+    names = list(_names(package, files[-1].message_type))
+    if not names:
+        raise INVALID_SCHEMA("The Protobuf schema has no message; add a message, or name another file")
+    name = names[0] if message is None else next((n for n in (message, f"{package}.{message}") if n in names), None)
+    if name is None:
+        similar = nearest(str(message), names)
+        advice = f"use {similar}" if similar else f"use one of {listing(names)}"
+        raise INVALID_SCHEMA(f"The Protobuf schema has no message {message}; {advice}")
+    schema = ProtobufSchema(FileDescriptorSet(file=files).SerializeToString(deterministic=True), name)
+    if not schema.type.num_fields:
+        raise INVALID_SCHEMA(f"The Protobuf message {name} has no fields that Spark has a type for; choose another message")
+    return schema
+
+
+# Compiling
+
+
+def _names(scope: str, messages: Iterable[Any]) -> Iterator[str]:
+    """Yield the full names of messages and of the messages inside them."""
+    for message in messages:
+        name = f"{scope}.{message.name}" if scope else message.name
+        yield name
+        yield from _names(name, (nested for nested in message.nested_type if not nested.options.map_entry))
+
+
+def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
+    """Return the text's own file at the end, after all files that it imports."""
+    if _is_source(text):
+        return _run_protoc({**references, _MAIN: text})
+    *others, own = _files(text, "schema")
+    known = _builtin_files() | {file.name: file for file in others}
+    for name, given in references.items():
+        known[name] = _files(given, name)[-1]
+        known[name].name = name
+    ordered: dict[str, FileDescriptorProto] = {}
+    _add_after_imports(own, known, ordered)
+    return list(ordered.values())
+
+
+def _is_source(text: str) -> bool:
+    return ("{" in text or ";" in text) and not _BINARY.search(text)
+
+
+def _files(text: str, name: str) -> list[FileDescriptorProto]:
+    """Return the files of a serialized FileDescriptorSet, or of one FileDescriptorProto, which may be in base64."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
+    try:  # descriptors may happen to be text
+        data = text.encode() if _BINARY.search(text) else base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+        reason = f"The Protobuf schema {name} is {shown!r}, which is neither .proto text nor base64; correct the text"
+        raise INVALID_SCHEMA(reason) from None
+    kinds: tuple[Any, ...] = (FileDescriptorSet, FileDescriptorProto)
+    for kind in kinds:  # either may parse as the other, but then its fields are not in place
+        try:
+            found = kind.FromString(data)
+        except DecodeError:
+            continue
+        files = list(found.file) if kind is FileDescriptorSet else [found]
+        if files and all(file.name and (file.message_type or file.enum_type or file.dependency) for file in files):
+            for file in files:
+                file.ClearField("source_code_info")
+            return files
+    raise INVALID_SCHEMA(
+        f"The Protobuf schema {name} has no descriptors; write a descriptor set by protoc --include_imports "
+        "--descriptor_set_out"
+    )
+
+
+def _run_protoc(texts: Mapping[str, str]) -> list[FileDescriptorProto]:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary).resolve()
+        for file, text in texts.items():
+            path = (root / "in" / file).resolve()
+            if not path.is_relative_to(root / "in"):
+                raise INVALID_SCHEMA(
+                    f"The Protobuf schema has the reference {file!r}, which is no relative path; rename it"
+                )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        (root / "known").write_bytes(FileDescriptorSet(file=_builtin_files().values()).SerializeToString())
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root / 'in'}"]
+        command += [
+            f"--descriptor_set_in={root / 'known'}",
+            f"--descriptor_set_out={root / 'out'}",
+            "--include_imports",
+            _MAIN,
+        ]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROTOC_TIMEOUT_S, check=False
+        )
+        if "No module named" in done.stderr:
+            raise FORMAT_LIBRARY_MISSING(f"The format protobuf needs grpcio-tools to compile .proto text; {_INSTALL}")
+        if done.returncode:
+            output = done.stderr.replace(f"{root / 'in'}/", "").splitlines()
+            lines = [line for line in output if ": warning:" not in line and not re.match("WARNING|[IW][0-9]{4} ", line)]
+            raise INVALID_SCHEMA(
+                f"protoc cannot compile the Protobuf schema: {listing(lines, 5, '; ')}; correct the schema"
+            )
+        return list(FileDescriptorSet.FromString((root / "out").read_bytes()).file)
+
+
+def _builtin_files() -> dict[str, FileDescriptorProto]:
+    """Return the files that need no reference: Google's well-known types, and Confluent's if its client is installed."""
+    from google.protobuf import (
+        any_pb2,
+        descriptor_pb2,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+    )
+
+    modules: list[Any] = [descriptor_pb2, any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2]
+    modules.append(wrappers_pb2)
+    try:
+        from confluent_kafka.schema_registry.confluent import meta_pb2
+        from confluent_kafka.schema_registry.confluent.type import decimal_pb2
+
+        modules += [meta_pb2, decimal_pb2]
+    except ImportError:
+        pass
+    return {
+        module.DESCRIPTOR.name: descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+        for module in modules
+    }
+
+
+def _add_after_imports(
+    file: FileDescriptorProto, known: Mapping[str, FileDescriptorProto], ordered: dict[str, FileDescriptorProto]
+) -> None:
+    for name in file.dependency:
+        if name in ordered:
+            continue
+        if name not in known:
+            raise INVALID_SCHEMA(f"The Protobuf schema {file.name} imports {name}, which is not given; add the reference")
+        _add_after_imports(known[name], known, ordered)
+    ordered[file.name] = file
+
+
+@lru_cache(maxsize=256)
+def _message_class(schema: ProtobufSchema) -> Any:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message_factory import GetMessageClass
+
+    pool = DescriptorPool()
+    try:
+        for file in FileDescriptorSet.FromString(schema.files).file:
+            pool.AddSerializedFile(file.SerializeToString())
+        return GetMessageClass(pool.FindMessageTypeByName(schema.message))
+    except (TypeError, KeyError) as exc:
+        raise INVALID_SCHEMA(f"The Protobuf schema of {schema.message} is inconsistent: {exc}; correct the schema") from exc
+
+
+# Types
+
+
+def _struct_type(descriptor: Descriptor, outer: tuple[str, ...]) -> pa.DataType:
+    if descriptor.full_name in outer:
+        cycle = " > ".join((*outer, descriptor.full_name))
+        raise INVALID_SCHEMA(
+            f"The Protobuf message {descriptor.full_name} is recursive ({cycle}); Spark has no type for it"
+        )
+    fields = []
+    for field in descriptor.fields:
+        kind = _field_type(field, (*outer, descriptor.full_name))
+        if kind is not None:
+            fields.append(pa.field(field.name, kind, nullable=not field.is_required))
+    return pa.struct(fields)
+
+
+def _field_type(field: FieldDescriptor, outer: tuple[str, ...]) -> pa.DataType | None:
+    """Return a field's type; None for messages without fields, which Spark leaves out."""
+    entry = field.message_type
+    if entry is not None and entry.GetOptions().map_entry:
+        key, value = (_field_type(entry.fields_by_name[name], outer) for name in ("key", "value"))
+        return None if value is None else pa.map_(key, pa.field("value", value, nullable=False))
+    kind = _value_type(field, outer)
+    if kind is not None and field.is_repeated:
+        return pa.list_(pa.field("element", kind, nullable=False))
+    return kind
+
+
+def _value_type(field: FieldDescriptor, outer: tuple[str, ...]) -> pa.DataType | None:
+    if field.message_type is None:
+        return scalar_type(field)
+    if (time := time_type(field.message_type)) is not None:
+        return time
+    kind = _struct_type(field.message_type, outer)
+    return kind if kind.num_fields else None
+
+
+# Schemas of types
+
+_PROTO_TYPES = {
+    pa.bool_(): "bool", pa.int8(): "int32", pa.int16(): "int32", pa.int32(): "int32", pa.int64(): "int64",
+    pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
+    pa.binary(): "bytes", pa.large_binary(): "bytes", pa.date32(): "int32",
+    TIMESTAMP: "google.protobuf.Timestamp", DURATION: "google.protobuf.Duration",
+}  # fmt: skip
+_KEYS = frozenset({"bool", "int32", "int64", "string"})
+
+
+def schema_of(type: pa.DataType, name: str) -> str:
+    """Return the proto3 text of a struct, with a message of the given name. Scalars are optional, so that nulls survive.
+
+    Raises
+    ------
+    OptionError
+        INVALID_SCHEMA: Protobuf has no such type, such as decimals or arrays of arrays, or a name is no identifier.
+    """
+    problems: list[str] = []
+    if not pa.types.is_struct(type):
+        problems.append(f"the column is {type}, and a message needs a struct")
+    message = _message_text(type, name, "", problems) if pa.types.is_struct(type) else []
+    if problems:
+        reasons = listing(problems, separator="; ")
+        raise INVALID_SCHEMA(f"The column has no Protobuf schema: {reasons}; cast or rename these fields, or give a schema")
+    imports = [f'import "google/protobuf/{file}.proto";' for file in ("duration", "timestamp") if _mentions(message, file)]
+    return "\n".join(['syntax = "proto3";', *imports, *message, ""])
+
+
+def _mentions(lines: list[str], file: str) -> bool:
+    return any(f"google.protobuf.{file.capitalize()}" in line for line in lines)
+
+
+def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) -> list[str]:
+    """Return the lines of a message, with the messages of its structs inside."""
+    nested: list[str] = []
+
+    def text_of(kind: pa.DataType, column: str, path: str) -> str:
+        if pa.types.is_struct(kind):
+            inner = f"{column[:1].upper()}{column[1:]}Value"
+            nested.extend(_message_text(kind, inner, path, problems))
+            return inner
+        if kind not in _PROTO_TYPES:
+            problems.append(f"{path} is {kind}")
+        return _PROTO_TYPES.get(kind, "")
+
+    lines = []
+    for number, column in enumerate(kind, 1):
+        inner = f"{path}.{column.name}" if path else column.name
+        if not (column.name.isascii() and column.name.isidentifier()):
+            problems.append(f"{inner} is no name of a Protobuf field")
+        if pa.types.is_map(column.type):
+            key = text_of(column.type.key_type, column.name, f"{inner}.key")
+            if key not in _KEYS:
+                problems.append(f"{inner}.key is {column.type.key_type}, and keys are strings, integers or booleans")
+            type_text = f"map<{key}, {text_of(column.type.item_type, column.name, f'{inner}.value')}>"
+        elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            type_text = f"repeated {text_of(column.type.value_type, column.name, f'{inner}.element')}"
+        else:
+            type_text = f"optional {text_of(column.type, column.name, inner)}"
+        lines.append(f"  {type_text} {column.name} = {number};")
+    return [f"message {name} {{", *(f"  {line}" for line in nested), *lines, "}"]

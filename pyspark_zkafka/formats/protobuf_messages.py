@@ -1,0 +1,407 @@
+"""Columns from Protobuf messages, and messages from columns, by Google's runtime.
+
+Values match Spark's ProtobufDeserializer and ProtobufSerializer (spark-protobuf 4.3, default options).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_zkafka.conditions import INVALID_SCHEMA
+from pyspark_zkafka.errors import listing, nearest
+from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.message import Message
+
+    Mask: TypeAlias = npt.NDArray[np.bool_]
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+DURATION = pa.duration("us")
+_CPP_TYPES = {
+    1: pa.int32(), 2: pa.int64(), 3: pa.int32(), 4: pa.int64(), 5: pa.float64(), 6: pa.float32(), 7: pa.bool_(),
+    8: pa.string(), 9: pa.string(),
+}  # fmt: skip
+"""Arrow types by FieldDescriptor.CPPTYPE_*: int32, int64, uint32, uint64, double, float, bool, enum, string or bytes."""
+_UNSIGNED = {3: (np.uint32, np.int32), 4: (np.uint64, np.int64)}
+_BYTES = 12  # FieldDescriptor.TYPE_BYTES
+
+
+def scalar_type(field: FieldDescriptor) -> pa.DataType:
+    """Return the Arrow type of a single value that is no message."""
+    return pa.binary() if field.type == _BYTES else _CPP_TYPES[field.cpp_type]
+
+
+def time_type(message: Descriptor) -> pa.DataType | None:
+    """Return the type of a Timestamp or Duration of any package, as Spark recognizes them; None for other messages."""
+    if [field.name for field in message.fields] != ["seconds", "nanos"]:
+        return None
+    return {"Timestamp": TIMESTAMP, "Duration": DURATION}.get(message.name)
+
+
+# Decoding
+
+_Values: TypeAlias = Callable[[list[Any], "Mask | None"], pa.Array]
+"""Makes a column of values; null where the mask is true."""
+
+
+class ProtobufDecoder:
+    """Decodes messages to a column of one type; see `ProtobufSchema.decoder`.
+
+    With the writer's file, message indexes precede each message.
+    """
+
+    def __init__(self, message_class: Any, type: pa.DataType, writer: FileDescriptor | None) -> None:
+        self._class = message_class
+        self._name = message_class.DESCRIPTOR.full_name
+        self._writer = writer
+        self._read = _struct_values(self._class, type)
+        self._numbers = {field.number for field in self._class.DESCRIPTOR.fields}
+        self._has_required = _has_required(self._class.DESCRIPTOR, set())
+        self._written: dict[tuple[int, ...], str] = {}
+
+    def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
+        """Decode a binary array. A cell is null if its payload is null or malformed."""
+        from google.protobuf.message import DecodeError
+
+        messages: list[Message | None] = []
+        malformed: dict[int, str] = {}
+        for row, payload in enumerate(payloads.to_pylist()):
+            message = None
+            if payload is not None:
+                try:
+                    message = self._message(payload, self._after_indexes(payload, skip))
+                except DecodeError as exc:
+                    malformed[row] = f"the bytes are no {self._name}: {str(exc).rpartition(': ')[2]}"
+                except ValueError as exc:
+                    malformed[row] = str(exc)
+            messages.append(message)
+        empty = self._class()
+
+        def build(part: list[Message | None]) -> pa.Array:
+            mask = np.array([message is None for message in part], dtype=np.bool_)
+            return self._read([empty if message is None else message for message in part], mask)
+
+        return decode_rows(messages, build, malformed)
+
+    def _message(self, payload: bytes, start: int) -> Message:
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        message: Message = self._class.FromString(payload[start:] if start else payload)
+        for unknown in UnknownFieldSet(message):  # a known number among them has another type on the wire
+            if unknown.field_number in self._numbers:
+                field = self._class.DESCRIPTOR.fields_by_number[unknown.field_number]
+                raise ValueError(f"field {field.name}, number {field.number}, has a value that its type does not allow")
+        if self._has_required and not self._class.IsInitialized(message):
+            raise ValueError(f"required fields are missing: {listing(self._class.FindInitializationErrors(message))}")
+        return message
+
+    def _after_indexes(self, payload: bytes, start: int) -> int:
+        """Check that the message indexes choose the column's message, and return where they end."""
+        if self._writer is None:
+            return start
+        indexes, end = _read_indexes(payload, start)
+        name = self._written.get(indexes)
+        if name is None:
+            name = self._written[indexes] = _name_at(self._writer, indexes)
+        if name != self._name:
+            raise ValueError(f"the record has a {name}, and the column's message is {self._name}")
+        return end
+
+
+def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
+    seen.add(descriptor.full_name)
+    return any(
+        field.is_required
+        or (
+            field.message_type is not None
+            and field.message_type.full_name not in seen
+            and _has_required(field.message_type, seen)
+        )
+        for field in descriptor.fields
+    )
+
+
+def _name_at(file: FileDescriptor, indexes: tuple[int, ...]) -> str:
+    siblings = list(file.message_types_by_name.values())
+    found = None
+    for index in indexes:
+        if not 0 <= index < len(siblings):
+            raise ValueError(f"the message indexes {list(indexes)} are not in the writer's schema")
+        found = siblings[index]
+        siblings = list(found.nested_types)
+    return str(found.full_name) if found is not None else ""
+
+
+def _read_indexes(payload: bytes, start: int) -> tuple[tuple[int, ...], int]:
+    if payload[start : start + 1] == b"\0":
+        return (0,), start + 1
+    count, at = _read_zigzag(payload, start)
+    if not 0 < count <= len(payload) - at:
+        raise ValueError(f"the number of message indexes is {count}, and {len(payload) - at} bytes are left")
+    indexes = []
+    for _ in range(count):
+        index, at = _read_zigzag(payload, at)
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _read_zigzag(payload: bytes, at: int) -> tuple[int, int]:
+    number = 0
+    for shift, byte in enumerate(payload[at : at + 5]):
+        number |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at + shift + 1
+    raise ValueError(f"the message index at byte {at} does not end")
+
+
+def index_bytes(descriptor: Descriptor) -> bytes:
+    """Return the place of a message in its file, as Confluent's serializers write it before the message."""
+    indexes: list[int] = []
+    while descriptor is not None:
+        outer = descriptor.containing_type
+        names = list(descriptor.file.message_types_by_name if outer is None else outer.nested_types_by_name)
+        indexes.insert(0, names.index(descriptor.name))
+        descriptor = outer
+    return b"\0" if indexes == [0] else b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
+
+
+def _struct_values(message_class: Any, kind: pa.DataType) -> _Values:
+    columns = [_field_column(message_class, message_class.DESCRIPTOR.fields_by_name[f.name], f.type) for f in kind]
+
+    def read(messages: list[Any], mask: Mask | None) -> pa.Array:
+        arrays = [column(messages) for column in columns]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=None if mask is None else pa.array(mask))
+
+    return read
+
+
+def _field_column(message_class: Any, field: FieldDescriptor, kind: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    """Return a function that makes the column of a field from messages."""
+    # A field may have the name of a method, so that methods are called by the class.
+    get, has, name = attrgetter(field.name), message_class.HasField, field.name
+    if pa.types.is_map(kind):
+        entry = field.message_type
+        keys = _values(entry.fields_by_name["key"], kind.key_type)
+        items = _values(entry.fields_by_name["value"], kind.item_type)
+
+        def read_maps(messages: list[Any]) -> pa.Array:
+            maps = list(map(get, messages))
+            found = [(key, entries[key]) for entries in maps for key in entries]
+            columns = keys([key for key, _ in found], None), items([item for _, item in found], None)
+            return pa.MapArray.from_arrays(offsets_of(maps), *columns, type=kind)
+
+        return read_maps
+    if field.is_repeated:
+        elements = _values(field, kind.value_type)
+
+        def read_lists(messages: list[Any]) -> pa.Array:
+            lists = list(map(get, messages))
+            return pa.ListArray.from_arrays(offsets_of(lists), elements(list(chain.from_iterable(lists)), None), type=kind)
+
+        return read_lists
+    values = _values(field, kind)
+    if field.has_default_value or field.is_required:
+        return lambda messages: values(list(map(get, messages)), None)
+    if field.has_presence:
+        return lambda messages: values(
+            list(map(get, messages)), ~np.fromiter((has(m, name) for m in messages), np.bool_, len(messages))
+        )
+
+    def read_implicit(messages: list[Any]) -> pa.Array:
+        # The default is not on the wire, and Spark returns null for it. -0.0 is not the default.
+        found = list(map(get, messages))
+        if pa.types.is_floating(kind):
+            return values(found, np.array(found, dtype=np.float64).view(np.int64) == 0)
+        return values(found, np.fromiter((not value for value in found), np.bool_, len(found)))
+
+    return read_implicit
+
+
+def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
+    """Return a function that makes a column of a field's single values."""
+    if pa.types.is_struct(kind):
+        from google.protobuf.message_factory import GetMessageClass
+
+        return _struct_values(GetMessageClass(field.message_type), kind)
+    if field.message_type is not None:
+
+        def read_times(times: list[Any], mask: Mask | None) -> pa.Array:
+            # Nanoseconds are cut as Java does: towards zero.
+            micros = [time.seconds * 1_000_000 + int(time.nanos / 1000) for time in times]
+            return pa.array(micros, pa.int64(), mask=mask).cast(kind)
+
+        return read_times
+    if field.enum_type is not None:
+        names = _enum_names(field.enum_type)
+        unknown = f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_"
+        return lambda numbers, mask: pa.array([names.get(n) or f"{unknown}{n}" for n in numbers], kind, mask=mask)
+    if field.cpp_type in _UNSIGNED:
+        unsigned, signed = _UNSIGNED[field.cpp_type]
+        return lambda numbers, mask: pa.array(np.array(numbers, dtype=unsigned).view(signed), kind, mask=mask)
+    return lambda values, mask: pa.array(values, kind, mask=mask)
+
+
+def _enum_names(enum: EnumDescriptor) -> dict[int, str]:
+    """Return the first name of each number, as Java does."""
+    return {value.number: value.name for value in reversed(enum.values)}
+
+
+# Encoding
+
+_Converter: TypeAlias = Callable[[pa.Array], list[Any]]
+"""Returns the values of a column as the runtime takes them, None for null."""
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_STRINGS = (pa.string(), pa.large_string())
+_ACCEPTED = {
+    1: (*_INTEGERS, pa.date32()), 2: _INTEGERS, 3: _INTEGERS, 4: _INTEGERS, 5: (pa.float32(), pa.float64()),
+    6: (pa.float32(),), 7: (pa.bool_(),), 8: _STRINGS, 9: _STRINGS,
+}  # fmt: skip
+"""Accepted Arrow types by FieldDescriptor.CPPTYPE_*. Numbers of another width are checked in each row."""
+
+
+class ProtobufEncoder:
+    """Encodes a column of structs as messages; see `ProtobufSchema.encoder`."""
+
+    def __init__(self, message_class: Any, type: pa.DataType) -> None:
+        self._class = message_class
+        self._name = message_class.DESCRIPTOR.full_name
+        self._has_required = _has_required(self._class.DESCRIPTOR, set())
+        self._type = type
+        self.message_indexes = index_bytes(message_class.DESCRIPTOR)
+        problems: list[str] = []
+        self._convert = _converter_to(self._class.DESCRIPTOR, type, "", problems)
+        if problems:
+            raise INVALID_SCHEMA(
+                f"The column does not fit the Protobuf message {self._name}: {listing(problems, separator='; ')}; "
+                "rename, cast or leave out these fields"
+            )
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        """Return the messages, null where the row is null. Null fields are not set.
+
+        Raises
+        ------
+        InvalidRow
+            INVALID_VALUE: a value is outside the field's range, is no value of the enum, or is not UTF-8; an element of a
+            list or map is null; a required field is null.
+        """
+        try:
+            return pa.array(self._encode(column), pa.binary())
+        except (ValueError, TypeError) as exc:
+            raise invalid_row(column, self._encode, f"the Protobuf message {self._name}") from exc
+
+    def _encode(self, column: pa.Array) -> list[bytes | None]:
+        convert = self._convert if column.type == self._type else _converter_to(self._class.DESCRIPTOR, column.type, "", [])
+        return [None if row is None else self._bytes(row, column.type == self._type) for row in convert(column)]
+
+    def _bytes(self, row: dict[str, Any], is_whole: bool) -> bytes:
+        message = self._class(**row)
+        if is_whole and self._has_required and not self._class.IsInitialized(message):
+            raise ValueError(f"required fields are null: {listing(self._class.FindInitializationErrors(message))}")
+        encoded: bytes = self._class.SerializePartialToString(message, deterministic=True)
+        return encoded
+
+
+def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
+    """Return a converter from a column of structs to keyword arguments of the message, and add what does not fit."""
+    if not pa.types.is_struct(kind):
+        problems.append(f"{path or 'the column'} is {kind}, and {descriptor.full_name} needs a struct")
+        return _to_list
+    converters = []
+    for column in kind:
+        inner = f"{path}.{column.name}" if path else column.name
+        field = descriptor.fields_by_name.get(column.name)
+        if field is None:
+            similar = nearest(column.name, descriptor.fields_by_name)
+            advice = f", {similar} is" if similar else ""
+            problems.append(f"{inner} is no field of {descriptor.full_name}{advice}")
+        else:
+            converters.append(_field_converter(field, column.type, inner, problems))
+    problems += [
+        f"{path}.{field.name} is required and missing" if path else f"{field.name} is required and missing"
+        for field in descriptor.fields
+        if field.is_required and kind.get_field_index(field.name) < 0
+    ]
+    names = [column.name for column in kind]
+
+    def convert(column: pa.Array) -> list[Any]:
+        values = [converter(child) for converter, child in zip(converters, column.flatten(), strict=True)]
+        rows = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+        return masked(column, rows)
+
+    return convert
+
+
+def _field_converter(field: FieldDescriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
+    entry = field.message_type
+    if pa.types.is_map(kind) and entry is not None and entry.GetOptions().map_entry:
+        keys = _value_converter(entry.fields_by_name["key"], kind.key_type, f"{path}.key", problems)
+        items = _value_converter(entry.fields_by_name["value"], kind.item_type, f"{path}.value", problems)
+
+        def convert_entries(entries: pa.Array) -> list[Any]:
+            key, item = entries.flatten()
+            return list(zip(keys(key), items(item), strict=True))
+
+        return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, convert_entries)]
+    if field.is_repeated and not (entry is not None and entry.GetOptions().map_entry):
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            elements = _value_converter(field, kind.value_type, f"{path}.element", problems)
+            return lambda column: grouped(column, elements)
+    elif not field.is_repeated:
+        return _value_converter(field, kind, path, problems)
+    problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
+    return _to_list
+
+
+def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
+    if field.message_type is not None:
+        if kind != time_type(field.message_type):
+            return _converter_to(field.message_type, kind, path, problems)
+        return lambda column: [
+            None if v is None else _seconds_and_nanos(v, kind) for v in column.cast(pa.int64()).to_pylist()
+        ]
+    accepted = (pa.binary(), pa.large_binary()) if field.type == _BYTES else _ACCEPTED[field.cpp_type]
+    if kind not in accepted:
+        problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
+    if kind == pa.date32():
+        return lambda column: column.cast(pa.int32()).to_pylist()
+    if field.cpp_type in _UNSIGNED and _CPP_TYPES[field.cpp_type] == kind:  # the bits, as Spark does
+        unsigned = pa.from_numpy_dtype(_UNSIGNED[field.cpp_type][0])
+        return lambda column: column.view(unsigned).to_pylist()
+    return _to_list
+
+
+def _to_list(column: pa.Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _seconds_and_nanos(micros: int, kind: pa.DataType) -> dict[str, int]:
+    # A Timestamp's nanos are never negative, and a Duration's have the sign of its seconds.
+    sign = -1 if micros < 0 and pa.types.is_duration(kind) else 1
+    seconds, rest = divmod(sign * micros, 1_000_000)
+    return {"seconds": sign * seconds, "nanos": sign * rest * 1000}
+
+
+def _proto_type(field: FieldDescriptor) -> str:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return "a map"
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    named = field.message_type if field.message_type is not None else field.enum_type
+    name = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower() if named is None else named.full_name
+    return f"repeated {name}" if field.is_repeated else str(name)

@@ -1,0 +1,246 @@
+"""A schema registry with Confluent's API: lookups with a cache for each process, registration, retries and errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark_zkafka.conditions import (
+    FORMAT_LIBRARY_MISSING,
+    INVALID_OPTION,
+    SCHEMA_NOT_REGISTERED,
+    SCHEMA_REGISTRY_ERROR,
+    SCHEMA_REGISTRY_REFUSED,
+    SCHEMA_REGISTRY_UNAVAILABLE,
+    UNKNOWN_SUBJECT,
+)
+from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.options.values import RegistryOptions
+from pyspark_zkafka.retries import Deadline, Timing
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_PATIENCE_S = 30.0
+_REQUEST_TIMEOUT_S = 10
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
+_UNKNOWN_FOR_S = 30.0
+_HTTP_NOT_FOUND = 404
+_NOT_FOUND = frozenset({40401, 40402, 40403, 40406})
+"""Confluent's error codes for an unknown subject, version or schema, and for a deleted version."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchema:
+    """A schema in a registry. `kind` is AVRO, PROTOBUF or JSON. `references` has texts by name, also of indirect ones."""
+
+    text: str
+    kind: str
+    references: Mapping[str, str] = field(default_factory=dict)
+    id: int | None = None
+
+
+class UnknownSchema(Exception):
+    """The registry has no schema of an id; the text is the reason."""
+
+
+@cache
+def open_registry(options: RegistryOptions) -> Registry:
+    """Return the process's client of a registry. The first request imports Confluent's client and connects."""
+    return Registry(options)
+
+
+class Registry:
+    """Requests to a registry. Schemas of ids are cached for ever, and unknown ids for 30 seconds.
+
+    Requests are repeated for about 30 seconds while the registry cannot be reached.
+
+    Raises SCHEMA_REGISTRY_UNAVAILABLE after that, and SCHEMA_REGISTRY_REFUSED at once.
+    """
+
+    def __init__(
+        self, options: RegistryOptions, client: SchemaRegistryClient | None = None, timing: Timing | None = None
+    ) -> None:
+        self._options = options
+        self._place = ", ".join(options.urls)
+        self._opened = client
+        self._timing = timing or Timing()
+        self._by_id: dict[int | str, StoredSchema] = {}
+        self._unknown: dict[int | str, tuple[float, str]] = {}
+
+    def schema(self, key: int | str) -> StoredSchema:
+        """Return the schema of an id, or of a GUID. Raises UnknownSchema."""
+        found = self._by_id.get(key)
+        if found is not None:
+            return found
+        expiry, reason = self._unknown.get(key, (0.0, ""))
+        if self._timing.clock() < expiry:
+            raise UnknownSchema(reason)
+        what = f"schema id {key}" if isinstance(key, int) else f"schema GUID {key}"
+
+        def request(client: SchemaRegistryClient) -> Schema:
+            return client.get_schema(key) if isinstance(key, int) else client.get_schema_by_guid(key)
+
+        # Registries without GUIDs answer 404 with another error code.
+        schema = self._ask(what, request, is_optional=isinstance(key, str))
+        if schema is None:
+            reason = f"the registry has no {what}"
+            self._unknown[key] = self._timing.clock() + _UNKNOWN_FOR_S, reason
+            raise UnknownSchema(reason)
+        found = self._by_id[key] = self._stored(schema, key if isinstance(key, int) else None)
+        return found
+
+    def subject(self, subject: str, version: int | None = None) -> StoredSchema:
+        """Return a version of a subject, by default the latest, which is never cached. Raises UNKNOWN_SUBJECT."""
+        asked = version or "latest"
+        found = self._ask(f"version {asked} of subject {subject}", lambda client: client.get_version(subject, asked))
+        if found is None:
+            raise UNKNOWN_SUBJECT(
+                f"The schema registry {self._place} has no {asked} version of subject {subject}; register a schema, or "
+                "correct the subject or version",
+            )
+        return self._stored(found.schema, found.schema_id)
+
+    def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
+        """Return the id of a schema under a subject, after registering the schema with `auto`.
+
+        Raises UNKNOWN_SUBJECT without `auto`, and SCHEMA_NOT_REGISTERED if the registry does not accept the schema.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        own = Schema(schema.text, schema.kind)
+
+        def request(client: SchemaRegistryClient) -> RegisteredSchema:
+            ask = client.register_schema_full_response if auto else client.lookup_schema
+            return ask(subject, own, normalize)
+
+        found = self._ask(f"the schema of subject {subject}", request)
+        if found is None or found.schema_id is None:
+            raise UNKNOWN_SUBJECT(
+                f"The schema registry {self._place} has not the schema to write under subject {subject}; register it, "
+                "or set auto.register.schemas=true or use.latest.version=true",
+            )
+        return int(found.schema_id)
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _client(self) -> SchemaRegistryClient:
+        # Its import takes longer than a small task, which may need only schemas that the plan has.
+        if self._opened is None:
+            self._opened = _client(self._options)
+        return self._opened
+
+    def _stored(self, schema: Schema, schema_id: int | None) -> StoredSchema:
+        references: dict[str, str] = {}
+        self._add_references(schema, references)
+        return StoredSchema(schema.schema_str or "", schema.schema_type or "AVRO", references, schema_id)
+
+    def _add_references(self, schema: Schema, found: dict[str, str]) -> None:
+        for reference in schema.references or ():
+            if reference.name in found:
+                continue
+            what = f"version {reference.version} of subject {reference.subject}"
+            request = partial(_version_of, reference.subject or "", reference.version or 0)
+            answer = self._ask(what, request)
+            if answer is None:
+                raise UNKNOWN_SUBJECT(
+                    f"The schema registry {self._place} has no {what}, which a schema refers to; register it again",
+                )
+            found[reference.name] = answer.schema.schema_str or ""
+            self._add_references(answer.schema, found)
+
+    def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T], *, is_optional: bool = False) -> T | None:
+        """Return the answer; None if the registry answers that it does not know what was asked.
+
+        `is_optional` is for requests that some registries do not know.
+        """
+        from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+        client = self._client
+        deadline = Deadline.after(_PATIENCE_S, self._timing.clock)
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return request(client)
+            except SchemaRegistryError as error:
+                if error.error_code in _NOT_FOUND or (is_optional and error.http_status_code == _HTTP_NOT_FOUND):
+                    return None
+                if error.http_status_code not in (408, 429) and error.http_status_code < 500:
+                    raise self._refusal(what, error) from error
+                reason = f"it answered {error.error_message!r} with status {error.http_status_code}"
+            except OAuthTokenError as error:
+                raise SCHEMA_REGISTRY_REFUSED(
+                    f"No token for the schema registry {self._place} was issued: {error}; check "
+                    "schema.registry.bearer.auth.*",
+                ) from error
+            except _transport_errors() as error:
+                reason = str(error) or type(error).__name__
+            except ValueError as error:
+                raise SCHEMA_REGISTRY_ERROR(
+                    f"{self._place} did not answer with JSON when it was asked for {what}; correct the path in "
+                    "schema.registry.url",
+                ) from error
+            if deadline.left_s < pause_s:
+                raise SCHEMA_REGISTRY_UNAVAILABLE(
+                    f"The schema registry {self._place} did not return {what} within {_PATIENCE_S:.0f} s: {reason}; check "
+                    "the address and the registry",
+                )
+            _log.warning("the schema registry %s did not return %s; retrying: %s", self._place, what, reason)
+            self._timing.sleep(pause_s * (0.5 + self._timing.jitter() / 2))
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _refusal(self, what: str, error: Any) -> ZKafkaError:
+        found = f"{error.error_message} (status {error.http_status_code}, code {error.error_code})"
+        if error.http_status_code in (401, 403):
+            return SCHEMA_REGISTRY_REFUSED(
+                f"The schema registry {self._place} refused the request for {what}: {found}; check "
+                "schema.registry.basic.auth.user.info, schema.registry.bearer.auth.* or the certificate",
+            )
+        if error.http_status_code in (409, 422):
+            return SCHEMA_NOT_REGISTERED(f"The schema registry {self._place} does not accept {what}: {found}; correct it")
+        return SCHEMA_REGISTRY_ERROR(
+            f"{self._place} did not answer as a schema registry when it was asked for {what}: {found}; correct the path in "
+            "schema.registry.url",
+        )
+
+
+def _version_of(subject: str, version: int, client: SchemaRegistryClient) -> RegisteredSchema:
+    return client.get_version(subject, version)
+
+
+def _client(options: RegistryOptions) -> SchemaRegistryClient:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise FORMAT_LIBRARY_MISSING(
+            f"The schema registry needs the package {error.name}, which is not installed; run pip install "
+            "'pyspark-zkafka[schema-registry]'",
+        ) from error
+    config: dict[str, Any] = {"url": ",".join(options.urls), "max.retries": 0, "timeout": _REQUEST_TIMEOUT_S}
+    config |= dict(options.properties)
+    if any(name.startswith("bearer.auth.") for name in config):
+        config.setdefault("bearer.auth.logical.cluster", "")  # the client requires it, and other registries ignore it
+    try:
+        return SchemaRegistryClient(config)
+    except OSError as error:
+        raise INVALID_OPTION(f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there") from error
+
+
+def _transport_errors() -> tuple[type[Exception], ...]:
+    """Return the base of the errors of the HTTP library that Confluent's client uses."""
+    try:
+        import httpx2 as httpx
+    except ImportError:
+        import httpx
+    return (httpx.HTTPError,)

@@ -1,0 +1,169 @@
+/* Decodes Avro payloads that are damaged at random, by a seed: fuzz_avro <corpus> <seed> <rounds> [crash]. To be built with the
+ * sanitizers, which watch it; reads every value of the columns, and prints the numbers of decoded payloads and of each flaw.
+ * The corpus has programs and payloads, in blocks behind their sizes (32 bits, little-endian): nodes, links, columns, constants,
+ * the number of payloads, payloads. */
+#include "any_arrays.h"
+
+enum { MOST_PROGRAMS = 64, MOST_PAYLOADS = 64 };
+
+struct block {
+    uint8_t *data;
+    int64_t size;
+};
+
+struct corpus {
+    struct zkafka_avro_program program;
+    struct block payloads[MOST_PAYLOADS];
+    int payload_count;
+};
+
+static struct corpus programs[MOST_PROGRAMS];
+static int program_count;
+static int64_t decoded, flaws[AVRO_TRAILING + 1];
+
+/* A copy in memory of just its size, so that a step beyond it is seen. */
+static struct block copy(const uint8_t *data, int64_t size) {
+    struct block made = {malloc(size ? (size_t)size : 1), size};
+    if (size) memcpy(made.data, data, (size_t)size);
+    return made;
+}
+
+static struct block next_block(FILE *file) {
+    uint32_t size;
+    if (fread(&size, sizeof size, 1, file) != 1) return (struct block){0};
+    struct block found = {malloc(size ? size : 1), size};
+    if (fread(found.data, 1, size, file) != size) fail("a corpus that is cut");
+    return found;
+}
+
+static void read_corpus(const char *name) {
+    FILE *file = fopen(name, "rb");
+    struct block nodes;
+    while ((nodes = next_block(file)).data) {
+        struct corpus *made = &programs[program_count++];
+        made->program.nodes = (const void *)nodes.data;
+        made->program.links = (const void *)next_block(file).data;
+        struct block columns = next_block(file);
+        made->program.columns = (const void *)columns.data;
+        made->program.column_count = (int32_t)(columns.size / 12);
+        made->program.constants = next_block(file).data;
+        struct block count = next_block(file);
+        made->payload_count = count.data[0];
+        free(count.data);
+        for (int i = 0; i < made->payload_count; i++) made->payloads[i] = next_block(file);
+    }
+    fclose(file);
+}
+
+static void damage(struct block *payload, const struct block *other) {
+    static const uint8_t edges[] = {0, 1, 2, 3, 0x7e, 0x7f, 0x80, 0xfe, 0xff};
+    int64_t size = payload->size;
+    if (one_in(8)) { /* cut, or continued with another */
+        int64_t kept = below((int)size + 1), more = one_in(2) ? other->size - below((int)other->size + 1) : 0;
+        struct block made = {malloc((size_t)(kept + more) + 1), kept + more};
+        memcpy(made.data, payload->data, (size_t)kept);
+        memcpy(made.data + kept, other->data + other->size - more, (size_t)more);
+        free(payload->data);
+        *payload = copy(made.data, made.size);
+        free(made.data);
+    } else if (one_in(8)) { /* a long number in the midst, or many equal bytes */
+        int64_t at = below((int)size + 1);
+        bool repeated = one_in(8);
+        int length = repeated ? 600 : 1 + below(11);
+        struct block made = {malloc((size_t)(size + length)), size + length};
+        memcpy(made.data, payload->data, (size_t)at);
+        if (repeated) memset(made.data + at, edges[below(4)], (size_t)length);
+        for (int i = 0; !repeated && i < length; i++) made.data[at + i] = i == length - 1 ? edges[below(6)] : 0xff - (one_in(3) ? below(128) : 0);
+        memcpy(made.data + at + length, payload->data + at, (size_t)(size - at));
+        free(payload->data);
+        *payload = copy(made.data, made.size);
+        free(made.data);
+    } else if (size) {
+        uint8_t *byte = payload->data + below((int)size);
+        *byte = one_in(2) ? edges[below(sizeof edges)] : (uint8_t)(*byte ^ 1u << below(8));
+    }
+}
+
+/* Reads every value, and checks that the columns fit each other. */
+static void walk(const struct zkafka_avro_program *program, int32_t column, const struct ArrowArray *array) {
+    static const int8_t widths[] = {0, 0, 4, 8, 4, 8, 16};
+    const int32_t *described = program->columns + 3 * column;
+    int64_t rows = array->length;
+    if (array->n_buffers && array->buffers[0]) look(array->buffers[0], (size_t)(rows + 7) / 8);
+    if (described[0] == AVRO_COLUMN_BOOLEAN) look(array->buffers[1], (size_t)(rows + 7) / 8);
+    if (described[0] <= AVRO_COLUMN_DECIMAL && widths[described[0]]) look(array->buffers[1], (size_t)(rows * widths[described[0]]));
+    if (described[0] >= AVRO_COLUMN_STRING && described[0] <= AVRO_COLUMN_LIST) {
+        const int32_t *offsets = array->buffers[1];
+        if (offsets[0]) fail("a first offset other than 0");
+        for (int64_t i = 0; i < rows; i++)
+            if (offsets[i + 1] < offsets[i]) fail("offsets that descend");
+        if (described[0] != AVRO_COLUMN_LIST) look(array->buffers[2], (size_t)offsets[rows]);
+        else if (array->children[0]->length != offsets[rows]) fail("a list of another length than its items");
+    }
+    for (int64_t i = 0; i < array->n_children; i++) {
+        if (described[0] == AVRO_COLUMN_STRUCT && array->children[i]->length != rows) fail("a field of another length than its struct");
+        walk(program, described[1] + (int32_t)i, array->children[i]);
+    }
+}
+
+/* Decodes a batch of payloads, of which some are damaged, some null. */
+static void decode(void) {
+    const struct corpus *corpus = &programs[below(program_count)];
+    int64_t rows = one_in(20) ? 0 : 1 + below(12), end = 0, skip = one_in(4) ? 5 : 0;
+    struct block parts[12];
+    bool damaged[12];
+    struct ArrowArray payloads, out;
+    begin_array(&payloads, rows, 0, 3, 0);
+    payloads.buffers[0] = any_validity(rows, one_in(3));
+    int32_t *offsets = malloc((size_t)(rows + 1) * sizeof *offsets);
+    offsets[0] = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const struct block *whole = &corpus->payloads[below(corpus->payload_count)];
+        parts[i] = copy(whole->data, whole->size);
+        damaged[i] = !one_in(3);
+        for (int n = 0; damaged[i] && n < 1 + below(3); n++) damage(&parts[i], &corpus->payloads[below(corpus->payload_count)]);
+        end += parts[i].size + skip;
+        if (damaged[i] && skip && one_in(20)) end -= skip + parts[i].size; /* without a header */
+        offsets[i + 1] = (int32_t)end;
+    }
+    uint8_t *data = malloc((size_t)end + !end);
+    for (int64_t i = 0; i < rows; i++) {
+        if (offsets[i + 1] - offsets[i] == parts[i].size + skip) {
+            memset(data + offsets[i], 0, (size_t)skip);
+            memcpy(data + offsets[i] + skip, parts[i].data, (size_t)parts[i].size);
+        }
+        free(parts[i].data);
+    }
+    payloads.buffers[1] = offsets;
+    payloads.buffers[2] = data;
+    struct zkafka_avro_flaw *found = malloc((size_t)rows * sizeof *found + !rows);
+    int64_t count = zkafka_avro_decode(&corpus->program, &payloads, false, skip, &out, found);
+    if (count < 0 || out.length != rows) fail("not as many rows as payloads");
+    for (int64_t i = 0; i < count; i++) {
+        if (!damaged[found[i].row]) fail("a flaw in a payload that has none");
+        flaws[found[i].code]++;
+    }
+    decoded += rows - count;
+    walk(&corpus->program, 0, &out);
+    arrow_release(&out);
+    arrow_release(&payloads);
+    free(found);
+}
+
+int main(int count, char **arguments) {
+    read_corpus(arguments[1]);
+    state = strtoull(arguments[2], NULL, 10);
+    for (int64_t i = 0; i < atoll(arguments[3]); i++) decode();
+    if (count > 4) look(programs[0].payloads[0].data, (size_t)programs[0].payloads[0].size + 1);
+    for (int i = 0; i < program_count; i++) {
+        free((void *)programs[i].program.nodes);
+        free((void *)programs[i].program.links);
+        free((void *)programs[i].program.columns);
+        free((void *)programs[i].program.constants);
+        for (int n = 0; n < programs[i].payload_count; n++) free(programs[i].payloads[n].data);
+    }
+    printf("%ld", (long)decoded);
+    for (int i = 1; i <= AVRO_TRAILING; i++) printf(" %ld", (long)flaws[i]);
+    printf("\n");
+    return 0;
+}

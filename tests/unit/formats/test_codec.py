@@ -1,0 +1,42 @@
+"""The format string, and the parsing of schemas."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.formats.codec import StringSchema, parse_schema
+from pyspark_zkafka.formats.registry import StoredSchema
+from tests.support import fake_format
+
+
+def payloads(*values: bytes | None) -> pa.Array:
+    """A slice in the middle of an array."""
+    return pa.array([b"before", *values, b"after"], pa.binary())[1:-1]
+
+
+class TestText:
+    """The format string."""
+
+    def test_decoding(self) -> None:
+        """Text is UTF-8; other bytes become null, with the place of the first bad one; nulls stay."""
+        decoded = StringSchema().decoder(None, pa.string()).decode(payloads(b"a", b"ab\xff", None, "é".encode()))
+        assert decoded.column.to_pylist() == ["a", None, None, "é"]
+        assert decoded.malformed == {1: "byte 2 is not UTF-8"}
+
+    def test_encoding(self) -> None:
+        """Text becomes its bytes."""
+        assert StringSchema().encoder(pa.string()).encode(pa.array(["é", None])).to_pylist() == ["é".encode(), None]
+
+    def test_other_types(self) -> None:
+        """A column of another type is refused."""
+        with pytest.raises(OptionError, match="needs a column of type string, and the column is int32; cast it"):
+            StringSchema().encoder(pa.int32())
+
+
+def test_a_schema_of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema's kind is compared with the format."""
+    fake_format.use(monkeypatch)
+    with pytest.raises(OptionError, match="of the type PROTOBUF, and the format is avro"):
+        parse_schema("avro", StoredSchema("x", "PROTOBUF"))

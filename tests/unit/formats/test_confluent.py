@@ -1,0 +1,137 @@
+"""Confluent's wire format."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.formats.confluent import ConfluentDecoder
+from pyspark_zkafka.formats.registry import StoredSchema, UnknownSchema
+from tests.support import fake_format
+from tests.support.cases import each
+from tests.support.fake_format import NumberSchema
+
+GUID = uuid.UUID("89791762-2336-4186-9674-299b90a802e2")
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Registry:
+    """Schemas by id, and how often each was asked for."""
+
+    def __init__(self, schemas: Mapping[int | str, StoredSchema]) -> None:
+        self.schemas = schemas
+        self.asked: list[int | str] = []
+
+    def schema(self, key: int | str) -> StoredSchema:
+        """The schema of an id."""
+        self.asked.append(key)
+        if key not in self.schemas:
+            raise UnknownSchema(f"the registry has no schema id {key}")
+        return self.schemas[key]
+
+
+def wire(schema_id: int, payload: bytes) -> bytes:
+    return struct.pack(">bI", 0, schema_id) + payload
+
+
+def payloads(*values: bytes | None) -> pa.Array:
+    """A slice in the middle of an array."""
+    return pa.array([b"before", *values, b"after"], pa.binary())[1:-1]
+
+
+def no_headers(count: int) -> pa.Array:
+    return pa.array([None] * count, HEADERS)
+
+
+@pytest.fixture
+def decoder(monkeypatch: pytest.MonkeyPatch) -> ConfluentDecoder:
+    """A decoder of the column value, with schemas x (7) and xyz (8), one that does not resolve (9), one of JSON (10)."""
+    fake_format.use(monkeypatch)
+    schemas: dict[int | str, StoredSchema] = {
+        7: StoredSchema("x", "AVRO", id=7),
+        8: StoredSchema("xyz", "AVRO"),
+        9: StoredSchema("foreign", "AVRO"),
+        10: StoredSchema("x", "JSON"),
+        str(GUID): StoredSchema("xy", "AVRO"),
+    }
+    reader = NumberSchema("x")
+    return ConfluentDecoder("value", "avro", reader, schemas[7], reader.type, Registry(schemas))  # type: ignore[arg-type]
+
+
+def numbers(decoded: Any) -> list[int | None]:
+    return [None if row is None else row["x"] for row in decoded.column.to_pylist()]
+
+
+def test_one_schema(decoder: ConfluentDecoder) -> None:
+    """A batch of one id is decoded whole, without a copy."""
+    batch = payloads(wire(7, b"1"), None, wire(7, b"22"))
+    decoded = decoder.decode(batch, no_headers(3))
+    assert (numbers(decoded), decoded.malformed) == ([1, None, 22], {})
+    assert decoder._decoders[7].calls == [3]  # type: ignore[union-attr]
+
+
+def test_several_schemas(decoder: ConfluentDecoder) -> None:
+    """Rows of several ids come back in their order, each decoded by its writer's schema."""
+    batch = payloads(wire(8, b"1"), wire(7, b"2"), None, wire(8, b"x"), wire(7, b"4"))
+    decoded = decoder.decode(batch, no_headers(5))
+    assert numbers(decoded) == [3, 2, None, None, 4]
+    assert decoded.malformed == {3: "b'x' is no number"}
+
+
+@each(
+    ("payload", "reason"),
+    [
+        (b"", "the payload has 0 bytes, and the schema id alone takes 5"),
+        (b"\0\0\0\0", "the payload has 4 bytes, and the schema id alone takes 5"),
+        (b'{"a":1}', "the first byte is 0x7b, and Confluent's format starts with 0x00"),
+        (wire(77, b"1"), "the registry has no schema id 77"),
+        (wire(2**32 - 1, b"1"), "the registry has no schema id 4294967295"),
+        (wire(9, b"1"), "the schema of id 9 cannot be used: foreign does not resolve"),
+        (
+            wire(10, b"1"),
+            "the schema of id 10 cannot be used: the schema is of the type JSON, and the format is avro; correct the "
+            "format",
+        ),
+    ],
+)
+def test_malformed(decoder: ConfluentDecoder, payload: bytes, reason: str) -> None:
+    """A record without a usable schema is malformed, whether it is alone or among others."""
+    alone = decoder.decode(payloads(payload), no_headers(1))
+    assert (numbers(alone), alone.malformed) == ([None], {0: reason})
+    among = decoder.decode(payloads(wire(7, b"1"), payload, wire(7, b"3")), no_headers(3))
+    assert (numbers(among), among.malformed) == ([1, None, 3], {1: reason})
+
+
+def test_nothing(decoder: ConfluentDecoder) -> None:
+    """Batches without rows, and of tombstones alone, are columns of the type."""
+    assert decoder.decode(payloads(), no_headers(0)).column.type == decoder._type
+    assert decoder.decode(payloads(None, None), no_headers(2)).column.to_pylist() == [None, None]
+
+
+def test_unknown_ids_are_asked_for_again(decoder: ConfluentDecoder) -> None:
+    """The decoder asks for a schema once, and never for its own; the registry decides how long an id stays unknown."""
+    for _ in range(2):
+        decoder.decode(payloads(wire(7, b"1"), wire(8, b"1"), wire(77, b"2")), no_headers(3))
+    assert decoder._registry.asked == [8, 77, 77]  # type: ignore[attr-defined]
+
+
+def test_ids_in_headers(decoder: ConfluentDecoder) -> None:
+    """A header names the schema by GUID or id, and the payload then has no prefix; other headers do not count."""
+    name = "__value_schema_id"
+    headers = [
+        [("trace", b"1"), (name, b"\1" + GUID.bytes)],
+        [("__key_schema_id", b"\1" + GUID.bytes)],
+        [(name, b"\0\0\0\0\7")],
+        [(name, b"\2" + GUID.bytes)],
+        None,
+    ]
+    around = pa.array([[(name, b"bad")], *headers, [(name, b"bad")]], HEADERS)[1:-1]
+    batch = payloads(b"5", wire(7, b"6"), b"7", b"8", wire(8, b"9"))
+    decoded = decoder.decode(batch, around)
+    assert numbers(decoded) == [10, 6, 7, None, 27]
+    assert decoded.malformed == {3: f"the header {name} is 0x02{GUID.hex}, which is no schema id"}

@@ -1,0 +1,233 @@
+"""Frames with formats: their columns, the schemas that give types, and the decoding of batches in each mode."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import OptionError, UnreadableRecord
+from pyspark_zkafka.formats import decoding
+from pyspark_zkafka.formats.decoding import BatchDecoder, PinnedFormats, frame_type, pin_formats
+from pyspark_zkafka.formats.registry import StoredSchema
+from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.records import require_projection
+from pyspark_zkafka.options.batch import parse_read
+from tests.support import fake_format
+from tests.support.cases import each
+
+READ = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t"}
+CONFLUENT = {"value.format": "avro-confluent", "schema.registry.url": "http://registry:8081"}
+T0 = TopicPartition("t", 0)
+
+
+class Subjects:
+    """Subjects and their versions, the latest last."""
+
+    def __init__(self, **subjects: list[str]) -> None:
+        self.subjects = subjects
+
+    def subject(self, subject: str, version: int | None = None) -> StoredSchema:
+        """A version of a subject."""
+        found = self.subjects[subject.replace("-", "_")]
+        return StoredSchema(found[-1 if version is None else version - 1], "AVRO", id=7)
+
+
+@pytest.fixture(autouse=True)
+def _fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_format.use(monkeypatch)
+
+
+def subjects(monkeypatch: pytest.MonkeyPatch, **found: list[str]) -> None:
+    monkeypatch.setattr(decoding, "open_registry", lambda options: Subjects(**found))
+
+
+def pinned(**options: str) -> PinnedFormats:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    found = pin_formats(parse_read({**READ, **given}))
+    assert found is not None
+    return pickle.loads(pickle.dumps(found))  # type: ignore[no-any-return]
+
+
+def batch(*rows: tuple[int, bytes | None, bytes | None]) -> pa.RecordBatch:
+    """Rows of offset, key and value."""
+    columns = zip(*rows, strict=True)
+    return pa.record_batch(
+        [pa.array(column, type) for column, type in zip(columns, (pa.int64(), pa.binary(), pa.binary()), strict=True)],
+        ["offset", "key", "value"],
+    )
+
+
+BATCH = ((5, b"1", b"1"), (6, b"2", b"bad"), (7, None, None), (9, b"bad", b"bad"), (11, b"bad", b"4"))
+NUMBERS = {"value_format": "avro", "value_schema": "x", "key_format": "avro", "key_schema": "k"}
+
+
+def decoder(schema: str, mode: str) -> BatchDecoder:
+    types = {"key": pa.struct([("k", pa.int64())]), "value": pa.struct([("x", pa.int64())])}
+    types |= {"_corrupt_record": pa.binary(), "_corrupt_reason": pa.string(), "offset": pa.int64()}  # type: ignore[dict-item]
+    return BatchDecoder(pinned(**NUMBERS, mode=mode), pa.schema([(name, types[name]) for name in schema.split()]))
+
+
+class TestSchemas:
+    """The schemas that give the columns' types."""
+
+    def test_no_formats(self) -> None:
+        """Without formats, there is nothing to find."""
+        assert pin_formats(parse_read(READ)) is None
+
+    def test_given(self) -> None:
+        """A schema in the options needs no registry."""
+        assert pinned(value_format="avro", value_schema="x").types == {"value": pa.struct([("x", pa.int64())])}
+
+    def test_bad(self) -> None:
+        """A schema that cannot be parsed is an error that names the option."""
+        with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] value\.schema cannot be used: 'a b' is no name"):
+            pinned(value_format="avro", value_schema="a b")
+
+    def test_latest_and_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The subject's latest version gives the type, or the one that is named."""
+        subjects(monkeypatch, t_value=["a", "b"], other=["c"])
+        given = parse_read({**READ, **CONFLUENT, "value.schema.version": "1"})
+        for options, name in ((parse_read({**READ, **CONFLUENT}), "b"), (given, "a")):
+            found = pin_formats(options)
+            assert found is not None
+            assert found.types == {"value": pa.struct([(name, pa.int64())])}
+        named = pin_formats(parse_read({**READ, **CONFLUENT, "value.subject": "other"}))
+        assert named is not None
+        assert named.types == {"value": pa.struct([("c", pa.int64())])}
+
+    def test_several_topics(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Topics need the same schema, or one that the options name."""
+        subjects(monkeypatch, t_value=["a"], u_value=["a"], v_value=["b"])
+        assert pin_formats(parse_read({**READ, **CONFLUENT, "subscribe": "t,u"})) is not None
+        assigned = {name: value for name, value in READ.items() if name != "subscribe"}
+        with pytest.raises(OptionError, match=r"subject t-value has another schema than v-value; set value\.subject"):
+            pin_formats(parse_read({**assigned, **CONFLUENT, "assign": '{"v": [0], "t": [1]}'}))
+
+
+class TestFrames:
+    """The columns of frames."""
+
+    def test_columns(self) -> None:
+        """Decoded columns have their types; with PERMISSIVE, there are two more columns."""
+        frame = frame_type(pinned(value_format="avro", value_schema="x", mode="PERMISSIVE"), include_headers=True)
+        assert frame["value"].dataType.simpleString() == "struct<x:bigint>"
+        assert frame["key"].dataType.simpleString() == "binary"
+        assert frame.names[-3:] == ["headers", "_corrupt_record", "_corrupt_reason"]
+
+    def test_unknown_type(self) -> None:
+        """JSON without a schema needs a declared type."""
+        with pytest.raises(OptionError, match=r"UNKNOWN_COLUMN_TYPE.*set value\.schema, or declare it"):
+            frame_type(pinned(value_format="json"), include_headers=False)
+        declared = pa.schema([("value", pa.struct([("x", pa.int64())]))])
+        found = BatchDecoder(pinned(value_format="json"), declared).decode(batch((0, None, b"3")), T0)
+        assert found.to_pylist() == [{"value": {"x": 3}}]
+
+
+class TestModes:
+    """Records that cannot be decoded."""
+
+    def test_failing(self) -> None:
+        """FAILFAST reports the first malformed record."""
+        with pytest.raises(UnreadableRecord) as caught:
+            decoder("value key", "FAILFAST").decode(batch(*BATCH), T0)
+        expected = "The record of t-0 at offset 6 does not have value.format=avro; value: b'bad' is no number; correct"
+        assert expected in str(caught.value)
+        assert caught.value.parameters == {"column": "value", "partition": T0, "offset": 6}
+
+    def test_permissive(self) -> None:
+        """PERMISSIVE gives null, the bytes and the reason; the value's come before the key's."""
+        found = decoder("_corrupt_reason value offset _corrupt_record key", "PERMISSIVE").decode(batch(*BATCH), T0)
+        reason = "value: b'bad' is no number"
+        expected = [
+            (None, {"x": 1}, 5, None, {"k": 1}),
+            (reason, None, 6, b"bad", {"k": 2}),
+            (None, None, 7, None, None),
+            (reason, None, 9, b"bad", None),
+            ("key: b'bad' is no number", {"x": 4}, 11, b"bad", None),
+        ]
+        assert [tuple(row.values()) for row in found.to_pylist()] == expected
+        assert found.schema.names == ["_corrupt_reason", "value", "offset", "_corrupt_record", "key"]
+
+    def test_dropping(self, caplog: pytest.LogCaptureFixture) -> None:
+        """DROPMALFORMED leaves the records out, and warns once in a task."""
+        dropping = decoder("offset key value", "DROPMALFORMED")
+        with caplog.at_level(logging.WARNING), dropping.reporting():
+            found = [row["offset"] for _ in range(2) for row in dropping.decode(batch(*BATCH), T0).to_pylist()]
+        assert found == [5, 7, 5, 7]
+        (warning,) = caplog.messages
+        assert warning == (
+            "6 record(s) that cannot be decoded were left out, as mode is DROPMALFORMED; the first is t-0 at offset 6: "
+            "value: b'bad' is no number"
+        )
+
+    def test_a_column_that_is_not_read(self) -> None:
+        """A column that the frame lacks is not decoded."""
+        found = decoder("offset key", "FAILFAST").decode(batch((5, b"1", b"bad")), T0)
+        assert found.to_pylist() == [{"offset": 5, "key": {"k": 1}}]
+
+    def test_raw_columns(self) -> None:
+        """Kafka's columns are read with keys and values as bytes, and with the offset for errors."""
+        assert decoder("value _corrupt_record", "PERMISSIVE").raw.names == ["value", "offset"]
+        assert decoder("offset key", "FAILFAST").raw.types == [pa.int64(), pa.binary()]
+
+
+NESTED = pa.struct(
+    [
+        ("a", pa.int64()),
+        pa.field("b", pa.string(), nullable=False),
+        ("c", pa.list_(pa.struct([("d", pa.int32()), ("e", pa.int32())]))),
+        ("f", pa.map_(pa.string(), pa.struct([("g", pa.int32())]))),
+    ]
+)
+
+
+def problems(declared: Any) -> str:
+    with pytest.raises(OptionError) as caught:
+        require_projection(pa.schema([pa.field("value", declared)]), {"value": NESTED})
+    return str(caught.value).partition("cannot be read: ")[2]
+
+
+class TestProjections:
+    """Schemas that users declare."""
+
+    def test_fewer_fields(self) -> None:
+        """Structs may lack fields and have another order, at every depth."""
+        declared = pa.struct([("c", pa.list_(pa.struct([("e", pa.int32())]))), pa.field("b", pa.string(), nullable=False)])
+        require_projection(pa.schema([("value", declared)]), {"value": NESTED})
+        require_projection(pa.schema([("value", pa.struct([("f", NESTED.field("f").type)]))]), {"value": NESTED})
+
+    @each(
+        ("declared", "problem"),
+        [
+            (pa.string(), f"value cannot be string; the schema has {NESTED} (Arrow's names)"),
+            (pa.struct([("z", pa.int64())]), "there is no field value.z; there are a, b, c, f"),
+            (pa.struct([("a", pa.int32())]), "value.a cannot be int32; the schema has int64 (Arrow's names)"),
+            (
+                pa.struct([pa.field("a", pa.int64(), nullable=False)]),
+                "value.a cannot be NOT NULL: the schema allows null",
+            ),
+            (
+                pa.struct([("c", pa.list_(pa.struct([("x", pa.int32())])))]),
+                "there is no field value.c.element.x; there are d, e",
+            ),
+            (
+                pa.struct([("f", pa.map_(pa.string(), pa.struct([("g", pa.int64())])))]),
+                "value.f.value.g cannot be int64; the schema has int32 (Arrow's names)",
+            ),
+        ],
+    )
+    def test_problems(self, declared: Any, problem: str) -> None:
+        """Each difference is named with its path."""
+        assert problems(declared) == problem
+
+    def test_columns_of_bad_records(self) -> None:
+        """They need a decoded column, and the mode that has them."""
+        corrupt = pa.schema([("_corrupt_record", pa.binary()), ("offset", pa.int64())])
+        with pytest.raises(OptionError, match="need a decoded column; add value"):
+            require_projection(corrupt, {"value": pa.string()}, has_corrupt_columns=True)
+        with pytest.raises(OptionError, match="no column '_corrupt_record'; only mode=PERMISSIVE has it"):
+            require_projection(corrupt, {"value": pa.string()})

@@ -1,0 +1,156 @@
+"""Writes with formats: schemas, ids and the bytes of rows."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import InvalidRow, OptionError
+from pyspark_zkafka.formats import encoding
+from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
+from pyspark_zkafka.formats.registry import StoredSchema
+from pyspark_zkafka.model.rows import outgoing
+from pyspark_zkafka.options.batch import parse_write
+from tests.support import fake_format
+
+WRITE = {"kafka.bootstrap.servers": "k:9092"}
+CONFLUENT = {"value.format": "avro-confluent", "schema.registry.url": "http://registry:8081"}
+STRUCT = pa.struct([("x", pa.int64())])
+FRAME = pa.schema([("key", pa.string()), ("value", STRUCT), ("topic", pa.string())])
+
+
+class Subjects:
+    """Notes what is registered under which subjects; ids count from 1."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[Any, ...]] = []
+
+    def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
+        """The number of the request."""
+        self.requests.append((subject, schema.text, schema.kind, auto, normalize))
+        return len(self.requests)
+
+    def subject(self, subject: str, version: int | None = None) -> StoredSchema:
+        """The latest version of any subject."""
+        self.requests.append((subject, "latest"))
+        return StoredSchema("x", "AVRO", id=256 + len(self.requests))
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Subjects:
+    """A registry behind the fake format."""
+    fake_format.use(monkeypatch)
+    subjects = Subjects()
+    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
+    return subjects
+
+
+def plan(frame: pa.Schema = FRAME, **options: str) -> EncodingPlan:
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    found = plan_encoding(parse_write({**WRITE, **given}), frame)
+    assert found is not None
+    return pickle.loads(pickle.dumps(found))  # type: ignore[no-any-return]
+
+
+def sent(found: EncodingPlan, *rows: tuple[str | None, int | None, str], topic: str | None = None) -> list[Any]:
+    """Key and value of rows of key, number and topic, as they are sent."""
+    keys, numbers, topics = zip(*rows, strict=True)
+    values = pa.array([None if number is None else {"x": number} for number in numbers], STRUCT)
+    batch = pa.record_batch([pa.array(keys, pa.string()), values, pa.array(topics)], ["key", "value", "topic"])
+    parts = outgoing(batch, topic, row_encoder(found))
+    return [(p.topic, *pair) for p in parts for pair in zip(p.key.to_pylist(), p.value.to_pylist(), strict=True)]  # type: ignore[union-attr]
+
+
+def test_no_formats() -> None:
+    """Without formats, rows stay as they are."""
+    assert plan_encoding(parse_write(WRITE), FRAME) is None
+    assert row_encoder(None) is None
+
+
+def test_without_registry(registry: Subjects) -> None:
+    """A plain format has no prefix; null stays null."""
+    found = plan(value_format="avro", topic="t", key_format="string")
+    assert sent(found, ("é", 1, "u"), (None, None, "u"), topic="t") == [("t", "é".encode(), b"1"), ("t", None, None)]
+    assert registry.requests == []
+
+
+def test_registration(registry: Subjects) -> None:
+    """The driver registers the schema once, and tasks write its id before each value."""
+    found = plan(**{n.replace(".", "_"): v for n, v in CONFLUENT.items()}, topic="t", normalize_schemas="true")
+    for _ in range(2):
+        assert sent(found, ("a", 5, "-"), topic="t") == [("t", b"a", b"\0\0\0\0\x015")]
+    assert registry.requests == [("t-value", "x", "AVRO", True, True)]
+
+
+def options(**more: str) -> dict[str, str]:
+    return {**{name.replace(".", "_"): value for name, value in CONFLUENT.items()}, **more}
+
+
+def test_subjects(registry: Subjects) -> None:
+    """Subjects are named by the strategy, or by the option."""
+    plan(**options(topic="t", value_subject="mine"))
+    plan(**options(value_subject_name_strategy="RecordNameStrategy"))
+    plan(**options(topic="t", value_subject_name_strategy="TopicRecordNameStrategy", auto_register_schemas="false"))
+    assert [request[0] for request in registry.requests] == ["mine", "shop.x", "t-shop.x"]
+    assert [request[3] for request in registry.requests] == [True, True, False]
+
+
+def test_topics_of_rows(registry: Subjects) -> None:
+    """With a column topic, a task looks up each topic's subject once."""
+    found = plan(**options())
+    assert registry.requests == []
+    encode = row_encoder(found)
+    rows = sent(found, ("a", 1, "t"), ("b", 2, "u"), ("c", 3, "t"))
+    assert rows == [("t", b"a", b"\0\0\0\0\x011"), ("t", b"c", b"\0\0\0\0\x013"), ("u", b"b", b"\0\0\0\0\x022")]
+    assert [request[0] for request in registry.requests] == ["t-value", "u-value"]
+    assert encode is not None
+
+
+def test_latest_version(registry: Subjects) -> None:
+    """With use.latest.version, the subject's schema is the one to write by."""
+    found = plan(**options(topic="t", use_latest_version="true"))
+    assert sent(found, ("a", 5, "-"), topic="t") == [("t", b"a", b"\0\0\0\x01\x015")]
+    assert registry.requests == [("t-value", "latest")]
+
+
+def test_a_column_that_does_not_fit(registry: Subjects) -> None:
+    """A column that the schema does not accept is refused on the driver, before anything is registered."""
+    expected = r"INVALID_SCHEMA\] The column value cannot be written with value\.format=avro: it is struct<x: int64>"
+    for more in ({"topic": "t"}, {}):
+        with pytest.raises(OptionError, match=expected):
+            plan(value_format="avro", value_schema="other", **more)
+
+
+def test_a_row_that_cannot_be_encoded(registry: Subjects) -> None:
+    """The error names column, topic and row."""
+    found = plan(value_format="avro", topic="t")
+    expected = r"INVALID_VALUE\] The column value of rows for topic t cannot be encoded: Row 1 of a batch has a negative"
+    with pytest.raises(InvalidRow, match=expected):
+        sent(found, ("a", 1, "-"), ("b", -2, "-"), topic="t")
+
+
+def test_types_of_the_session(registry: Subjects) -> None:
+    """Spark's batches have the session's time zone in their types, and the plan UTC."""
+    struct = pa.struct([("x", pa.timestamp("us", "UTC"))])
+    frame = pa.schema([("value", struct)])
+    calls: list[pa.DataType] = []
+
+    class Schema:
+        type = struct
+
+        def encoder(self, kind: pa.DataType) -> Any:
+            return self
+
+        def encode(self, column: pa.Array) -> pa.Array:
+            calls.append(column.type)
+            return pa.array([b"x"] * len(column))
+
+    found = plan_encoding(parse_write({**WRITE, "value.format": "avro", "topic": "t"}), FRAME)
+    assert found is not None
+    own = EncodingPlan(found.options, {"value": struct}, {("value", ""): encoding.WriterSchema(Schema(), None)})  # type: ignore[arg-type]
+    zoned = pa.array([{"x": 0}], pa.struct([("x", pa.timestamp("us", "Asia/Tokyo"))]))
+    (part,) = outgoing(pa.record_batch([zoned], ["value"]), "t", row_encoder(own))
+    assert (part.value.to_pylist(), calls, frame.field("value").type) == ([b"x"], [struct], struct)

@@ -1,0 +1,226 @@
+"""JSON documents to columns and back: Spark's values, malformed documents, unfit rows, schemas of types."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import InvalidRow, OptionError
+from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.json import JsonSchema, parse, schema_of
+from tests.support.cases import each
+
+UTC = dt.timezone.utc
+
+
+def decode(schema: JsonSchema, *payloads: bytes | None) -> Decoded:
+    decoded = schema.decoder(None, schema.type).decode(pa.array(payloads, pa.binary()))
+    decoded.column.validate(full=True)
+    assert decoded.column.type == schema.type
+    return decoded
+
+
+def value(kind: str, text: str) -> Any:
+    """The value of a document with one field, or the reason why it is malformed."""
+    decoded = decode(parse(f"f {kind}"), f'{{"f": {text}}}'.encode())
+    return decoded.malformed[0] if decoded.malformed else decoded.column.to_pylist()[0]["f"]
+
+
+def encode(text: str, *rows: Any, kind: pa.DataType | None = None) -> list[bytes | None]:
+    schema = parse(text)
+    kind = kind or schema.type
+    encoded: list[bytes | None] = schema.encoder(kind).encode(pa.array(rows, kind)).to_pylist()
+    return encoded
+
+
+@each(
+    ("kind", "text", "expected"),
+    [
+        ("boolean", "true", True),
+        ("tinyint", "-128", -128),
+        ("smallint", "32767", 32767),
+        ("int", "-2147483648", -2147483648),
+        ("bigint", "9223372036854775807", 9223372036854775807),
+        ("float", "0.5", 0.5),
+        ("double", "1e3", 1000.0),
+        ("double", "5", 5.0),
+        ("double", "9007199254740993", 9007199254740992.0),
+        ("double", '"-Infinity"', float("-inf")),
+        ("string", '"x"', "x"),
+        ("string", "5", "5"),
+        ("string", '{"a": [1, null]}', '{"a":[1,null]}'),
+        ("binary", '"AQI="', b"\1\2"),
+        ("date", '"2026-02-28"', dt.date(2026, 2, 28)),
+        ("timestamp", '"2026-02-28T10:00:00Z"', dt.datetime(2026, 2, 28, 10, tzinfo=UTC)),
+        ("timestamp", '"2026-02-28T10:00:00.123456789+02:00"', dt.datetime(2026, 2, 28, 8, 0, 0, 123456, tzinfo=UTC)),
+        ("timestamp", '"2026-02-28 10:00"', dt.datetime(2026, 2, 28, 10, tzinfo=UTC)),
+        ("timestamp", '"2026-02-28"', dt.datetime(2026, 2, 28, tzinfo=UTC)),
+        ("timestamp_ntz", '"2026-02-28T10:00:00.5"', dt.datetime(2026, 2, 28, 10, 0, 0, 500000)),
+        ("decimal(10,2)", "12345678.905", Decimal("12345678.91")),
+        ("decimal(38,3)", "12345678901234567890123456789.125", Decimal("12345678901234567890123456789.125")),
+        ("decimal(10,2)", '"1.5"', Decimal("1.50")),
+        ("array<int>", "[1, null]", [1, None]),
+        ("map<string,int>", '{"a": 1, "b": null}', [("a", 1), ("b", None)]),
+        ("struct<a:int>", '{"b": 2}', {"a": None}),
+        ("struct<a:int>", "null", None),
+    ],
+)
+def test_values(kind: str, text: str, expected: Any) -> None:
+    """Values are read as Spark's from_json reads them."""
+    found = value(kind, text)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+@each(
+    ("kind", "text", "says"),
+    [
+        ("boolean", "1", "f is 1, which is no bool"),
+        ("int", "true", "f is true, which is no int32"),
+        ("int", "1.0", "f is 1.0, which is no int32"),
+        ("int", "2147483648", "f is 2147483648, which is no int32"),
+        ("bigint", "9223372036854775808", "f is 9223372036854775808, which is no int64"),
+        ("bigint", '"1"', 'f is "1", which is no int64'),
+        ("double", '"1"', 'f is "1", which is no double'),
+        ("double", "false", "f is false, which is no double"),
+        ("binary", '"*"', 'f is "*", which is no binary'),
+        ("date", '"2026-02-30"', 'f is "2026-02-30", which is no date32[day]'),
+        ("timestamp", '"noon"', 'f is "noon", which is no timestamp[us, tz=UTC]'),
+        ("timestamp", "5", "f is 5, which is no timestamp[us, tz=UTC]"),
+        ("decimal(4,2)", "100", "f is 100.00, which is no decimal128(4, 2)"),
+        ("array<int>", "{}", "f is {}, which is no array"),
+        ("array<struct<a:int>>", '[{"a": 1}, {"a": "x"}]', 'f.element.a is "x", which is no int32'),
+        ("map<string,int>", '{"k": 1, "l": 2147483648}', "f.value is 2147483648, which is no int32"),
+        ("struct<a:int>", "[]", "f is [], which is no object"),
+        ("string", "NaN", "the bytes are no JSON: "),
+        ("string", '"x', "the bytes are no JSON: "),
+        ("decimal(4,2)", "NaN", "the bytes are no JSON: NaN is no number"),
+    ],
+)
+def test_malformed_values(kind: str, text: str, says: str) -> None:
+    """A value of another type, or out of range, makes the record malformed, with its path."""
+    assert value(kind, text).startswith(says)
+
+
+def test_malformed_records() -> None:
+    """Malformed documents become null with a reason, and do not harm others; a null document and payload are null."""
+    payloads = [b'{"a": 1}', b"", b"\xff", b"[1]", b"null", None, b'{"a": "x"}', b'{"A": 1}', b"[" * 100_000, b'{"a": 2} x']
+    decoded = decode(parse("a int"), *payloads)
+    assert decoded.column.to_pylist() == [{"a": 1}, *[None] * 6, {"a": None}, None, None]
+    assert list(decoded.malformed) == [1, 2, 3, 6, 8, 9]
+    assert decoded.malformed[3] == "the document is [1], which is no object"
+    row = decode(parse("a bigint, d decimal(5,2)"), b'{"a": -9223372036854775808}').column.to_pylist()[0]
+    assert row == {"a": -9223372036854775808, "d": None}
+    decoded = decode(parse("a decimal(5,2)"), *payloads)
+    assert list(decoded.malformed) == [1, 2, 3, 6, 8, 9]
+
+
+def test_nothing_to_decode() -> None:
+    """A batch without rows, and one with tombstones alone, are columns."""
+    assert decode(parse("a int")).column.to_pylist() == []
+    assert decode(parse("a array<map<string,int>>"), None, None).column.to_pylist() == [None, None]
+
+
+def test_projection() -> None:
+    """A projection decodes only its fields: others may have any type."""
+    schema = parse("a int, b struct<c: string, d: int>")
+    kind = pa.struct([("b", pa.struct([("c", pa.string())]))])
+    payloads = pa.array([b"....", b'....{"a": "x", "b": {"c": "y", "d": "z"}}']).slice(1)
+    decoded = schema.decoder(None, kind).decode(payloads, skip=4)
+    assert decoded.column.to_pylist() == [{"b": {"c": "y"}}]
+
+
+def test_pickles() -> None:
+    """A schema pickles."""
+    schema = parse('{"type": "object", "properties": {"a": {"type": "integer"}}}', {"x": "{}"})
+    assert pickle.loads(pickle.dumps(schema)) == schema
+
+
+ALL = (
+    "bo boolean, i bigint, f float, d double, s string, b binary, da date, t timestamp, n timestamp_ntz, de decimal(10,2), "
+    "l array<int>, m map<string,double>, st struct<a:int,b:string>"
+)
+
+
+def test_encoding() -> None:
+    """Documents are what to_json writes: null fields left out, ISO times, base64, decimals as numbers."""
+    row = {
+        "bo": True, "i": 1, "f": 0.1, "d": 1.5, "s": "ä", "b": b"\1\2", "da": dt.date(2026, 2, 28),
+        "t": dt.datetime(2026, 2, 28, 10, tzinfo=UTC), "n": dt.datetime(2026, 2, 28, 10, 0, 0, 123456),
+        "de": Decimal("1.50"), "l": [1, None], "m": [("k", float("nan")), ("l", None)], "st": {"a": None, "b": "x"},
+    }  # fmt: skip
+    (document, *others) = encode(ALL, row, None, {}, row)
+    assert (
+        document
+        == (
+            '{"bo":true,"i":1,"f":0.1,"d":1.5,"s":"ä","b":"AQI=","da":"2026-02-28","t":"2026-02-28T10:00:00.000Z",'
+            '"n":"2026-02-28T10:00:00.123456","de":1.50,"l":[1,null],"m":{"k":"NaN","l":null},"st":{"b":"x"}}'
+        ).encode()
+    )
+    assert others == [None, b"{}", document]
+    assert decode(parse(ALL), document).column.to_pylist()[0]["t"] == row["t"]
+
+
+def test_encoding_of_slices() -> None:
+    """A slice, and columns that are no struct, are encoded as they are."""
+    kind = pa.map_(pa.string(), pa.list_(pa.int32()))
+    column = pa.array([[("a", [1])], None, [("b", [2, 3]), ("c", None)]], kind)
+    encoded = parse("map<string,array<int>>").encoder(kind).encode(column.slice(1)).to_pylist()
+    assert encoded == [None, b'{"b":[2,3],"c":null}']
+
+
+def test_values_that_the_schema_forbids() -> None:
+    """A row that the JSON Schema does not allow is an error with row, path and reason."""
+    text = '{"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}, "e": {"enum": ["a", "b"]}}}'
+    kind = pa.struct([("id", pa.int64()), ("e", pa.string())])
+    assert encode(text, {"id": 1, "e": "a"}, None, {"id": 1, "e": None}, kind=kind) == [
+        b'{"id":1,"e":"a"}',
+        None,
+        b'{"id":1}',
+    ]
+    with pytest.raises(InvalidRow, match=r"Row 1 .*\$.e: 'c' is not one of \['a', 'b'\]"):
+        encode(text, {"id": 1, "e": "a"}, {"id": 1, "e": "c"}, kind=kind)
+    with pytest.raises(InvalidRow, match=r"Row 0 .*'id' is a required property"):
+        encode(text, {"id": None, "e": "a"}, kind=kind)
+
+
+def test_text_that_is_not_utf8() -> None:
+    """A string of Spark that is not UTF-8 is an error that names row and field."""
+    column = pa.StructArray.from_arrays([pa.array([b"a", b"\xff"]).view(pa.string())], names=["s"])
+    with pytest.raises(InvalidRow, match="Row 1 of a batch has a value in the field s"):
+        parse("s string").encoder(column.type).encode(column)
+
+
+def test_column_that_does_not_fit() -> None:
+    """One error lists every field that the schema lacks or gives another type, and types that JSON cannot represent."""
+    schema = parse("a int, b struct<c: string>, d array<double>, m map<string, date>")
+    kind = pa.struct(
+        [
+            ("a", pa.string()), ("b", pa.struct([("c", pa.binary()), ("x", pa.int32())])), ("d", pa.list_(pa.int32())),
+            ("m", pa.map_(pa.string(), pa.bool_())),
+        ]
+    )  # fmt: skip
+    with pytest.raises(OptionError, match=r"a is string, .* int32; b.x is no property .*; m.value is bool, .* date32"):
+        schema.encoder(kind)
+    free = parse('{"type": "object", "properties": {"a": {}}}')
+    for kind in pa.duration("us"), pa.map_(pa.int32(), pa.int32()):
+        with pytest.raises(OptionError, match="JSON has no form of these columns: a"):
+            free.encoder(pa.struct([("a", kind)]))
+
+
+def test_schema_of() -> None:
+    """The schema made from a type accepts the type, and gives integers and decimals JSON's wider types."""
+    text = schema_of(parse(ALL).type, "Order")
+    assert json.loads(text)["title"] == "Order"
+    schema = parse(text)
+    expected = ALL.replace("f float", "f double").replace("decimal(10,2)", "double").replace("int>", "bigint>")
+    expected = expected.replace("a:int,", "a:bigint,").replace("_ntz", "")
+    assert schema.type == parse(expected).type
+    column = pa.array([{"l": [None], "m": [("k", None)]}], parse(ALL).type)
+    assert schema.encoder(column.type).encode(column).to_pylist() == [b'{"l":[null],"m":{"k":null}}']

@@ -1,0 +1,146 @@
+"""Types of JSON documents: JSON Schema and Spark's DDL."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.formats.json import parse
+from pyspark_zkafka.formats.json_types import validator
+from tests.support.cases import each
+
+P = {"type": "object", "properties": {"x": {"type": "integer"}}}
+STRUCT = pa.struct([("x", pa.int64())])
+
+
+def of_property(schema: Any, **definitions: Any) -> pa.DataType:
+    text = json.dumps({"type": "object", "properties": {"f": schema}, "definitions": definitions})
+    return parse(text).type.field("f").type
+
+
+@each(
+    ("schema", "kind"),
+    [
+        ({"type": "integer"}, pa.int64()),
+        ({"type": "number"}, pa.float64()),
+        ({"type": "boolean"}, pa.bool_()),
+        ({"type": "string"}, pa.string()),
+        ({"type": "string", "format": "date-time"}, pa.timestamp("us", "UTC")),
+        ({"type": "string", "format": "date"}, pa.date32()),
+        ({"type": "string", "format": "uuid"}, pa.string()),
+        ({"type": "string", "contentEncoding": "base64"}, pa.binary()),
+        ({"type": ["integer", "null"]}, pa.int64()),
+        ({"type": ["integer", "number"]}, pa.float64()),
+        ({"enum": ["a", "b"]}, pa.string()),
+        ({"enum": [1, 2, None]}, pa.int64()),
+        ({"const": True}, pa.bool_()),
+        ({"type": "array", "items": {"type": "integer"}}, pa.list_(pa.field("element", pa.int64()))),
+        (P, STRUCT),
+        ({"properties": {"x": {"type": "integer"}}}, STRUCT),
+        ({"type": "object", "additionalProperties": {"type": "number"}}, pa.map_(pa.string(), pa.float64())),
+        ({"oneOf": [{"type": "null"}, {"$ref": "#/definitions/P"}]}, STRUCT),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, pa.int64()),
+        ({"allOf": [{"$ref": "#/definitions/P"}], "description": "x"}, STRUCT),
+        (
+            {"allOf": [{"$ref": "#/definitions/P"}, {"properties": {"y": {"type": "string"}}}]},
+            pa.struct([("x", pa.int64()), ("y", pa.string())]),
+        ),
+    ],
+)
+def test_types(schema: Any, kind: pa.DataType) -> None:
+    """Each schema has a type of Spark."""
+    assert of_property(schema, P=P) == kind
+
+
+@each(
+    "schema",
+    [
+        True,
+        {},
+        {"type": ["string", "integer"]},
+        {"type": "object"},
+        {"type": "object", "additionalProperties": True},
+        {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+        {"enum": ["a", 1]},
+        {"$ref": "#"},
+    ],
+)
+def test_types_of_any_json(schema: Any) -> None:
+    """What may be of several types, or contains itself, is a string with the JSON text."""
+    assert of_property(schema) == pa.string()
+
+
+def test_elements_of_any_json() -> None:
+    """An array without one type of elements has strings."""
+    assert of_property({"type": "array"}) == pa.list_(pa.field("element", pa.string()))
+    assert of_property({"type": "array", "items": [{"type": "integer"}]}) == pa.list_(pa.field("element", pa.string()))
+
+
+def test_references() -> None:
+    """Other documents are found by name, by id, and relative to the schema's id."""
+    other = json.dumps({"$id": "http://x/other.json", "definitions": {"P": P, "Q": {"$ref": "#/definitions/P"}}})
+    for reference in ("other.json#/definitions/Q", "http://x/other.json#/definitions/P"):
+        for own in ({}, {"$id": "http://y/own.json"}):
+            text = json.dumps({**own, "type": "object", "properties": {"f": {"$ref": reference}}})
+            assert parse(text, {"other.json": other}).type == pa.struct([("f", STRUCT)])
+
+
+def test_validator_only_for_constraints() -> None:
+    """A schema that demands types alone is not checked in each row."""
+    assert validator('{"properties": {"a": {"type": "integer"}}}', ()) is None
+    assert validator("a int", ()) is None
+    assert validator('{"properties": {"a": {"type": "integer", "minimum": 1}}}', ()) is not None
+
+
+@each(
+    ("text", "says"),
+    [
+        ("{", "schema is no JSON"),
+        ("", "schema is no JSON"),
+        ("[1]", "schema is no object"),
+        ('{"type": "objec"}', "not valid at #: 'objec' is no type"),
+        ('{"type": 5}', "'5' is no type"),
+        ('{"properties": {"a": {"items": {"type": "x"}}}}', "at #/properties/a/items: 'x' is no type"),
+        ('{"properties": {"a": 3}}', "at #/properties/a: 3 is no schema"),
+        ('{"properties": 3}', "properties is no object"),
+        ('{"oneOf": 3}', "oneOf is no array"),
+        ('{"$ref": 3}', "leads nowhere"),
+        ('{"$ref": "#/definitions/P"}', "leads nowhere"),
+        ('{"$ref": "other.json"}', "leads nowhere"),
+        ("id", "at its end"),
+        ("id bigin", "near 'bigin'"),
+        ("a array<int", "at its end"),
+        ("a int b int", "near 'b int'"),
+        ("a decimal(x)", "cannot be read"),
+        ("a decimal(99,2)", "cannot be read"),
+        ("a int; b", "cannot be read"),
+        ("m map<int,int>", "keys of a map in JSON are strings"),
+    ],
+)
+def test_bad_schemas(text: str, says: str) -> None:
+    """An error says what is wrong with a schema, and where."""
+    with pytest.raises(OptionError, match=says) as caught:
+        parse(text)
+    assert caught.value.condition == "INVALID_SCHEMA"
+
+
+@each(
+    ("ddl", "kind"),
+    [
+        ("a INT, b string", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        ("a: int, b: string", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+        ("`a b` int NOT NULL COMMENT 'x, y'", pa.struct([("a b", pa.int32())])),
+        ("struct<a:int,b:struct<c:double>>", pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.float64())]))])),
+        ("array<decimal(10, 2)>", pa.list_(pa.field("element", pa.decimal128(10, 2)))),
+        ("map<string,decimal>", pa.map_(pa.string(), pa.decimal128(10, 0))),
+        ("array array<int>", pa.struct([("array", pa.list_(pa.field("element", pa.int32())))])),
+        ("t timestamp_ntz, l decimal(5)", pa.struct([("t", pa.timestamp("us")), ("l", pa.decimal128(5, 0))])),
+    ],
+)
+def test_ddl(ddl: str, kind: pa.DataType) -> None:
+    """Spark's DDL is read as Spark reads it; everything may be null."""
+    assert parse(ddl).type == kind

@@ -1,0 +1,217 @@
+"""Protobuf schemas: texts, descriptors, references, messages, Spark's types, and texts of types."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+
+import pyarrow as pa
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.formats.protobuf import ProtobufSchema, parse, schema_of
+from tests.support.cases import each
+
+ORDER = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "common/money.proto";
+message Order { int64 id = 1; google.protobuf.Timestamp at = 2; common.Money price = 3; }
+message Other { message Inner { bool b = 1; } enum E { A = 0; } message Second { int32 i = 1; } int32 x = 1; }
+"""
+MONEY = 'syntax = "proto3"; package common; message Money { string currency = 1; sint64 cents = 2; }'
+REFERENCES = {"common/money.proto": MONEY}
+
+
+def one(fields: str, more: str = "", syntax: str = "proto3") -> ProtobufSchema:
+    """A schema with one message of the given fields."""
+    imports = "".join(
+        f'import "google/protobuf/{f}.proto";' for f in ("timestamp", "duration", "any", "wrappers", "struct")
+    )
+    return parse(f'syntax = "{syntax}"; {imports} message M {{ {fields} }} {more}')
+
+
+def elements(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", kind, nullable=False))
+
+
+TYPES = [
+    ("int32 f = 1;", pa.int32()),
+    ("sint32 f = 1;", pa.int32()),
+    ("sfixed32 f = 1;", pa.int32()),
+    ("uint32 f = 1;", pa.int32()),
+    ("fixed32 f = 1;", pa.int32()),
+    ("int64 f = 1;", pa.int64()),
+    ("sint64 f = 1;", pa.int64()),
+    ("sfixed64 f = 1;", pa.int64()),
+    ("uint64 f = 1;", pa.int64()),
+    ("fixed64 f = 1;", pa.int64()),
+    ("float f = 1;", pa.float32()),
+    ("double f = 1;", pa.float64()),
+    ("bool f = 1;", pa.bool_()),
+    ("string f = 1;", pa.string()),
+    ("bytes f = 1;", pa.binary()),
+    ("enum E { A = 0; } E f = 1;", pa.string()),
+    ("optional int32 f = 1;", pa.int32()),
+    ("oneof o { int32 f = 1; }", pa.int32()),
+    ("google.protobuf.Timestamp f = 1;", pa.timestamp("us", "UTC")),
+    ("google.protobuf.Duration f = 1;", pa.duration("us")),
+    ("google.protobuf.Int32Value f = 1;", pa.struct([("value", pa.int32())])),
+    ("google.protobuf.Any f = 1;", pa.struct([("type_url", pa.string()), ("value", pa.binary())])),
+    ("message N { int32 i = 1; } N f = 1;", pa.struct([("i", pa.int32())])),
+    ("repeated string f = 1;", elements(pa.string())),
+    ("repeated google.protobuf.Timestamp f = 1;", elements(pa.timestamp("us", "UTC"))),
+    ("map<string, int64> f = 1;", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))),
+]
+
+
+def test_types() -> None:
+    """Each field has the type that Spark's from_protobuf gives it by default."""
+    schema = one(" ".join(text.replace("f = 1", f"f{n} = {n}") for n, (text, _) in enumerate(TYPES, 1)))
+    assert {TYPES[n][0]: field.type for n, field in enumerate(schema.type)} == dict(TYPES)
+    assert all(field.nullable for field in schema.type)
+
+
+def test_types_of_proto2() -> None:
+    """A required field is not null; a group is a struct; a field of a message without fields is left out."""
+    group = pa.struct([pa.field("i", pa.int32())])
+    schema = one(
+        "required int32 f = 1; optional group G = 2 { optional int32 i = 1; } optional E e = 3;", "message E {}", "proto2"
+    )
+    assert schema.type == pa.struct([pa.field("f", pa.int32(), nullable=False), pa.field("g", group)])
+
+
+def test_references() -> None:
+    """A schema imports its references by name, and well-known types without one; it pickles small."""
+    schema = parse(ORDER, REFERENCES)
+    money = pa.struct([("currency", pa.string()), ("cents", pa.int64())])
+    assert schema.type == pa.struct([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("price", money)])
+    assert pickle.loads(pickle.dumps(schema)) == schema
+    assert len(pickle.dumps(schema)) < 1000
+
+
+def test_confluent_types() -> None:
+    """Files that Confluent's serializers import without a reference are known."""
+    schema = parse('syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal d = 1; }')
+    assert schema.type.field("d").type.field("value").type == pa.binary()
+
+
+@each(
+    ("message", "full_name", "indexes"),
+    [
+        (None, "shop.Order", b"\0"),
+        ("Order", "shop.Order", b"\0"),
+        ("shop.Other", "shop.Other", b"\x02\x02"),
+        ("Other.Inner", "shop.Other.Inner", b"\x04\x02\0"),
+        ("shop.Other.Second", "shop.Other.Second", b"\x04\x02\x02"),
+    ],
+)
+def test_messages(message: str | None, full_name: str, indexes: bytes) -> None:
+    """A message is named with or without the package; its place is encoded as Confluent does."""
+    schema = parse(ORDER, REFERENCES, message)
+    assert schema.message == full_name
+    assert schema.message_indexes == indexes
+
+
+def test_descriptors() -> None:
+    """A descriptor set, in base64 or as text by chance, and descriptors with their references, are what the text is."""
+    schema = parse(ORDER, REFERENCES)
+    assert parse(base64.b64encode(schema.files).decode()) == schema
+    small = parse('syntax = "proto3"; message M { int32 i = 1; }')
+    assert parse(small.files.decode()) == small
+    files = {
+        file.name: base64.b64encode(file.SerializeToString()).decode()
+        for file in FileDescriptorSet.FromString(schema.files).file
+    }
+    references = {"common/money.proto": files["common/money.proto"]}
+    assert parse(files["schema.proto"], references, "Order").type == schema.type
+    with pytest.raises(OptionError, match=r"imports common/money.proto, which is not given"):
+        parse(files["schema.proto"])
+
+
+@each(
+    ("text", "says"),
+    [
+        ('syntax = "proto3"; message A { A a = 1; }', r"A is recursive \(A > A\)"),
+        ('syntax = "proto3"; message A { B b = 1; } message B { repeated A a = 1; }', r"\(A > B > A\)"),
+        (
+            'syntax = "proto3"; import "google/protobuf/struct.proto"; message A { google.protobuf.Struct s = 1; }',
+            "recursive",
+        ),
+        ('syntax = "proto3"; message A { B b = 1; }', r'schema.proto:1:32: "B" is not defined.; correct'),
+        ('syntax = "proto3"; import "x.proto"; message A { int32 b = 1; }', "x.proto: File not found"),
+        ('syntax = "proto3";', "has no message;"),
+        ('syntax = "proto3"; message A {}', "A has no fields"),
+        ("{", "protoc cannot compile"),
+        ("no-such-file.desc", "neither .proto text nor base64"),
+        ("AAAA", "has no descriptors"),
+        ("", "has no descriptors"),
+    ],
+)
+def test_bad_schemas(text: str, says: str) -> None:
+    """An error says what is wrong with a schema, without the place where protoc ran."""
+    with pytest.raises(OptionError, match=says) as caught:
+        parse(text)
+    assert caught.value.condition == "INVALID_SCHEMA"
+    assert "/tmp" not in caught.value.message
+
+
+def test_unknown_message() -> None:
+    """An error names the most similar message."""
+    with pytest.raises(OptionError, match=r"no message shop.order; use shop.Order"):
+        parse(ORDER, REFERENCES, "shop.order")
+
+
+def test_reference_outside() -> None:
+    """A reference cannot write outside the folder of protoc."""
+    with pytest.raises(OptionError, match="no relative path"):
+        parse(ORDER, {"../../x.proto": MONEY})
+
+
+STRUCT = pa.struct(
+    [
+        ("flag", pa.bool_()),
+        ("tiny", pa.int8()),
+        ("id", pa.int64()),
+        ("ratio", pa.float32()),
+        ("name", pa.string()),
+        ("raw", pa.binary()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("took", pa.duration("us")),
+        ("tags", pa.list_(pa.string())),
+        ("lines", pa.list_(pa.struct([("item", pa.string())]))),
+        ("counts", pa.map_(pa.string(), pa.int64())),
+        ("address", pa.struct([("street", pa.string()), ("place", pa.struct([("zip", pa.int32())]))])),
+    ]
+)
+
+
+def test_schema_of() -> None:
+    """The text made from a type compiles to a schema that accepts the type; only bytes become 32 bits wide."""
+    schema = parse(schema_of(STRUCT, "Order"))
+    assert schema.message == "Order"
+    schema.encoder(STRUCT)
+    assert [f.name for f in schema.type] == [f.name for f in STRUCT]
+    assert schema.type.field("address").type == STRUCT.field("address").type
+    assert schema.type.field("tiny").type == pa.int32()
+
+
+def test_schema_of_unfit_types() -> None:
+    """An error lists every field that Protobuf has no type for."""
+    kind = pa.struct(
+        [
+            ("d", pa.decimal128(10, 2)),
+            ("with space", pa.int32()),
+            ("n", pa.list_(pa.list_(pa.int32()))),
+            ("m", pa.map_(pa.float64(), pa.int32())),
+            ("s", pa.struct([("t", pa.timestamp("us"))])),
+        ]
+    )
+    with pytest.raises(
+        OptionError, match=r"d is decimal128\(10, 2\); with space is no name .*; n.element is list<.*; m.key is .*; s.t is "
+    ):
+        schema_of(kind, "M")
+    with pytest.raises(OptionError, match="needs a struct"):
+        schema_of(pa.int32(), "M")

@@ -1,0 +1,260 @@
+"""Protobuf messages to columns and back: presence, unknown fields, malformed bytes, message indexes, unfit rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.errors import InvalidRow, OptionError
+from pyspark_zkafka.formats.codec import Decoded
+from pyspark_zkafka.formats.protobuf import ProtobufSchema, parse
+from tests.support.cases import each
+
+IMPORTS = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/duration.proto";'
+
+
+def one(fields: str, syntax: str = "proto3") -> ProtobufSchema:
+    """A schema with one message of the given fields."""
+    return parse(f'syntax = "{syntax}"; {IMPORTS} message M {{ {fields} }}')
+
+
+def decode(schema: ProtobufSchema, *payloads: bytes | None) -> Decoded:
+    decoded = schema.decoder(None, schema.type).decode(pa.array(payloads, pa.binary()))
+    decoded.column.validate(full=True)
+    assert decoded.column.type == schema.type
+    return decoded
+
+
+def fields_of(schema: ProtobufSchema, payload: bytes) -> dict[str, Any]:
+    decoded = decode(schema, payload)
+    assert not decoded.malformed
+    (row,) = decoded.column.to_pylist()
+    found: dict[str, Any] = row
+    return found
+
+
+def encode(schema: ProtobufSchema, *rows: Any, kind: pa.DataType | None = None) -> list[bytes | None]:
+    kind = kind or schema.type
+    encoded: list[bytes | None] = schema.encoder(kind).encode(pa.array(rows, kind)).to_pylist()
+    return encoded
+
+
+def test_absent_fields() -> None:
+    """A field that is not on the wire is null, as in Spark; lists and maps are empty, and bytes of another type are."""
+    schema = one("int32 i = 1; optional int32 o = 2; string s = 3; repeated int32 l = 4; map<string, int32> m = 5;")
+    assert fields_of(schema, b"") == {"i": None, "o": None, "s": None, "l": [], "m": []}
+    assert fields_of(schema, b"\x10\x00") == {"i": None, "o": 0, "s": None, "l": [], "m": []}
+
+
+def test_negative_zero_is_on_the_wire() -> None:
+    """-0.0 and NaN are values of a field without presence, and 0.0 is its absence."""
+    schema = one("double d = 1; float f = 2;")
+    assert str(fields_of(schema, b"\x09\0\0\0\0\0\0\0\x80\x15\0\0\0\x80")) == "{'d': -0.0, 'f': -0.0}"
+
+
+def test_oneof() -> None:
+    """The fields of a oneof are columns, and the one that was not set is null."""
+    schema = one("oneof o { int32 i = 1; string s = 2; }")
+    assert fields_of(schema, b"\x08\0") == {"i": 0, "s": None}
+    assert fields_of(schema, b"\x12\0") == {"i": None, "s": ""}
+
+
+def test_defaults_of_proto2() -> None:
+    """An absent field with a default has the default; without one it is null; a missing required field is malformed."""
+    schema = one("optional int32 i = 1 [default = 7]; optional int32 o = 2; required int32 r = 3;", "proto2")
+    assert fields_of(schema, b"\x18\0") == {"i": 7, "o": None, "r": 0}
+    assert decode(schema, b"\x08\0").malformed == {0: "required fields are missing: r"}
+
+
+def test_unsigned_numbers() -> None:
+    """Unsigned numbers keep their bits, so that large ones are negative, as in Spark."""
+    schema = one("uint32 a = 1; fixed64 b = 2;")
+    payload = b"\x08\xff\xff\xff\xff\x0f\x11" + b"\xfe" + b"\xff" * 7
+    assert fields_of(schema, payload) == {"a": -1, "b": -2}
+    assert encode(schema, {"a": -1, "b": -2}) == [payload]
+
+
+def test_enums() -> None:
+    """An enum is the first name of its number; Java's text stands for an unknown number; proto2 refuses one."""
+    enum = "enum E { option allow_alias = true; A = 0; B = 1; C = 1; }"
+    assert fields_of(one(f"{enum} repeated E e = 1;"), b"\x0a\3\0\1\5") == {"e": ["A", "B", "UNKNOWN_ENUM_VALUE_E_5"]}
+    refused = decode(one(f"{enum} optional E e = 1;", "proto2"), b"\x08\5")
+    assert refused.malformed == {0: "field e, number 1, has a value that its type does not allow"}
+
+
+def test_times() -> None:
+    """Timestamps and durations have microseconds, cut towards zero; one outside 64 bits is malformed."""
+    schema = one("google.protobuf.Timestamp t = 1; google.protobuf.Duration d = 2;")
+    decoded = decode(
+        schema,
+        b"\x0a\x05\x08\x01\x10\xcf\x0f\x12\x0b\x10\xb1\xf0\xff\xff\xff\xff\xff\xff\xff\x01",
+        b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f",
+    )
+    assert list(decoded.malformed) == [1]
+    assert [decoded.column.field(i)[0].value for i in (0, 1)] == [1_000_001, -1]
+
+
+def test_unknown_fields() -> None:
+    """Fields with unknown numbers are ignored. A known number with another wire type makes the record malformed."""
+    schema = one("int32 i = 1;")
+    decoded = decode(schema, b"\x08\5\x7a\1a", b"\x0a\1a", b"\x08\6")
+    assert decoded.column.to_pylist() == [{"i": 5}, None, {"i": 6}]
+    assert decoded.malformed == {1: "field i, number 1, has a value that its type does not allow"}
+
+
+def test_malformed_bytes() -> None:
+    """Bad records become null with a reason, also where only reading the string shows it; the others are unharmed."""
+    schema = one("optional string s = 1; optional int32 i = 2;", "proto2")
+    decoded = decode(schema, b"\x10\1", b"\x08", b"\x0a\1\xff", None, b"\x0a\1x")
+    assert decoded.column.to_pylist() == [{"s": None, "i": 1}, None, None, None, {"s": "x", "i": None}]
+    assert list(decoded.malformed) == [1, 2]
+    assert decoded.malformed[1].startswith("the bytes are no M: ")
+    assert "utf8" in decoded.malformed[2]
+
+
+def test_names_of_methods() -> None:
+    """A field may have the name of a method of Python's messages, or a keyword."""
+    schema = one("optional int32 HasField = 1; optional int32 FromString = 2; repeated int32 from = 3;")
+    row = {"HasField": 1, "FromString": None, "from": [3]}
+    assert fields_of(schema, encode(schema, row)[0] or b"") == row
+
+
+def test_projection() -> None:
+    """A projection, in any order and nested, decodes only its fields."""
+    schema = one("int32 i = 1; message N { int32 a = 1; string b = 2; } N n = 2; string s = 3;")
+    kind = pa.struct([("s", pa.string()), ("n", pa.struct([("b", pa.string())]))])
+    payload = b"\x08\5\x12\3\x12\1x\x1a\1y"
+    assert schema.decoder(None, kind).decode(pa.array([payload])).column.to_pylist() == [{"s": "y", "n": {"b": "x"}}]
+
+
+def test_slices_and_headers() -> None:
+    """A slice is decoded without the bytes of the header."""
+    schema = one("int32 i = 1;")
+    payloads = pa.array([b"12345\x08\1", None, b"12345\x08\2"]).slice(1)
+    assert schema.decoder(None, schema.type).decode(payloads, skip=5).column.to_pylist() == [None, {"i": 2}]
+    assert schema.decoder(None, schema.type).decode(pa.array([], pa.binary())).column.to_pylist() == []
+
+
+TWO = 'syntax = "proto3"; package p; message A { int32 i = 1; } message B { message C { int32 i = 1; } int32 i = 1; }'
+
+
+def test_message_indexes() -> None:
+    """The indexes choose the writer's message; one of another name, and indexes that cannot be read, are malformed."""
+    schema = parse(TWO, message="B.C")
+    payloads = [b"\4\2\0\x08\1", b"\0\x08\1", b"\2\2\x08\1", b"\2\6\x08\1", b"", b"\xff", b"\4\2", b"\3\1", b"\xff" * 9]
+    decoder = schema.decoder(parse(TWO), schema.type, indexed=True)
+    decoded = decoder.decode(pa.array([b"head!" + payload for payload in payloads]), skip=5)
+    assert decoded.column.to_pylist() == [{"i": 1}, *[None] * 8]
+    assert decoded.malformed == {
+        1: "the record has a p.A, and the column's message is p.B.C",
+        2: "the record has a p.B, and the column's message is p.B.C",
+        3: "the message indexes [3] are not in the writer's schema",
+        4: "the message index at byte 5 does not end",
+        5: "the message index at byte 5 does not end",
+        6: "the number of message indexes is 2, and 1 bytes are left",
+        7: "the number of message indexes is -2, and 1 bytes are left",
+        8: "the message index at byte 5 does not end",
+    }
+
+
+def test_resolution_by_number() -> None:
+    """A record is decoded by the numbers of the column's schema, whatever the writer called its fields."""
+    writer = parse('syntax = "proto3"; message M { int32 old = 1; int32 more = 9; }')
+    schema = one("int32 i = 1; int32 later = 2;")
+    (payload,) = encode(writer, {"old": 5, "more": 6})
+    decoded = schema.decoder(writer, schema.type).decode(pa.array([payload]))
+    assert decoded.column.to_pylist() == [{"i": 5, "later": None}]
+
+
+EVERYTHING = """
+int32 i = 1; optional string s = 2; google.protobuf.Timestamp t = 3; google.protobuf.Duration d = 4; bytes b = 5;
+message N { optional int32 x = 1; repeated string l = 2; } N n = 6; repeated N ns = 7; map<string, N> m = 8;
+map<int64, bool> mb = 9; enum E { A = 0; B = 1; } optional E e = 10; repeated google.protobuf.Timestamp ts = 11;
+map<string, google.protobuf.Duration> md = 12; bool f = 13; float g = 14;
+"""
+
+
+def test_round_trip() -> None:
+    """What is encoded is decoded again, and null fields are not on the wire."""
+    schema = one(EVERYTHING)
+    row = {
+        "i": 1, "s": "", "t": -1, "d": -1_500_000, "b": b"\xff", "n": {"x": None, "l": []},
+        "ns": [{"x": 0, "l": ["a"]}, {"x": None, "l": []}], "m": [("k", {"x": 1, "l": []})], "mb": [(5, False)], "e": "A",
+        "ts": [0, 1_000_001], "md": [("k", 1)], "f": True, "g": 0.5,
+    }  # fmt: skip
+    empty = {name: None for name in row} | {"ns": [], "m": [], "mb": [], "ts": [], "md": []}
+    column = pa.array([row, None, {}, row], schema.type)
+    encoded = schema.encoder(schema.type).encode(column)
+    assert encoded[2].as_py() == b""
+    decoded = schema.decoder(None, schema.type).decode(encoded)
+    expected = pa.array([row, None, empty, row], schema.type)
+    assert decoded.column.to_pylist() == expected.to_pylist()
+    assert schema.encoder(schema.type).encode(column.slice(1)).to_pylist() == encoded.to_pylist()[1:]
+
+
+def test_other_types_to_encode() -> None:
+    """Numbers of another width, dates, large strings and large lists are encoded, with fewer fields than the message."""
+    schema = one("int32 i = 1; int64 l = 2; double d = 3; string s = 4; repeated int32 r = 5; bytes b = 6;")
+    kind = pa.struct(
+        [
+            ("i", pa.int64()), ("l", pa.int8()), ("d", pa.float32()), ("s", pa.large_string()),
+            ("r", pa.large_list(pa.date32())), ("b", pa.large_binary()),
+        ]
+    )  # fmt: skip
+    row = {"i": 1, "l": 2, "d": 0.5, "s": "x", "r": [3], "b": b"y"}
+    (payload,) = encode(schema, row, kind=kind)
+    assert fields_of(schema, payload or b"") == row
+
+
+@each(
+    ("field", "value", "kind", "says"),
+    [
+        ("int32 f = 1;", 2**31, pa.int64(), "in the field f .*: Value out of range: 2147483648"),
+        ("uint32 f = 1;", -1, pa.int64(), "Value out of range: -1"),
+        ("enum E { A = 0; } E f = 1;", "B", pa.string(), 'unknown enum label "B"'),
+        ("repeated int32 f = 1;", [1, None], pa.list_(pa.int32()), "in the field f"),
+        ("map<string, int32> f = 1;", [("k", None)], pa.map_(pa.string(), pa.int32()), "in the field f"),
+    ],
+)
+def test_values_that_do_not_fit(field: str, value: Any, kind: pa.DataType, says: str) -> None:
+    """A value that does not fit is an error that names row and field."""
+    column = pa.struct([("f", kind)])
+    with pytest.raises(InvalidRow, match=f"^.INVALID_VALUE. Row 2 of a batch .*{says}"):
+        encode(one(field), None, {"f": None}, {"f": value}, kind=column)
+
+
+def test_text_that_is_not_utf8() -> None:
+    """A string of Spark that is not UTF-8 is an error that names row and field."""
+    texts = pa.array([b"a", b"\xff"]).view(pa.string())
+    column = pa.StructArray.from_arrays([texts], names=["s"])
+    with pytest.raises(InvalidRow, match="Row 1 of a batch has a value in the field s"):
+        one("string s = 1;").encoder(column.type).encode(column)
+
+
+def test_required_field_that_is_null() -> None:
+    """A null in a required field is an error that names row and field."""
+    with pytest.raises(InvalidRow, match=r"Row 1 .*required fields are null: i"):
+        encode(one("required int32 i = 1;", "proto2"), {"i": 1}, {"i": None}, kind=pa.struct([("i", pa.int32())]))
+
+
+def test_column_that_does_not_fit() -> None:
+    """One error lists every field that the message lacks or that has another type."""
+    schema = one("int32 i = 1; message N { int32 x = 1; } N n = 2; map<string, int32> m = 3; repeated string l = 4;")
+    kind = pa.struct(
+        [
+            ("i", pa.string()),
+            ("n", pa.struct([("y", pa.int32())])),
+            ("m", pa.int32()),
+            ("l", pa.string()),
+            ("I", pa.int32()),
+        ]
+    )
+    says = "i is string, .* int32; n.y is no field of M.N.*; m is int32, .* a map; l is string, .* repeated string; I is no"
+    with pytest.raises(OptionError, match=says):
+        schema.encoder(kind)
+    with pytest.raises(OptionError, match="the column is int32, and M needs a struct"):
+        schema.encoder(pa.int32())
+    with pytest.raises(OptionError, match="r is required and missing"):
+        one("required int32 r = 1; optional int32 i = 2;", "proto2").encoder(pa.struct([("i", pa.int32())]))

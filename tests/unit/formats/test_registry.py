@@ -1,0 +1,253 @@
+"""The client of a schema registry, with a fake of Confluent's client."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaReference
+from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+from pyspark_zkafka import errors
+from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchema, open_registry
+from pyspark_zkafka.options.values import RegistryOptions
+from pyspark_zkafka.retries import Timing
+from tests.support.cases import each
+
+OPTIONS = RegistryOptions(("http://registry:8081",), ())
+
+
+class Client:
+    """Answers each request by the next of some answers, which are repeated, and notes the requests."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.requests: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def ask(*arguments: Any) -> Any:
+            self.requests.append((name, *arguments))
+            answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return ask
+
+
+class Clock:
+    """A clock that sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock."""
+        self.now += seconds
+
+    def timing(self) -> Timing:
+        """The clock for a registry."""
+        return Timing(clock=lambda: self.now, now=lambda: self.now, jitter=lambda: 0.5, sleep=self.sleep)
+
+
+def registry(*answers: Any) -> tuple[Registry, Client, Clock]:
+    client, clock = Client(*answers), Clock()
+    return Registry(OPTIONS, client, clock.timing()), client, clock  # type: ignore[arg-type]
+
+
+def stored(schema: Schema, number: int = 7) -> RegisteredSchema:
+    return RegisteredSchema("t-value", 1, number, None, schema)
+
+
+UNKNOWN = SchemaRegistryError(404, 40403, "Schema not found")
+AWAY = httpx.ConnectError("Connection refused")
+
+
+class TestSchemasOfIds:
+    """Lookups by id."""
+
+    def test_cache(self) -> None:
+        """A schema is asked for once."""
+        found, client, _ = registry(Schema("x"))
+        assert found.schema(7) == found.schema(7) == StoredSchema("x", "AVRO", id=7)
+        assert client.requests == [("get_schema", 7)]
+
+    def test_guid(self) -> None:
+        """A GUID has a request of its own, and a registry that does not know the request has no such schema."""
+        found, client, _ = registry(Schema("x", "JSON"))
+        assert found.schema("guid") == StoredSchema("x", "JSON")
+        assert client.requests == [("get_schema_by_guid", "guid")]
+        with pytest.raises(UnknownSchema, match="the registry has no schema GUID guid"):
+            registry(SchemaRegistryError(404, 0, "no resource"))[0].schema("guid")
+
+    def test_unknown(self) -> None:
+        """An unknown id is asked for again after 30 seconds."""
+        found, client, clock = registry(UNKNOWN, UNKNOWN, Schema("x"))
+        for _ in range(2):
+            with pytest.raises(UnknownSchema, match=r"^the registry has no schema id 7$"):
+                found.schema(7)
+            clock.sleep(29)
+        assert len(client.requests) == 1
+        clock.sleep(2)
+        with pytest.raises(UnknownSchema):
+            found.schema(7)
+        clock.sleep(31)
+        assert found.schema(7).text == "x"
+
+    def test_references(self) -> None:
+        """References are followed, each once."""
+        inner = stored(Schema("inner"))
+        outer = stored(Schema("outer", references=[SchemaReference("i", "inner-value", 2)]))
+        asked = Schema("x", references=[SchemaReference("o", "outer-value", 1), SchemaReference("i", "inner-value", 2)])
+        found, client, _ = registry(asked, outer, inner)
+        assert found.schema(7).references == {"o": "outer", "i": "inner"}
+        assert client.requests[1:] == [("get_version", "outer-value", 1), ("get_version", "inner-value", 2)]
+
+    def test_missing_reference(self) -> None:
+        """A reference to a deleted version is an error."""
+        asked = Schema("x", references=[SchemaReference("o", "outer-value", 1)])
+        with pytest.raises(errors.SchemaRegistryRefused, match="no version 1 of subject outer-value"):
+            registry(asked, UNKNOWN)[0].schema(7)
+
+
+class TestSubjects:
+    """Lookups by subject, and registration."""
+
+    def test_latest(self) -> None:
+        """The latest version is asked for each time; a version can be named."""
+        found, client, _ = registry(stored(Schema("x")))
+        assert found.subject("t-value") == found.subject("t-value", 3) == StoredSchema("x", "AVRO", id=7)
+        assert client.requests == [("get_version", "t-value", "latest"), ("get_version", "t-value", 3)]
+
+    def test_unknown_subject(self) -> None:
+        """An unknown subject is an error that names it and the registry."""
+        expected = r"UNKNOWN_SUBJECT.*registry http://registry:8081 has no latest version of subject t-value"
+        with pytest.raises(errors.SchemaRegistryRefused, match=expected):
+            registry(SchemaRegistryError(404, 40401, "no"))[0].subject("t-value")
+
+    def test_registration(self) -> None:
+        """A schema is registered, or only looked up."""
+        found, client, _ = registry(stored(Schema("x"), 9))
+        for auto in (True, False):
+            assert found.register("t-value", StoredSchema("x", "AVRO"), auto=auto, normalize=True) == 9
+        requests = ["register_schema_full_response", "lookup_schema"]
+        assert client.requests == [(name, "t-value", Schema("x"), True) for name in requests]
+
+    def test_not_registered(self) -> None:
+        """Without registration, an unknown schema is an error that names the options."""
+        with pytest.raises(errors.SchemaRegistryRefused, match=r"UNKNOWN_SUBJECT.*set auto\.register\.schemas=true"):
+            registry(UNKNOWN)[0].register("t-value", StoredSchema("x", "AVRO"), auto=False, normalize=False)
+
+    def test_incompatible(self) -> None:
+        """A refused schema is an error with the registry's reason."""
+        with pytest.raises(errors.SchemaRegistryRefused, match=r"SCHEMA_NOT_REGISTERED.*\(status 409"):
+            registry(SchemaRegistryError(409, 409, "not compatible"))[0].register(
+                "t-value", StoredSchema("x", "AVRO"), auto=True, normalize=False
+            )
+
+
+class TestOutages:
+    """A registry that does not answer, or refuses."""
+
+    @each("failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader")])
+    def test_short_outage(self, failure: Exception) -> None:
+        """A request is repeated."""
+        found, client, _ = registry(failure, failure, Schema("x"))
+        assert found.schema(7).text == "x"
+        assert len(client.requests) == 3
+
+    def test_long_outage(self) -> None:
+        """After 30 seconds, an error says what failed and where; it may be retried."""
+        found, client, clock = registry(AWAY)
+        expected = r"SCHEMA_REGISTRY_UNAVAILABLE.*http://registry:8081 did not return schema id 7 .*: Connection refused"
+        with pytest.raises(errors.SchemaRegistryError, match=expected) as caught:
+            found.schema(7)
+        assert caught.value.retriable
+        assert 20 <= clock.now - 100 <= 30
+        assert len(client.requests) > 5
+
+    def test_cached_schemas(self) -> None:
+        """A cached schema needs no registry."""
+        found, _, _ = registry(Schema("x"), AWAY)
+        assert found.schema(7) is found.schema(7)
+
+    @each(
+        ("failure", "condition"),
+        [
+            (SchemaRegistryError(401, 401, "Unauthorized"), "SCHEMA_REGISTRY_REFUSED"),
+            (SchemaRegistryError(403, 40301, "denied"), "SCHEMA_REGISTRY_REFUSED"),
+            (OAuthTokenError("no token"), "SCHEMA_REGISTRY_REFUSED"),
+            (SchemaRegistryError(404, -1, "no such page"), "SCHEMA_REGISTRY_ERROR"),
+            (ValueError("no JSON"), "SCHEMA_REGISTRY_ERROR"),
+        ],
+    )
+    def test_refusals(self, failure: Exception, condition: str) -> None:
+        """Other failures are errors at once."""
+        found, client, _ = registry(failure)
+        with pytest.raises(errors.SchemaRegistryRefused) as caught:
+            found.schema(7)
+        assert (caught.value.condition, caught.value.retriable, len(client.requests)) == (condition, False, 1)
+
+
+@contextmanager
+def server(status: int, body: bytes) -> Iterator[tuple[str, list[Any]]]:
+    """A web server with one answer; yields its address and the requests that it gets."""
+    requests: list[Any] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append((self.path, dict(self.headers)))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}", requests
+        running.shutdown()
+        thread.join()
+
+
+def test_login() -> None:
+    """Confluent's client logs in with the options' user, tries each address, and reads the answer."""
+    with server(200, b'{"schema": "x", "schemaType": "JSON"}') as (url, requests):
+        options = RegistryOptions(("http://127.0.0.1:1", url), (("basic.auth.user.info", "alice:secret"),))
+        found = Registry(options)
+        assert found.schema(7) == StoredSchema("x", "JSON", id=7)
+        found.close()
+    assert requests[0][0] == "/schemas/ids/7"
+    assert requests[0][1]["Authorization"] == "Basic YWxpY2U6c2VjcmV0"
+
+
+def test_a_web_page() -> None:
+    """An address that answers with a web page is no registry."""
+    with server(200, b"<html>") as (url, _):
+        found = Registry(RegistryOptions((url,), ()))
+        with pytest.raises(errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer with JSON"):
+            found.schema(7)
+        found.close()
+
+
+def test_missing_file() -> None:
+    """A missing certificate is an error of the options."""
+    options = RegistryOptions(("https://registry",), (("ssl.ca.location", "/nowhere.pem"),))
+    with pytest.raises(errors.OptionError, match=r"schema\.registry\.ssl\.\* cannot be used: .*No such file"):
+        Registry(options).schema(7)
+
+
+def test_one_client_in_a_process() -> None:
+    """Equal options share a client; secrets do not show."""
+    options = RegistryOptions(("http://registry",), (("bearer.auth.credentials.source", "STATIC_TOKEN"),
+                              ("bearer.auth.token", "secret")))  # fmt: skip
+    assert open_registry(options) is open_registry(RegistryOptions(options.urls, options.properties))
+    assert "secret" not in repr(options)
+    open_registry(options).close()
