@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_OPTIONS
 from pyspark_zkafka.errors import OptionError
