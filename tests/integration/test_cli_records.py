@@ -81,7 +81,7 @@ def test_round_trip(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTo
 def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """Each start, partition and count selects the records that it names, and bytes are shown as such."""
     topic, now_ms = new_topic(partitions=2, config=KEPT), time.time_ns() // 1_000_000
-    aged = [{"value": f"v{n}", "partition": 0, "timestamp": now_ms - (20 - n) * 60_000} for n in range(20)]
+    aged = [{"value": f"v{n}", "partition": 0, "timestamp": now_ms - (20 - n) * 3_600_000} for n in range(20)]
     zkafka_cluster.produce(topic, [*aged, {"value": b"\xff\x00", "key": b"k", "partition": 1}])
     zkafka_cluster.delete_records(topic, {0: 3})
     everything = [f"v{n}" for n in range(3, 20)]
@@ -93,8 +93,8 @@ def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic)
         (["--from", "17"], everything[-3:]),
         (["--from", "0"], everything),
         (["--from", "earliest+15"], everything[-2:]),
-        (["--from", "5 minutes ago"], everything[-4:]),
-        (["--from", "2 minutes ago", "--count", "1"], everything[-1:]),
+        (["--from", "5 hours ago"], everything[-4:]),
+        (["--from", "2 hours ago", "--count", "1"], everything[-1:]),
         (["--from", "earliest", "--count", "2"], everything[:2]),
     ):
         done = run("tail", topic, "--partition", "0", "--exit", *arguments)

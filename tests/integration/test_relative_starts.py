@@ -21,14 +21,14 @@ NewTopic = Callable[..., str]
 NewStream = Callable[..., Any]
 Read = Callable[..., "DataFrame"]
 
-MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def minutes(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> tuple[str, int]:
-    """A topic with a record for each of the last ten minutes in partition 0, without the first two; the time in ms."""
+def hours(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> tuple[str, int]:
+    """A topic with a record for each of the last ten hours in partition 0, without the first two; the time in ms."""
     topic, now_ms = new_topic(partitions=2, config=KEPT), time.time_ns() // 1_000_000
-    ages = [{"partition": 0, "timestamp": now_ms - (10 - n) * MINUTE_MS + MINUTE_MS // 2} for n in range(10)]
+    ages = [{"partition": 0, "timestamp": now_ms - (10 - n) * HOUR_MS + HOUR_MS // 2} for n in range(10)]
     zkafka_cluster.produce(topic, [*ages, *({"partition": 1, "timestamp": now_ms} for _ in range(3))])
     zkafka_cluster.delete_records(topic, {0: 2})
     return topic, now_ms
@@ -39,9 +39,9 @@ def iso(ms: int, zone: timezone) -> str:
     return datetime.fromtimestamp(ms / 1000, zone).isoformat(timespec="milliseconds")
 
 
-def test_batch(read: Read, minutes: tuple[str, int]) -> None:
+def test_batch(read: Read, hours: tuple[str, int]) -> None:
     """Records are counted from an edge of each log, and times are read in every form."""
-    topic, now_ms = minutes
+    topic, now_ms = hours
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     cases: list[tuple[dict[str, str], dict[int, list[int]]]] = [
         ({"startingOffsets": "latest-2"}, {0: [8, 9], 1: [1, 2]}),
@@ -49,12 +49,12 @@ def test_batch(read: Read, minutes: tuple[str, int]) -> None:
         ({"startingOffsets": "earliest+2", "endingOffsets": "latest-1"}, {0: [4, 5, 6, 7, 8]}),
         ({"startingOffsets": f'{{"{topic}": {{"0": "latest-1", "1": 1}}}}'}, {0: [9], 1: [1, 2]}),
         ({"startingOffsets": f'{{"{topic}": "earliest+7"}}'}, {0: [9]}),
-        ({"startingTimestamp": "3 minutes ago"}, {0: [7, 8, 9], 1: [0, 1, 2]}),
-        ({"startingTimestamp": "4 minutes ago", "endingTimestamp": "120 seconds ago"}, {0: [6, 7]}),
-        ({"startingTimestamp": iso(now_ms - 3 * MINUTE_MS, timezone.utc)}, {0: [7, 8, 9], 1: [0, 1, 2]}),
-        ({"startingTimestamp": iso(now_ms - 2 * MINUTE_MS, timezone(timedelta(hours=5.5)))}, {0: [8, 9], 1: [0, 1, 2]}),
-        ({"startingTimestamp": "2020-01-31", "endingTimestamp": "9 minutes ago"}, {}),
-        ({"startingTimestamp": iso(now_ms + 2 * MINUTE_MS, timezone.utc), **latest}, {}),
+        ({"startingTimestamp": "3 hours ago"}, {0: [7, 8, 9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": "4 hours ago", "endingTimestamp": "7200 seconds ago"}, {0: [6, 7]}),
+        ({"startingTimestamp": iso(now_ms - 3 * HOUR_MS, timezone.utc)}, {0: [7, 8, 9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": iso(now_ms - 2 * HOUR_MS, timezone(timedelta(hours=5.5)))}, {0: [8, 9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": "2020-01-31", "endingTimestamp": "9 hours ago"}, {}),
+        ({"startingTimestamp": iso(now_ms + 2 * HOUR_MS, timezone.utc), **latest}, {}),
     ]
     for options, expected in cases:
         found: dict[int, list[int]] = {}
@@ -67,18 +67,18 @@ def test_batch(read: Read, minutes: tuple[str, int]) -> None:
     ("start", "first"),
     [
         ({"startingOffsets": "latest-2"}, {0: [8, 9], 1: [1, 2]}),
-        ({"startingTimestamp": "90 seconds ago"}, {0: [9], 1: [0, 1, 2]}),
+        ({"startingTimestamp": "90 minutes ago"}, {0: [9], 1: [0, 1, 2]}),
     ],
 )
 def test_stream(
     stream: NewStream,
     zkafka_cluster: LocalCluster,
-    minutes: tuple[str, int],
+    hours: tuple[str, int],
     start: dict[str, str],
     first: dict[int, list[int]],
 ) -> None:
     """A new query finds its start once: a restart continues at the checkpoint, and AvailableNow ends where it did."""
-    topic, _ = minutes
+    topic, _ = hours
     made = stream({"subscribe": topic, **start})
     made.run()
     fill(zkafka_cluster, topic, 5)
