@@ -117,7 +117,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
                     reader.compare()
 
     def _decoder(self) -> BatchDecoder | None:
-        if self._formats is None:
+        if self._formats is None or self._formats.columns.keys().isdisjoint(self._schema.names):
             return None
         with prepared_worker(for_task=True):
             from pyspark_zkafka.formats.decoding import BatchDecoder

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+from pyspark_zkafka.formats.decoding import pin_formats
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.read.batch_reader import ViewPartition, ViewReader, one_ahead
+from pyspark_zkafka.read.batch_reader import ViewPartition, ViewReader, ZKafkaReader, one_ahead
 
 SCHEMA = pa.schema([("topic", pa.string())])
 
@@ -87,3 +88,13 @@ def test_partition_carries_its_rows() -> None:
 def test_partition_that_spark_makes_up() -> None:
     """A partition that was not planned has no rows."""
     assert list(view_reader().read(InputPartition(None))) == []
+
+
+def test_a_frame_without_decoded_columns() -> None:
+    """Records are not decoded for a projection that has none of the columns with a format."""
+    options = parse_read({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", "value.format": "string"})
+    formats = pin_formats(options)
+    text = pa.schema([("offset", pa.int64()), ("value", pa.string())])
+    assert ZKafkaReader(options, text, formats)._decoder() is not None
+    for schema in (pa.schema([]), pa.schema([("key", pa.binary())])):
+        assert ZKafkaReader(options, schema, formats)._decoder() is None
