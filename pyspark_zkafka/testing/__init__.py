@@ -1,7 +1,8 @@
 """Real brokers on this machine, with ZooKeeper or in KRaft mode, for tests and experiments (public).
 
 `LocalCluster` starts a cluster, `attach` uses the cluster of `zkafka cluster up`, and all tests of a session share the
-pytest fixture `zkafka_cluster`. `OldConsumer` is Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
+pytest fixture `zkafka_cluster`. `MockCluster` has librdkafka's mock brokers, without Java. `OldConsumer` is Kafka's old
+high-level consumer. `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
         verify_consumer_rebalance,
     )
     from pyspark_zkafka.testing.local_cluster import LocalCluster
+    from pyspark_zkafka.testing.mock_cluster import MockCluster
     from pyspark_zkafka.testing.old_consumer import OldConsumer
 
 __all__ = [
     "LocalCluster",
+    "MockCluster",
     "OldConsumer",
     "attach",
     "cache_folder",
@@ -36,6 +39,7 @@ __all__ = [
 
 _HOMES = {
     "LocalCluster": "local_cluster",
+    "MockCluster": "mock_cluster",
     "OldConsumer": "old_consumer",
     "attach": "detached",
     "cache_folder": "jars",

@@ -1,4 +1,4 @@
-"""The pytest plugin: a local cluster for a test session, started when a test requests it.
+"""The pytest plugin: a local cluster for a test session, and mock brokers for a test, started when a test requests them.
 
 Importing it must stay cheap, because every pytest run loads it where this package is installed.
 """
@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.local_cluster import LocalCluster
+    from pyspark_zkafka.testing.mock_cluster import MockCluster
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,3 +47,12 @@ def zkafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     else:
         with LocalCluster(**options) as cluster:
             yield cluster
+
+
+@pytest.fixture
+def zkafka_mock_cluster() -> Iterator[MockCluster]:
+    """Three mock brokers in this process, without Java and without ZooKeeper, new for each test."""
+    from pyspark_zkafka.testing.mock_cluster import MockCluster
+
+    with MockCluster(brokers=3) as cluster:
+        yield cluster
