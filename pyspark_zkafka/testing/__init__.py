@@ -2,7 +2,8 @@
 
 `LocalCluster` starts a cluster, `attach` uses the cluster of `zkafka cluster up`, and all tests of a session share the
 pytest fixture `zkafka_cluster`. `LocalSchemaRegistry` is a schema registry, with the fixture
-`zkafka_schema_registry`. `OldConsumer` is Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
+`zkafka_schema_registry`. `MockCluster` has librdkafka's mock brokers, without Java, with the fixture
+`zkafka_mock_cluster`. `OldConsumer` is Kafka's old high-level consumer. `run_kafka_tool` runs Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
         verify_consumer_rebalance,
     )
     from pyspark_zkafka.testing.local_cluster import LocalCluster
+    from pyspark_zkafka.testing.mock_cluster import MockCluster
     from pyspark_zkafka.testing.old_consumer import OldConsumer
     from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
 
 __all__ = [
     "LocalCluster",
     "LocalSchemaRegistry",
+    "MockCluster",
     "OldConsumer",
     "attach",
     "cache_folder",
@@ -40,6 +43,7 @@ __all__ = [
 _HOMES = {
     "LocalCluster": "local_cluster",
     "LocalSchemaRegistry": "schema_registry",
+    "MockCluster": "mock_cluster",
     "OldConsumer": "old_consumer",
     "attach": "detached",
     "cache_folder": "jars",

@@ -63,6 +63,9 @@ NO_SUCH_TOPIC = LocalClusterError.define("""NO_SUCH_TOPIC
     The local cluster has no topic of that name. Create the topic with `create_topic`.""")
 BAD_REPLICATION = LocalClusterError.define("""BAD_REPLICATION
     More replicas are requested than the cluster has brokers. Request fewer replicas.""")
+NO_MOCK_BROKERS = LocalClusterError.define("""NO_MOCK_BROKERS
+    librdkafka, as confluent-kafka has it, lacks functions of mock brokers. Install a newer confluent-kafka from its
+    wheel.""")
 NOT_IN_THIS_VERSION = LocalClusterError.define("""NOT_IN_THIS_VERSION
     A broker older than Kafka 0.11 cannot delete records. Start a newer Kafka.""")
 REFUSED_BY_CLUSTER = LocalClusterError.define("""REFUSED_BY_CLUSTER

@@ -1,4 +1,4 @@
-"""The pytest plugin: a local cluster and a schema registry for a test session, started when a test requests them.
+"""The pytest plugin: a cluster, mock brokers and a schema registry, each started when a test requests it.
 
 Importing it must stay cheap, because every pytest run loads it where this package is installed.
 """
@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing.local_cluster import LocalCluster
+    from pyspark_zkafka.testing.mock_cluster import MockCluster
     from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
 
 
@@ -56,3 +57,12 @@ def zkafka_schema_registry() -> Iterator[LocalSchemaRegistry]:
 
     with LocalSchemaRegistry() as registry:
         yield registry
+
+
+@pytest.fixture
+def zkafka_mock_cluster() -> Iterator[MockCluster]:
+    """Three mock brokers in this process, without Java and without ZooKeeper, new for each test."""
+    from pyspark_zkafka.testing.mock_cluster import MockCluster
+
+    with MockCluster(brokers=3) as cluster:
+        yield cluster

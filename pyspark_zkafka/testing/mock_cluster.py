@@ -1,0 +1,115 @@
+"""A cluster in this process, without Java: librdkafka's mock brokers, on real ports of loopback."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pyspark_zkafka.options.librdkafka import load
+from pyspark_zkafka.testing.conditions import CLUSTER_NOT_RUNNING, NO_MOCK_BROKERS, REFUSED_BY_CLUSTER
+from pyspark_zkafka.testing.producing import Record, produce
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_PRODUCER = 0  # rd_kafka_type_t
+_TEXT_BYTES = 512
+_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "rd_kafka_destroy": (None, (ctypes.c_void_p,)),
+    "rd_kafka_err2str": (ctypes.c_char_p, (ctypes.c_int,)),
+    "rd_kafka_mock_cluster_new": (ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int)),
+    "rd_kafka_mock_cluster_destroy": (None, (ctypes.c_void_p,)),
+    "rd_kafka_mock_cluster_bootstraps": (ctypes.c_char_p, (ctypes.c_void_p,)),
+    "rd_kafka_mock_set_controller_id": (None, (ctypes.c_void_p, ctypes.c_int32)),
+    "rd_kafka_mock_topic_create": (ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int)),
+}
+
+
+class MockCluster:
+    """Mock brokers in this process, which other processes of this machine can reach. They start within milliseconds.
+
+    Reads, streams and writes work, by both transports. Missing are ZooKeeper, starts by timestamp, consumer groups (a query
+    with `group.id` waits), exactly-once writes, the configuration of topics and brokers, the creation and deletion of
+    topics by clients, TLS and logins. A topic that a client asks for is created with four partitions. Records stay in
+    memory; the brokers drop the oldest of many.
+
+    Raises
+    ------
+    LocalClusterError
+        ``NO_MOCK_BROKERS`` if confluent-kafka's librdkafka does not have the functions of mock brokers.
+
+    Examples
+    --------
+    >>> with MockCluster() as cluster:
+    ...     cluster.create_topic("orders", partitions=2)
+    ...     cluster.produce("orders", [{"key": b"k", "value": b"v", "partition": 1}])
+    {1: [0]}
+    """
+
+    def __init__(self, brokers: int = 1) -> None:
+        self._brokers = brokers
+        self._library: Any = None
+        self._client: int | None = None
+        self._cluster: int | None = None
+
+    def __enter__(self) -> Self:
+        self._library = _library()
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        conf = self._library.rd_kafka_conf_new()
+        self._library.rd_kafka_conf_set(conf, b"log_level", b"0", text, _TEXT_BYTES)
+        self._client = self._library.rd_kafka_new(_PRODUCER, conf, text, _TEXT_BYTES)
+        self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, self._brokers)
+        if self._cluster is None:
+            self.__exit__(None, None, None)
+            raise REFUSED_BY_CLUSTER(f"librdkafka cannot start {self._brokers} mock brokers; check the limit of open files")
+        # Without a controller, clients cannot describe topics.
+        self._library.rd_kafka_mock_set_controller_id(self._cluster, 1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._cluster is not None:
+            self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        if self._client is not None:
+            self._library.rd_kafka_destroy(self._client)
+        self._cluster = self._client = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of the brokers, for `kafka.bootstrap.servers`."""
+        cluster = self._running()
+        servers: bytes = self._library.rd_kafka_mock_cluster_bootstraps(cluster)
+        return servers.decode()
+
+    def create_topic(self, topic: str, partitions: int = 1, replication: int = 1) -> None:
+        """Create an empty topic. Raises ``REFUSED_BY_CLUSTER``, for example because it exists."""
+        cluster = self._running()
+        code = self._library.rd_kafka_mock_topic_create(cluster, topic.encode(), partitions, replication)
+        if code:
+            reason = self._library.rd_kafka_err2str(code).decode()
+            raise REFUSED_BY_CLUSTER(f"The mock cluster refused to create topic {topic}: {reason}; correct the arguments")
+
+    def produce(self, topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
+        """Produce records, as `LocalCluster.produce` does, and return their offsets by partition."""
+        return produce({"bootstrap.servers": self.bootstrap_servers, "log_level": 0}, topic, records)
+
+    def _running(self) -> int:
+        if self._cluster is None:
+            raise CLUSTER_NOT_RUNNING("The mock cluster does not run; use it inside its with block")
+        return self._cluster
+
+
+def _library() -> Any:
+    library = load()
+    try:
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+    except AttributeError as exc:
+        raise NO_MOCK_BROKERS(
+            f"This confluent-kafka has no mock brokers ({exc}); install confluent-kafka's wheel in a newer version"
+        ) from exc
+    return library
