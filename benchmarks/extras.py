@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.avro import avro_reads
 from benchmarks.cluster import BenchCluster, running
 from benchmarks.groups import rebalances
 from benchmarks.large_plan import large_plans
@@ -22,7 +23,7 @@ from benchmarks.plan_times import plan_times
 from benchmarks.session import opened
 from benchmarks.starts import starts
 
-WITH_SPARK = ("latency", "memory", "layouts", "starts")
+WITH_SPARK = ("latency", "memory", "layouts", "starts", "avro")
 """Those that are measured under each of Spark's settings."""
 NAMES = (*WITH_SPARK, "planning", "large-plan", "rebalance")
 _MASTER = "local[2]"
@@ -40,6 +41,8 @@ def measure(name: str, size: Extras, cluster: BenchCluster, settings: str) -> _R
     if name == "rebalance":
         return rebalances(cluster, size.group_sizes, size.group_rounds)
     with opened(_MASTER, cluster, settings) as bench:
+        if name == "avro":
+            return avro_reads(bench, size.avro_records, size.avro_rounds)
         if name == "layouts":
             return layouts(bench, size.layout_scale, size.many_partitions, size.layout_rounds)
         return latencies(bench, size.latency_s) if name == "latency" else starts(bench, size.start_rounds, size.idle_s)

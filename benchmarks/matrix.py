@@ -35,6 +35,8 @@ class Extras:
     large_sizes: tuple[int, ...] = (10_000, 100_000)
     group_sizes: tuple[int, ...] = (2, 5, 20)
     group_rounds: int = 3
+    avro_records: int = 1_000_000
+    avro_rounds: int = 5
 
 
 FULL = Extras()
@@ -51,6 +53,8 @@ QUICK = Extras(
     large_sizes=(10_000,),
     group_sizes=(2,),
     group_rounds=1,
+    avro_records=200_000,
+    avro_rounds=3,
 )
 
 

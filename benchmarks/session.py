@@ -36,8 +36,9 @@ CONNECTOR = (
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
     "org.apache.kafka:kafka-clients:3.9.1",
     "org.apache.commons:commons-pool2:2.12.1",
+    f"org.apache.spark:spark-avro_2.13:{CONNECTOR_VERSION}",
 )
-"""Spark's own connector, the same as in the parity tests."""
+"""Spark's own connector, the same as in the parity tests, and from_avro."""
 
 
 @dataclass(frozen=True)
