@@ -77,28 +77,28 @@ static inline void end_valid(struct column *column) {
     column->rows++;
 }
 
-/* Appends null to a column, and to the columns of a struct. */
-static int append_null(struct avro *avro, struct column *column) {
+/* Appends null, or zero or an empty value if `is_valid`. The fields of a null struct are valid: they may not be nullable. */
+static int append_blank(struct avro *avro, struct column *column, bool is_valid) {
     if (!make_room(avro, column)) return FAILED;
     int64_t row = column->rows;
-    if (column->kind != AVRO_COLUMN_NULL) {
-        if (!column->valid) {
-            if (!resize((void **)&column->valid, column->room_rows / 8 + 1)) return avro->no_memory = true, FAILED;
-            memset(column->valid, 0xff, (size_t)(row / 8 + 1));
-        }
-        column->valid[row >> 3] &= (uint8_t) ~(1u << (row & 7));
-    }
     if (has_offsets(column))
         column->offsets[row + 1] = column->offsets[row];
     else if (column->kind == AVRO_COLUMN_BOOLEAN)
         column->data[row >> 3] &= (uint8_t) ~(1u << (row & 7));
     else if (width(column))
         memset(column->data + row * width(column), 0, (size_t)width(column));
-    column->rows++;
+    if (!is_valid && !column->valid && column->kind != AVRO_COLUMN_NULL) {
+        if (!resize((void **)&column->valid, column->room_rows / 8 + 1)) return avro->no_memory = true, FAILED;
+        memset(column->valid, 0xff, (size_t)(row / 8 + 1));
+    }
+    end_valid(column);
+    if (!is_valid && column->valid) column->valid[row >> 3] &= (uint8_t) ~(1u << (row & 7));
     for (int32_t i = 0; column->kind == AVRO_COLUMN_STRUCT && i < column->count; i++)
-        if (append_null(avro, avro->columns + column->first + i)) return FAILED;
+        if (append_blank(avro, avro->columns + column->first + i, true)) return FAILED;
     return OK;
 }
+
+static int append_null(struct avro *avro, struct column *column) { return append_blank(avro, column, false); }
 
 static int append_fixed(struct avro *avro, struct column *column, const void *value, size_t size) {
     if (!make_room(avro, column)) return FAILED;
