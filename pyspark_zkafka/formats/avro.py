@@ -126,8 +126,9 @@ _COLUMN_LONG, _COLUMN_DECIMAL, _COLUMN_LIST, _COLUMN_STRUCT = 3, 6, 9, 10
 _COLUMNS = {pa.null(): 0, pa.bool_(): 1, pa.int32(): 2, pa.date32(): 2, pa.float32(): 4, pa.float64(): 5}
 _COLUMNS |= {pa.string(): 7, pa.binary(): 8}
 _PROMOTIONS = {"long": "int", "float": "int long", "double": "int long float", "string": "bytes", "bytes": "string"}
-_NODE = np.dtype([("op", "i4"), ("column", "i4"), ("first", "i4"), ("count", "i4"), ("number", "i8")])
-_FLAW = np.dtype([("row", "i8"), ("code", "i4"), ("node", "i4"), ("at", "i8"), ("found", "i8"), ("left", "i8")])
+NODE = np.dtype([("op", "i4"), ("column", "i4"), ("first", "i4"), ("count", "i4"), ("number", "i8")])
+FLAW = np.dtype([("row", "i8"), ("code", "i4"), ("node", "i4"), ("at", "i8"), ("found", "i8"), ("left", "i8")])
+"""`zkafka_avro_node` and `zkafka_avro_flaw`."""
 
 
 class _UnresolvedError(Exception):
@@ -160,7 +161,7 @@ class _Compiler:
 
     def program(self) -> Program:
         constants = np.frombuffer(bytes(self._constants) + b"\0", "u1")
-        arrays = np.array(self._nodes, _NODE), np.array([*self._links, 0], "i4"), np.array(self._columns, "i4"), constants
+        arrays = np.array(self._nodes, NODE), np.array([*self._links, 0], "i4"), np.array(self._columns, "i4"), constants
         return Program(arrays, self._paths)
 
     # Columns
@@ -409,7 +410,7 @@ class AvroDecoder:
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
         """Decode payloads without their first `skip` bytes. Raises MemoryError."""
-        out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), _FLAW)
+        out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), FLAW)
         found = require().avro_decode(
             byref(self.program.native), source.address, source.is_large, skip, out.address, flaws.ctypes.data
         )

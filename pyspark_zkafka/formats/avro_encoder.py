@@ -24,8 +24,6 @@ _Rows = npt.NDArray[np.int64]
 _Encode = Callable[[pa.Array, _Rows], pa.Array]
 """From values without null, and the row that each is in, to bytes."""
 
-_MOST_VARINT = 10
-
 
 class AvroEncoder:
     """Encodes a column of one type by a schema. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
@@ -73,9 +71,9 @@ def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: i
 def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:
     """Zigzag varints."""
     bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)[:, None]
-    groups = bits >> (np.arange(_MOST_VARINT, dtype=np.uint64) * np.uint64(7))
+    places = np.arange(max(1, -(-int(bits.max(initial=0)).bit_length() // 7)))
+    groups = bits >> (places.astype(np.uint64) * np.uint64(7))
     sizes = np.maximum((groups != 0).sum(axis=1), 1)
-    places = np.arange(_MOST_VARINT)
     data = (groups & np.uint64(0x7F)).astype(np.uint8) | (places < sizes[:, None] - 1).astype(np.uint8) << 7
     return _binary(data[places < sizes[:, None]], sizes, len(numbers))
 

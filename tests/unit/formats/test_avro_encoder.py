@@ -25,6 +25,10 @@ def decimal(kind: str, precision: int, scale: int = 0, **more: Any) -> dict[str,
     return {"type": kind, "logicalType": "decimal", "precision": precision, "scale": scale, **more}
 
 
+_LIST = {"type": "array", "items": ["int", "null"]}
+_MAP = {"type": "map", "values": "int"}
+
+
 @pytest.mark.parametrize(
     ("schema", "column", "expected"),
     [
@@ -123,6 +127,8 @@ def test_types_that_do_not_fit() -> None:
 
 
 _ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+_FIXED = {"type": "fixed", "name": "F", "size": 2}
+_MEMBERS = pa.struct([("u", pa.struct([("member0", pa.int32()), ("member1", pa.string())]))])
 
 
 @pytest.mark.parametrize(
