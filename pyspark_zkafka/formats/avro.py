@@ -158,6 +158,7 @@ class _Compiler:
         self._columns: list[int] = []
         self._constants = bytearray()
         self._skips: dict[int, int] = {}
+        self._empties: dict[int, bool] = {}
 
     def program(self) -> Program:
         constants = np.frombuffer(bytes(self._constants) + b"\0", "u1")
@@ -256,7 +257,7 @@ class _Compiler:
             items = self._child(column)
             if writer.kind == "array":
                 item = self.read(writer.item, reader.item, items, type.value_type, f"{path}.element".lstrip("."))
-                return self._set(node, _ARRAY, column, item, number=int(_is_empty(writer.item)))
+                return self._set(node, _ARRAY, column, item, number=int(self._is_empty(writer.item)))
             item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, f"{path}.value".lstrip("."))
             return self._set(node, _MAP, column, item, number=0)
         if writer.kind == "enum":
@@ -314,12 +315,21 @@ class _Compiler:
             parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
             return self._link(node, _UNION if writer.kind == "union" else _RECORD, -1, [self.skip(part) for part in parts])
         if writer.kind == "array":
-            return self._set(node, _ARRAY, -1, self.skip(writer.item), number=int(_is_empty(writer.item)))
+            return self._set(node, _ARRAY, -1, self.skip(writer.item), number=int(self._is_empty(writer.item)))
         if writer.kind == "map":
             return self._set(node, _MAP, -1, self.skip(writer.item), number=0)
         if writer.kind == "enum":
             return self._set(node, _ENUM, -1, 0, len(writer.symbols))
         return self._set(node, _FIXED if writer.kind == "fixed" else _OPS[writer.kind], -1, number=writer.size)
+
+    def _is_empty(self, avro: AvroType) -> bool:
+        """True for a type whose values may have no bytes."""
+        if avro.kind != "record":
+            return avro.kind == "null" or (avro.kind == "fixed" and avro.size == 0)
+        if id(avro) not in self._empties:
+            self._empties[id(avro)] = True  # in case it is within itself
+            self._empties[id(avro)] = all(self._is_empty(f.type) for f in avro.fields)
+        return self._empties[id(avro)]
 
 
 def _children(type: pa.DataType) -> list[pa.DataType]:
@@ -357,13 +367,6 @@ def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
         if ours.name not in names and alias is not None:
             found[alias] = ours
     return found
-
-
-def _is_empty(avro: AvroType, within: tuple[AvroType, ...] = ()) -> bool:
-    """True for a type whose values may have no bytes."""
-    if avro.kind == "record":
-        return avro in within or all(_is_empty(f.type, (*within, avro)) for f in avro.fields)
-    return avro.kind == "null" or (avro.kind == "fixed" and avro.size == 0)
 
 
 def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:

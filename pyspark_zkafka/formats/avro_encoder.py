@@ -346,7 +346,7 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
         if place >= 0:
             encoders.append((place, _encoder(field.type, type[place].type, inner, problems)))
         elif field.type.is_nullable:
-            encoders.append((0, _missing(field)))
+            encoders.append((0, _missing(field, inner, problems)))
         else:
             problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
 
@@ -357,9 +357,13 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
     return encode
 
 
-def _missing(field: AvroField) -> _Encode:
+def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
     """The default of a field that the column does not have, or null."""
-    data = encode_default(field.type, field.default)
+    try:
+        data = encode_default(field.type, field.default)
+    except ValueError as error:
+        problems.append(f"{path} is missing, and its default is not of its type ({error})")
+        return _nothing
     return lambda values, rows: _constant(data, len(values))
 
 
@@ -391,7 +395,10 @@ def encode_default(avro: AvroType, value: Any) -> bytes:
     ):
         return _varint(value)
     elif kind in ("float", "double") and type(value) in (int, float):
-        return struct.pack("<f" if kind == "float" else "<d", value)
+        try:
+            return struct.pack("<f" if kind == "float" else "<d", value)
+        except OverflowError:
+            pass
     elif kind == "string" and isinstance(value, str):
         return _varint(len(value.encode())) + value.encode()
     elif kind in ("bytes", "fixed") and isinstance(value, str):

@@ -214,6 +214,7 @@ def test_branches() -> None:
             "scale 1 for the writer and 2 for the reader",
         ),
         (record(), record(("a", "int", "x")), "the default of a is not of its type ('x' is not int)"),
+        (record(), record(("a", "float", 1e300)), "the default of a is not of its type (1e+300 is not float)"),
     ],
 )
 def test_unresolved(writer: Any, reader: Any, problem: str) -> None:
@@ -310,3 +311,12 @@ def test_empty_items() -> None:
     schema = {"type": "array", "items": {"type": "array", "items": "null"}}
     assert value(schema, schema, b"\x02\x80\x01\x00\x00") == [[None] * 64]
     assert "items" in reason(schema, b"\x06" + b"\x80\x02\x00" * 3 + b"\x00")
+
+
+def test_small_schema_of_a_large_type() -> None:
+    """A schema whose records repeat each other millions of times is compiled where they are skipped."""
+    schema: Any = record(name="R0")
+    for depth in range(1, 40):
+        schema = record(("a", schema), ("b", f"R{depth - 1}"), name=f"R{depth}")
+    writer = record(("list", {"type": "array", "items": schema}), ("n", "int"), name="R")
+    assert value(writer, record(("n", "int")), b"\x00\x06") == {"n": 3}

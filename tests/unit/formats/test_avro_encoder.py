@@ -99,6 +99,7 @@ def test_types_that_do_not_fit() -> None:
         ("e", ["int", "string"]),
         ("f", long(logicalType="local-timestamp-micros")),
         ("g", "int"),
+        ("h", ["null", "int"], "x"),
     )
     type = pa.struct(
         [
@@ -122,6 +123,7 @@ def test_types_that_do_not_fit() -> None:
         "e is string, and the union needs a struct of member0, member1",
         "f is timestamp[us, tz=UTC], and the schema has long (local-timestamp-micros)",
         "g is missing, and int in the schema is not nullable",
+        "h is missing, and its default is not of its type ('x' is not union)",
     ):
         assert problem in str(refused.value)
 
