@@ -61,6 +61,9 @@ KAFKA_CONNECTOR = (
 )
 """Spark's own connector, the peer of the parity tests."""
 
+SPARK_AVRO = "org.apache.spark:spark-avro_2.13:4.2.0"
+"""Spark's from_avro and to_avro."""
+
 FAST = {
     "log.cleaner.backoff.ms": "200",
     "log.retention.check.interval.ms": "500",
@@ -157,7 +160,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     from pyspark_zkafka.testing import fetch_jars
 
-    jars = ",".join(map(str, fetch_jars(*KAFKA_CONNECTOR, transitive=False)))
+    jars = ",".join(map(str, fetch_jars(*KAFKA_CONNECTOR, SPARK_AVRO, transitive=False)))
     tables = str(tmp_path_factory.mktemp("tables"))
     builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.jars", jars)
     session = builder.config("spark.sql.warehouse.dir", tables).getOrCreate()

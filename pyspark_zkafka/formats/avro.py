@@ -13,12 +13,14 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.avro_encoder import AvroEncoder, encode_default
 from pyspark_zkafka.formats.avro_types import (
+    PRIMITIVES,
     UNITS_NS,
     AvroField,
     AvroType,
@@ -35,6 +37,7 @@ from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 __all__ = ["AvroSchema", "parse", "schema_of"]
 
 _CACHED = 512
+_MOST_NODES = 200_000
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Progr
         compiler.read(writer.root, reader.root, 0, type, "")
     except _UnresolvedError as error:
         raise invalid(f"the reader's schema does not accept the writer's: {error}") from None
+    except RecursionError:
+        raise invalid("the writer's schema is nested too deeply") from None
     return compiler.program()
 
 
@@ -115,66 +120,32 @@ def _other_types(found: pa.DataType, asked: pa.DataType, path: str) -> list[str]
 # --- Compiling ---------------------------------------------------------------------------------------------------------
 
 # From zkafka.h.
-(_NULL, _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _BYTES, _FIXED) = range(8)
-(_ENUM, _ARRAY, _MAP, _RECORD, _UNION, _MEMBER, _CONSTANT, _REFUSED) = range(8, 16)
-_OPS = {
-    "null": _NULL,
-    "boolean": _BOOLEAN,
-    "int": _INT,
-    "long": _LONG,
-    "float": _FLOAT,
-    "double": _DOUBLE,
-    "bytes": _BYTES,
-    "string": _BYTES,
-}
-_COLUMN_DECIMAL, _COLUMN_LIST, _COLUMN_STRUCT = 6, 9, 10
-_COLUMNS = {
-    pa.null(): 0,
-    pa.bool_(): 1,
-    pa.int32(): 2,
-    pa.date32(): 2,
-    pa.int64(): 3,
-    pa.time64("ns"): 3,
-    pa.duration("us"): 3,
-    pa.float32(): 4,
-    pa.float64(): 5,
-    pa.string(): 7,
-    pa.binary(): 8,
-}
-_PROMOTIONS = {
-    "long": ("int",),
-    "float": ("int", "long"),
-    "double": ("int", "long", "float"),
-    "string": ("bytes",),
-    "bytes": ("string",),
-}
-_NODE = np.dtype([("op", "i4"), ("column", "i4"), ("first", "i4"), ("count", "i4"), ("number", "i8")])
-_FLAW = np.dtype([("row", "i8"), ("code", "i4"), ("node", "i4"), ("at", "i8"), ("found", "i8"), ("left", "i8")])
+(_NULL, _FIXED, _ENUM, _ARRAY, _MAP, _RECORD, _UNION, _MEMBER, _CONSTANT, _REFUSED) = (0, *range(7, 16))
+_OPS = {kind: number for number, kind in enumerate(PRIMITIVES)} | {"string": PRIMITIVES.index("bytes")}
+_COLUMN_LONG, _COLUMN_DECIMAL, _COLUMN_LIST, _COLUMN_STRUCT = 3, 6, 9, 10
+_COLUMNS = {pa.null(): 0, pa.bool_(): 1, pa.int32(): 2, pa.date32(): 2, pa.float32(): 4, pa.float64(): 5}
+_COLUMNS |= {pa.string(): 7, pa.binary(): 8}
+_PROMOTIONS = {"long": "int", "float": "int long", "double": "int long float", "string": "bytes", "bytes": "string"}
+NODE = np.dtype([("op", "i4"), ("column", "i4"), ("first", "i4"), ("count", "i4"), ("number", "i8")])
+FLAW = np.dtype([("row", "i8"), ("code", "i4"), ("node", "i4"), ("at", "i8"), ("found", "i8"), ("left", "i8")])
+"""`zkafka_avro_node` and `zkafka_avro_flaw`."""
 
 
 class _UnresolvedError(Exception):
     """A type of the writer that the reader's schema cannot take."""
 
 
+@dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled pair of schemas, for one type. `paths` has the field of each node."""
+    """A compiled pair of schemas, for one type: nodes, links, columns and constants. `paths` has the field of each node."""
 
-    def __init__(
-        self,
-        nodes: Sequence[tuple[int, ...]],
-        links: Sequence[int],
-        columns: Sequence[int],
-        constants: bytes,
-        paths: Sequence[str],
-    ) -> None:
-        self.parts = (
-            np.array(nodes, _NODE),
-            np.array([*links, 0], "i4"),
-            np.array(columns, "i4"),
-            np.frombuffer(constants + b"\0", "u1"),
-        )
-        self.native = AvroProgram(*(part.ctypes.data for part in self.parts), len(columns) // 3)
-        self.paths = paths
+    parts: tuple[npt.NDArray[Any], ...]
+    paths: Sequence[str]
+
+    @property
+    def native(self) -> AvroProgram:
+        """The argument of C functions, which is valid as long as this object."""
+        return AvroProgram(*(part.ctypes.data for part in self.parts), len(self.parts[2]) // 3)
 
 
 class _Compiler:
@@ -187,9 +158,12 @@ class _Compiler:
         self._columns: list[int] = []
         self._constants = bytearray()
         self._skips: dict[int, int] = {}
+        self._empties: dict[int, bool] = {}
 
     def program(self) -> Program:
-        return Program(self._nodes, self._links, self._columns, bytes(self._constants), self._paths)
+        constants = np.frombuffer(bytes(self._constants) + b"\0", "u1")
+        arrays = np.array(self._nodes, NODE), np.array([*self._links, 0], "i4"), np.array(self._columns, "i4"), constants
+        return Program(arrays, self._paths)
 
     # Columns
 
@@ -211,7 +185,7 @@ class _Compiler:
             for i, child in enumerate(children):
                 self.place(first + i, child)
         else:
-            kind = 3 if pa.types.is_timestamp(type) else _COLUMNS[type]
+            kind = _COLUMNS.get(type, _COLUMN_LONG)
         self._columns[3 * column : 3 * column + 3] = (kind, first, count)
 
     def _child(self, column: int, number: int = 0) -> int:
@@ -220,6 +194,8 @@ class _Compiler:
     # Nodes
 
     def _new(self, path: str) -> int:
+        if len(self._nodes) == _MOST_NODES:
+            raise invalid(f"its unions and the writer's have more than {_MOST_NODES} combinations")
         self._nodes.append((_REFUSED, -1, 0, 0, 0))
         self._paths.append(path)
         return len(self._nodes) - 1
@@ -281,7 +257,7 @@ class _Compiler:
             items = self._child(column)
             if writer.kind == "array":
                 item = self.read(writer.item, reader.item, items, type.value_type, f"{path}.element".lstrip("."))
-                return self._set(node, _ARRAY, column, item, number=int(_is_empty(writer.item)))
+                return self._set(node, _ARRAY, column, item, number=int(self._is_empty(writer.item)))
             item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, f"{path}.value".lstrip("."))
             return self._set(node, _MAP, column, item, number=0)
         if writer.kind == "enum":
@@ -339,12 +315,21 @@ class _Compiler:
             parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
             return self._link(node, _UNION if writer.kind == "union" else _RECORD, -1, [self.skip(part) for part in parts])
         if writer.kind == "array":
-            return self._set(node, _ARRAY, -1, self.skip(writer.item), number=int(_is_empty(writer.item)))
+            return self._set(node, _ARRAY, -1, self.skip(writer.item), number=int(self._is_empty(writer.item)))
         if writer.kind == "map":
             return self._set(node, _MAP, -1, self.skip(writer.item), number=0)
         if writer.kind == "enum":
             return self._set(node, _ENUM, -1, 0, len(writer.symbols))
         return self._set(node, _FIXED if writer.kind == "fixed" else _OPS[writer.kind], -1, number=writer.size)
+
+    def _is_empty(self, avro: AvroType) -> bool:
+        """True for a type whose values may have no bytes."""
+        if avro.kind != "record":
+            return avro.kind == "null" or (avro.kind == "fixed" and avro.size == 0)
+        if id(avro) not in self._empties:
+            self._empties[id(avro)] = True  # in case it is within itself
+            self._empties[id(avro)] = all(self._is_empty(f.type) for f in avro.fields)
+        return self._empties[id(avro)]
 
 
 def _children(type: pa.DataType) -> list[pa.DataType]:
@@ -356,7 +341,7 @@ def _children(type: pa.DataType) -> list[pa.DataType]:
 def _matches(writer: AvroType, reader: AvroType) -> bool:
     """True if the kinds fit, and the names of enums and fixed types. Records may have any name."""
     if writer.kind != reader.kind:
-        return writer.kind in _PROMOTIONS.get(reader.kind, ())
+        return writer.kind in _PROMOTIONS.get(reader.kind, "").split()
     if writer.kind == "fixed" and writer.size != reader.size:
         return False
     return writer.kind not in ("enum", "fixed") or _has_name(writer, reader)
@@ -382,13 +367,6 @@ def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
         if ours.name not in names and alias is not None:
             found[alias] = ours
     return found
-
-
-def _is_empty(avro: AvroType, within: tuple[AvroType, ...] = ()) -> bool:
-    """True for a type whose values may have no bytes."""
-    if avro.kind == "record":
-        return avro in within or all(_is_empty(f.type, (*within, avro)) for f in avro.fields)
-    return avro.kind == "null" or (avro.kind == "fixed" and avro.size == 0)
 
 
 def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:
@@ -418,7 +396,7 @@ _REASONS = {
     9: "the union at byte {at} has no branch {found}",
     10: "the reader's schema lacks branch {found} of the writer's union, before byte {at}",
     11: "the array or map at byte {at} has {found} items, {left} bytes are left",
-    12: "the block before byte {at} has {found} bytes more than its size",
+    12: "the block at byte {at} has {found} bytes more than its size",
     13: "the decimal at byte {at} has too many digits",
     14: "the time at byte {at} is out of range",
     15: "the value at byte {at} is more than {found} levels deep",
@@ -435,7 +413,7 @@ class AvroDecoder:
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
         """Decode payloads without their first `skip` bytes. Raises MemoryError."""
-        out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), _FLAW)
+        out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), FLAW)
         found = require().avro_decode(
             byref(self.program.native), source.address, source.is_large, skip, out.address, flaws.ctypes.data
         )

@@ -24,8 +24,6 @@ _Rows = npt.NDArray[np.int64]
 _Encode = Callable[[pa.Array, _Rows], pa.Array]
 """From values without null, and the row that each is in, to bytes."""
 
-_MOST_VARINT = 10
-
 
 class AvroEncoder:
     """Encodes a column of one type by a schema. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
@@ -73,9 +71,9 @@ def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: i
 def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:
     """Zigzag varints."""
     bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)[:, None]
-    groups = bits >> (np.arange(_MOST_VARINT, dtype=np.uint64) * np.uint64(7))
+    places = np.arange(max(1, -(-int(bits.max(initial=0)).bit_length() // 7)))
+    groups = bits >> (places.astype(np.uint64) * np.uint64(7))
     sizes = np.maximum((groups != 0).sum(axis=1), 1)
-    places = np.arange(_MOST_VARINT)
     data = (groups & np.uint64(0x7F)).astype(np.uint8) | (places < sizes[:, None] - 1).astype(np.uint8) << 7
     return _binary(data[places < sizes[:, None]], sizes, len(numbers))
 
@@ -348,7 +346,7 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
         if place >= 0:
             encoders.append((place, _encoder(field.type, type[place].type, inner, problems)))
         elif field.type.is_nullable:
-            encoders.append((0, _missing(field)))
+            encoders.append((0, _missing(field, inner, problems)))
         else:
             problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
 
@@ -359,9 +357,13 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
     return encode
 
 
-def _missing(field: AvroField) -> _Encode:
+def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
     """The default of a field that the column does not have, or null."""
-    data = encode_default(field.type, field.default)
+    try:
+        data = encode_default(field.type, field.default)
+    except ValueError as error:
+        problems.append(f"{path} is missing, and its default is not of its type ({error})")
+        return _nothing
     return lambda values, rows: _constant(data, len(values))
 
 
@@ -393,7 +395,10 @@ def encode_default(avro: AvroType, value: Any) -> bytes:
     ):
         return _varint(value)
     elif kind in ("float", "double") and type(value) in (int, float):
-        return struct.pack("<f" if kind == "float" else "<d", value)
+        try:
+            return struct.pack("<f" if kind == "float" else "<d", value)
+        except OverflowError:
+            pass
     elif kind == "string" and isinstance(value, str):
         return _varint(len(value.encode())) + value.encode()
     elif kind in ("bytes", "fixed") and isinstance(value, str):

@@ -37,18 +37,9 @@ _LOGICAL = {
     "bytes": ("decimal",),
     "fixed": ("decimal",),
 }
-_PLAIN = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "bytes": pa.binary(),
-    "fixed": pa.binary(),
-    "string": pa.string(),
-    "enum": pa.string(),
-}
+_PLAIN = {"null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32()}
+_PLAIN |= {"double": pa.float64(), "bytes": pa.binary(), "string": pa.string()}
+_OF_KIND = {**_PLAIN, "enum": pa.string(), "fixed": pa.binary()}
 _OF_LOGICAL = {
     "date": pa.date32(),
     "time-micros": pa.time64("ns"),
@@ -174,7 +165,7 @@ class _Parser:
         )
 
     def _lookup(self, name: str, space: str, path: str) -> AvroType:
-        names = [f"{space}.{name}", name] if space and "." not in name else [name]
+        names = [f"{space}.{name}", name] if space and "." not in name else [name.lstrip(".")]
         # References usually have the name of their type. Otherwise, all of them are parsed.
         for wanted in (*names, *self._pending):
             if (found := next((self._named[n] for n in names if n in self._named), None)) is not None:
@@ -192,12 +183,13 @@ class _Parser:
             raise invalid(f"{_at(path)}a type of kind {kind} has no name")
         if "." not in name:
             space = found["namespace"] if isinstance(found.get("namespace"), str) else space
-            name = f"{space}.{name}" if space else name
+            name = f"{space}.{name}"
+        name = name.lstrip(".")
         space = name.rpartition(".")[0]
         if name in self._named:
             raise invalid(f"{_at(path)}the type {name} is defined twice")
         aliases = tuple(a if "." in a or not space else f"{space}.{a}" for a in _texts(found, "aliases", name))
-        made = self._named[name] = AvroType(kind, name.lstrip("."), aliases)
+        made = self._named[name] = AvroType(kind, name, aliases)
         if kind == "fixed":
             made.size = found.get("size", -1)
             if type(made.size) is not int or not 0 <= made.size < 1 << 31:
@@ -289,7 +281,7 @@ class _Mapping:
             return pa.struct([self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields])
         if avro.kind == "union":
             return self._union(avro, path, within)
-        return _OF_LOGICAL.get(avro.logical) or _PLAIN[avro.kind]
+        return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
 
     def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
         values = avro.values
@@ -314,17 +306,10 @@ def wider_kind(values: list[AvroType]) -> str | None:
 # --- Spark to Avro -----------------------------------------------------------------------------------------------------
 
 _TO_AVRO: dict[pa.DataType, Any] = {
-    pa.null(): "null",
-    pa.bool_(): "boolean",
+    **{type: kind for kind, type in _PLAIN.items()},
     pa.int8(): "int",
     pa.int16(): "int",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
     pa.large_string(): "string",
-    pa.binary(): "bytes",
     pa.large_binary(): "bytes",
     pa.date32(): {"type": "int", "logicalType": "date"},
     pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},

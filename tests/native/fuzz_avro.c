@@ -73,7 +73,8 @@ static void damage(struct block *payload, const struct block *other) {
         struct block made = {malloc((size_t)(size + length)), size + length};
         memcpy(made.data, payload->data, (size_t)at);
         if (repeated) memset(made.data + at, edges[below(4)], (size_t)length);
-        for (int i = 0; !repeated && i < length; i++) made.data[at + i] = i == length - 1 ? edges[below(6)] : 0xff - (one_in(3) ? below(128) : 0);
+        for (int i = 0; !repeated && i < length; i++) made.data[at + i] = (uint8_t)(0xff - (one_in(3) ? below(128) : 0));
+        if (!repeated) made.data[at + length - 1] = edges[below(6)];
         memcpy(made.data + at + length, payload->data + at, (size_t)(size - at));
         free(payload->data);
         *payload = copy(made.data, made.size);
@@ -101,7 +102,7 @@ static void walk(const struct zkafka_avro_program *program, int32_t column, cons
         else if (array->children[0]->length != offsets[rows]) fail("a list of another length than its items");
     }
     for (int64_t i = 0; i < array->n_children; i++) {
-        if (described[0] == AVRO_COLUMN_STRUCT && array->children[i]->length != rows) fail("a field of another length than its struct");
+        if (described[0] == AVRO_COLUMN_STRUCT && array->children[i]->length != rows) fail("a struct of other lengths");
         walk(program, described[1] + (int32_t)i, array->children[i]);
     }
 }

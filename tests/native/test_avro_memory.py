@@ -124,7 +124,7 @@ def fuzz(tmp_path_factory: pytest.TempPathFactory) -> Fuzz:
     return run
 
 
-@pytest.mark.parametrize(("seed", "rounds"), [(1, 60_000), *seldom((2, 3_000_000))])
+@pytest.mark.parametrize(("seed", "rounds"), [(1, 60_000), *seldom((2, 500_000))])
 def test_no_fault_of_memory(fuzz: Fuzz, seed: int, rounds: int) -> None:
     """Damaged payloads touch no memory that is not theirs, leave none, spoil no others, and reach every flaw."""
     done = fuzz(seed, rounds)

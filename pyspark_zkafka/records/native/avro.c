@@ -35,7 +35,9 @@ struct avro {
 
 /* --- Columns ------------------------------------------------------------------------------------------------------- */
 
-static bool has_offsets(const struct column *column) { return column->kind >= AVRO_COLUMN_STRING && column->kind <= AVRO_COLUMN_LIST; }
+static bool has_offsets(const struct column *column) {
+    return column->kind >= AVRO_COLUMN_STRING && column->kind <= AVRO_COLUMN_LIST;
+}
 
 static int64_t width(const struct column *column) {
     static const int8_t widths[AVRO_COLUMNS] = {[AVRO_COLUMN_INT] = 4,
@@ -77,28 +79,28 @@ static inline void end_valid(struct column *column) {
     column->rows++;
 }
 
-/* Appends null to a column, and to the columns of a struct. */
-static int append_null(struct avro *avro, struct column *column) {
+/* Appends null, or zero or an empty value if `is_valid`. The fields of a null struct are valid: they may not be nullable. */
+static int append_blank(struct avro *avro, struct column *column, bool is_valid) {
     if (!make_room(avro, column)) return FAILED;
     int64_t row = column->rows;
-    if (column->kind != AVRO_COLUMN_NULL) {
-        if (!column->valid) {
-            if (!resize((void **)&column->valid, column->room_rows / 8 + 1)) return avro->no_memory = true, FAILED;
-            memset(column->valid, 0xff, (size_t)(row / 8 + 1));
-        }
-        column->valid[row >> 3] &= (uint8_t) ~(1u << (row & 7));
-    }
     if (has_offsets(column))
         column->offsets[row + 1] = column->offsets[row];
     else if (column->kind == AVRO_COLUMN_BOOLEAN)
         column->data[row >> 3] &= (uint8_t) ~(1u << (row & 7));
     else if (width(column))
         memset(column->data + row * width(column), 0, (size_t)width(column));
-    column->rows++;
+    if (!is_valid && !column->valid && column->kind != AVRO_COLUMN_NULL) {
+        if (!resize((void **)&column->valid, column->room_rows / 8 + 1)) return avro->no_memory = true, FAILED;
+        memset(column->valid, 0xff, (size_t)(row / 8 + 1));
+    }
+    end_valid(column);
+    if (!is_valid && column->valid) column->valid[row >> 3] &= (uint8_t) ~(1u << (row & 7));
     for (int32_t i = 0; column->kind == AVRO_COLUMN_STRUCT && i < column->count; i++)
-        if (append_null(avro, avro->columns + column->first + i)) return FAILED;
+        if (append_blank(avro, avro->columns + column->first + i, true)) return FAILED;
     return OK;
 }
+
+static int append_null(struct avro *avro, struct column *column) { return append_blank(avro, column, false); }
 
 static int append_fixed(struct avro *avro, struct column *column, const void *value, size_t size) {
     if (!make_room(avro, column)) return FAILED;
@@ -134,7 +136,8 @@ static int append_list(struct avro *avro, struct column *column) {
 /* Removes the rows of a record that cannot be decoded, at every depth. Its structs and lists may not be ended yet. */
 static void truncate_rows(struct avro *avro, struct column *column, int64_t rows) {
     column->rows = rows;
-    if (column->kind == AVRO_COLUMN_LIST && column->offsets) truncate_rows(avro, avro->columns + column->first, column->offsets[rows]);
+    if (column->kind == AVRO_COLUMN_LIST && column->offsets)
+        truncate_rows(avro, avro->columns + column->first, column->offsets[rows]);
     for (int32_t i = 0; column->kind == AVRO_COLUMN_STRUCT && i < column->count; i++)
         truncate_rows(avro, avro->columns + column->first + i, rows);
 }
@@ -144,7 +147,8 @@ static bool take(struct avro *avro, struct column *column, struct ArrowArray *ou
     bool is_string = column->kind == AVRO_COLUMN_STRING || column->kind == AVRO_COLUMN_BINARY;
     bool is_list = column->kind == AVRO_COLUMN_LIST, is_struct = column->kind == AVRO_COLUMN_STRUCT;
     int32_t children = is_list || is_struct ? column->count : 0;
-    if (!array_begin(out, column->rows, column->kind == AVRO_COLUMN_NULL ? 0 : is_string ? 3 : is_struct ? 1 : 2, children)) return false;
+    int64_t buffers = column->kind == AVRO_COLUMN_NULL ? 0 : is_string ? 3 : is_struct ? 1 : 2;
+    if (!array_begin(out, column->rows, buffers, children)) return false;
     /* Spark reads the offsets even of a column without rows. */
     if (has_offsets(column) && !column->offsets && !grow_rows(avro, column)) return false;
     out->null_count = column->kind == AVRO_COLUMN_NULL ? column->rows : column->valid ? -1 : 0;
@@ -217,7 +221,8 @@ static int append_decimal(struct avro *avro, struct column *column, const uint8_
         if (*data != (uint8_t)value) return flawed(avro, AVRO_DIGITS, first, 0);
     bool negative = (bool)(value & 1);
     for (int64_t i = 0; i < size; i++) value = value << 8 | data[i];
-    if ((bool)(value >> 127) != negative || (negative ? -value : value) >= column->limit) return flawed(avro, AVRO_DIGITS, first, 0);
+    if ((bool)(value >> 127) != negative || (negative ? -value : value) >= column->limit)
+        return flawed(avro, AVRO_DIGITS, first, 0);
     return append_fixed(avro, column, &value, sizeof value);
 }
 
@@ -451,8 +456,9 @@ static struct column *new_columns(const struct zkafka_avro_program *program) {
     return columns;
 }
 
-int64_t zkafka_avro_decode(const struct zkafka_avro_program *program, const struct ArrowArray *payloads, int32_t is_large, int64_t skip,
-                           struct ArrowArray *out, struct zkafka_avro_flaw *flaws) {
+int64_t zkafka_avro_decode(const struct zkafka_avro_program *program, const struct ArrowArray *payloads, int32_t is_large,
+                           int64_t skip, struct ArrowArray *out, struct zkafka_avro_flaw *flaws) {
+    *out = (struct ArrowArray){0};
     int64_t flaw_count = 0, rows = payloads->length;
     struct zkafka_avro_flaw unused;
     struct avro avro = {.program = program, .columns = new_columns(program), .first_rows = rows < 8 ? 8 : rows};

@@ -16,6 +16,7 @@ import pytest
 
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.formats import avro
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Listener, Split
 from pyspark_zkafka.options.values import ConnectionOptions, Transport
@@ -191,11 +192,13 @@ def test_every_function_of_c_has_a_caller() -> None:
 def test_structs_are_as_large_as_in_c(tmp_path: Path) -> None:
     """The structs that Python reads have the sizes that the C compiler gives them."""
     names = {"fed": library.FedBatches, "decoded": library.Decoded, "flaws": library.Flaws, "open_batch": library.OpenBatch}
-    sizes = "".join(f'printf("%zu ", sizeof(struct zkafka_{name}));' for name in names)
+    expected = {name: ctypes.sizeof(kind) for name, kind in {**names, "avro_program": library.AvroProgram}.items()}
+    expected |= {"avro_node": avro.NODE.itemsize, "avro_flaw": avro.FLAW.itemsize}
+    sizes = "".join(f'printf("%zu ", sizeof(struct zkafka_{name}));' for name in expected)
     source = f'#include "zkafka.h"\n#include <stdio.h>\nint main(void) {{ {sizes} return ZKAFKA_INTERFACE; }}'
     (tmp_path / "sizes.c").write_text(source)
     include = f"-I{Path(library.__file__).parent}"
     subprocess.run(["cc", include, "-o", tmp_path / "sizes", tmp_path / "sizes.c"], check=True)
     done = subprocess.run([str(tmp_path / "sizes")], capture_output=True, text=True, check=False)
-    assert list(map(int, done.stdout.split())) == [ctypes.sizeof(kind) for kind in names.values()]
+    assert list(map(int, done.stdout.split())) == list(expected.values())
     assert done.returncode == library.INTERFACE
