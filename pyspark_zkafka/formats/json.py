@@ -133,7 +133,10 @@ def _exact_loads(payload: bytes) -> Any:
 def _text(value: Any) -> str:
     import orjson
 
-    return orjson.dumps(value, default=lambda number: orjson.Fragment(str(number))).decode()
+    try:
+        return orjson.dumps(value, default=lambda number: orjson.Fragment(str(number))).decode()
+    except orjson.JSONEncodeError as exc:  # a TypeError, for example because the value is nested too deeply
+        raise ValueError(f"a value has no text: {exc}") from exc
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:

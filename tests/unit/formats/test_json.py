@@ -121,6 +121,16 @@ def test_malformed_records() -> None:
     assert list(decoded.malformed) == [1, 2, 3, 6, 8, 9]
 
 
+def test_deep_documents() -> None:
+    """A document that is too deep for its text to be written is malformed, where a field needs the text."""
+    deep = b'{"s": ' + b"[" * 500 + b"]" * 500 + b', "a": 1}'
+    for more in "", ", d decimal(5,2)":
+        decoded = decode(parse(f"s string{more}"), deep, b'{"s": [[]]}')
+        assert list(decoded.malformed) == [0]
+        assert decoded.column.to_pylist()[1]["s"] == "[[]]"
+        assert decode(parse(f"a int{more}"), deep).column.to_pylist()[0]["a"] == 1
+
+
 def test_nothing_to_decode() -> None:
     """A batch without rows, and one with tombstones alone, are columns."""
     assert decode(parse("a int")).column.to_pylist() == []

@@ -1,0 +1,59 @@
+"""What Protobuf and JSON share: columns of rows that may be malformed, elements of lists and maps, rows that do not fit."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, offsets_of
+from tests.support.cases import each
+
+
+def build(rows: list[int | None]) -> pa.Array:
+    """Numbers below 10."""
+    for row in rows:
+        if row is not None and row >= 10:
+            raise ValueError(f"{row} is too large")
+    return pa.array(rows, pa.int64())
+
+
+@each("bad", [[], [0], [6], [0, 6], [2, 3], [0, 1, 2, 3, 4, 5, 6]])
+def test_malformed_rows(bad: list[int]) -> None:
+    """Each malformed row is found, becomes null, and does not harm the others."""
+    rows = [10 + n if n in bad else n for n in range(7)]
+    decoded = decode_rows(rows, build, {})
+    assert decoded.column.to_pylist() == [None if n in bad else n for n in range(7)]
+    assert decoded.malformed == {n: f"{10 + n} is too large" for n in bad}
+
+
+def test_rows_that_were_malformed_before() -> None:
+    """Rows that could not be parsed keep their reasons, in the order of rows."""
+    decoded = decode_rows([None, 12, None, 3], build, {2: "no number"})
+    assert list(decoded.malformed.items()) == [(1, "12 is too large"), (2, "no number")]
+    assert decode_rows([], build, {}).column == pa.array([], pa.int64())
+
+
+def test_elements() -> None:
+    """The elements of a part of a column are grouped by its rows; null rows are None."""
+    lists = pa.array([[1], [2, 3], None, [], [4]], pa.list_(pa.int32()))
+    assert grouped(lists.slice(1), pa.Array.to_pylist) == [[2, 3], None, [], [4]]
+    maps = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int32()))
+    assert grouped(maps.slice(1), pa.Array.to_pylist) == [[{"key": "b", "value": 2}]]
+    assert offsets_of([[1], [], [2, 3]]).to_pylist() == [0, 1, 1, 3]
+
+
+def test_rows_that_do_not_fit() -> None:
+    """The first row that cannot be encoded is named, with its field if one field alone is to blame."""
+    column = pa.array([None, {"a": 1, "b": 1}, {"a": 1, "b": 20}, {"a": 6, "b": 6}])
+
+    def each_below_ten(part: pa.Array) -> None:
+        for row in part.drop_null().to_pylist():
+            if sum(row.values()) >= 10:
+                raise ValueError("too large")
+
+    schema = "the schema S"
+    expected = r"Row 2 of a batch has a value in the field b that the schema S does not allow: too large; correct the row"
+    assert expected in str(invalid_row(column, each_below_ten, schema))
+    assert "Row 0 of a batch has a value that the schema S" in str(invalid_row(column.slice(3), each_below_ten, schema))
+    with pytest.raises(RuntimeError):
+        invalid_row(column.slice(0, 2), each_below_ten, schema)
