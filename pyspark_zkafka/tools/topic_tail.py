@@ -8,8 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 import typer
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -20,13 +21,14 @@ from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, resolve
-from pyspark_zkafka.model.records import UNREADABLE_HEADERS
+from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch
 from pyspark_zkafka.model.view_tables import Row
+from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.kinds import parse_position
 from pyspark_zkafka.options.times import parse_time
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.tools.arguments import find_partitions, parse_text
+from pyspark_zkafka.tools.arguments import find_partitions, parse_pairs, parse_text
 from pyspark_zkafka.tools.command import Target, open_admin, reads_cluster
 from pyspark_zkafka.tools.output import iso_time, printable
 
@@ -50,6 +52,12 @@ _Exit = Annotated[bool, typer.Option("--exit", help="End at the ends that the lo
 _Key = Annotated[bool, typer.Option("--key", help="Write the key and a tab before the value.")]
 _Meta = Annotated[bool, typer.Option("--meta", help="Write partition, offset, time and headers before them.")]
 _Format = Annotated[Format, typer.Option("--format", help="JSON has all fields, an object on each line.")]
+_Option = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", metavar="NAME=VALUE", help="An option of a read for decoding, e.g. value.format=avro; repeatable."
+    ),
+]
 
 
 @reads_cluster
@@ -63,14 +71,18 @@ def tail(
     key: _Key = False,
     meta: _Meta = False,
     form: _Format = "text",
+    option: _Option = None,
 ) -> None:
     """Write a topic's records, one on each line, until Ctrl-C. Joins no group, and commits nothing.
 
     Examples: zkafka topics tail orders --from "10 minutes ago" --format json;
-    zkafka topics tail orders --from earliest --exit --key
+    zkafka topics tail orders --from earliest --exit --key;
+    zkafka topics tail orders --option value.format=avro-confluent --option schema.registry.url=http://registry1:8081
     """
     spec = OffsetSpec("--from", everywhere=parse_text("--from", start, parse_start)).at(time.time_ns() // 1_000_000)
-    to_line = line_writer("json" if target.output.as_json else form, key=key, meta=meta, escape=sys.stdout.isatty())
+    fields = as_text if option is None else decoder(target, topic, parse_pairs(option, "--option"))
+    form = "json" if target.output.as_json else form
+    to_line = line_writer(form, fields, key=key, meta=meta, escape=sys.stdout.isatty())
     try:
         with open_admin(target) as (admin, servers):
             requested = [(topic, number) for number in partition] if partition else [(topic, None)]
@@ -163,22 +175,57 @@ def _check(partition: TopicPartition, poll: Poll) -> None:
 # --- lines -------------------------------------------------------------------------------------------------------------
 
 
-def decode(data: bytes | None) -> str | bytes | None:
-    """Return a key or a value as text; bytes that are not UTF-8 stay as they are.
+Fields = Callable[[Message], tuple[Any, Any]]
+"""Returns a record's key and value: bytes, or decoded."""
 
-    This is the place for decoders of formats such as Avro: everything that is written passes here.
-    """
+
+def as_text(message: Message) -> tuple[str | bytes | None, str | bytes | None]:
+    """Return key and value as text; bytes that are not UTF-8 stay as they are."""
+    return _text(message.key()), _text(message.value())
+
+
+def _text(data: bytes | None) -> str | bytes | None:
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
         return data
 
 
-def line_writer(form: Format, *, key: bool, meta: bool, escape: bool) -> Callable[[Message], bytes]:
+def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
+    """Return the function that decodes records by the formats in options of a read. May ask the schema registry.
+
+    The bytes of a record that cannot be decoded stay as they are, and the reason is a note. Raises OptionError.
+    """
+    from pyspark_zkafka.formats.decoding import BatchDecoder, pin_formats
+
+    pinned = pin_formats(parse_read({**target.options, "subscribe": topic, **given, "mode": "PERMISSIVE"}))
+    if pinned is None:
+        raise INVALID_OPTION("--option names no format; use value.format=... or key.format=...")
+    unknown = [name for name, type in pinned.types.items() if type is None]
+    if unknown:
+        raise INVALID_OPTION(f"The type of the column {unknown[0]} is unknown; use --option {unknown[0]}.schema=...")
+    types: dict[str, pa.DataType] = {"key": pa.binary(), "value": pa.binary(), **pinned.types}
+    types |= {name: kinds[0] for name, kinds in CORRUPT_COLUMNS.items()}
+    batches = BatchDecoder(pinned, pa.schema(list(types.items())))
+
+    def fields(message: Message) -> tuple[Any, Any]:
+        partition = TopicPartition(message.topic() or "", message.partition() or 0)
+        (row,) = batches.decode(build_batch([message], batches.raw), partition).to_pylist()
+        if (reason := row["_corrupt_reason"]) is not None:
+            target.output.note(f"{partition} at offset {message.offset()}: {reason}")
+        found = {"key": message.key(), "value": message.value()}
+        found |= {name: row[name] for name in pinned.columns if row[name] is not None}
+        return tuple(_text(one) if isinstance(one, bytes) else one for one in found.values())  # type: ignore[return-value]
+
+    return fields
+
+
+def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: bool) -> Callable[[Message], bytes]:
     """Return the function that makes a line of a record. With `escape`, text cannot control a terminal."""
 
-    def text(data: bytes | None) -> bytes:
-        found = decode(data)
+    def text(found: Any) -> bytes:
+        if not isinstance(found, str | bytes | None):
+            found = json.dumps(found, ensure_ascii=False, default=_plain)
         if not escape or found is None:
             return found.encode() if isinstance(found, str) else found or b""
         shown = found if isinstance(found, str) else found.decode(errors="backslashreplace")
@@ -189,31 +236,38 @@ def line_writer(form: Format, *, key: bool, meta: bool, escape: bool) -> Callabl
 
     def line(message: Message) -> bytes:
         if form == "json":
-            return json.dumps(record(message), ensure_ascii=False).encode() + b"\n"
-        write = hexadecimal if form == "hex" else text
-        fields = _meta(message) if meta else []
-        fields += [write(message.key())] if key else []
-        return b"\t".join([*fields, write(message.value())]) + b"\n"
+            return json.dumps(record(message, fields), ensure_ascii=False, default=_plain).encode() + b"\n"
+        if form == "hex":
+            found = hexadecimal(message.key()), hexadecimal(message.value())
+        else:
+            first, second = fields(message)
+            found = text(first), text(second)
+        return b"\t".join([*(_meta(message) if meta else []), *found[0 if key else 1 :]]) + b"\n"
 
     return line
 
 
-def record(message: Message) -> Row:
+def record(message: Message, fields: Fields) -> Row:
     """Return a record for JSON. What is not UTF-8 is in ``key_base64``, ``value_base64`` and ``base64`` of a header."""
-    headers = [{"name": name, **_json_field("value", value)} for name, value in _headers(message)]
+    headers = [{"name": name, **_json_field("value", _text(value))} for name, value in _headers(message)]
+    key, value = fields(message)
     return {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": _time(message),
         "headers": headers,
-        **_json_field("key", message.key()),
-        **_json_field("value", message.value()),
+        **_json_field("key", key),
+        **_json_field("value", value),
     }
 
 
-def _json_field(name: str, data: bytes | None) -> Mapping[str, str | None]:
-    found = decode(data)
+def _plain(value: object) -> str:
+    """Return a decoded value that JSON has no type for: bytes in base64, others as text."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _json_field(name: str, found: Any) -> Mapping[str, Any]:
     return {f"{name}_base64": base64.b64encode(found).decode()} if isinstance(found, bytes) else {name: found}
 
 

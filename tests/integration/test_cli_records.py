@@ -181,3 +181,18 @@ def test_broken_pipe(words: Callable[..., list[str]], zkafka_cluster: LocalClust
             assert following.stderr.read() == b""
         finally:
             following.kill()
+
+
+def test_formats(run: Command, new_topic: NewTopic) -> None:
+    """`tail` decodes by the options of a read; a record that does not decode is shown as it is, with a note."""
+    topic = new_topic(partitions=1)
+    assert run("produce", topic, stdin=b'{"id": 7, "at": "2026-01-31T10:00:00Z"}\nnonsense\n').returncode == 0
+    options = ["--option", "value.format=json", "--option", "value.schema=id bigint, at timestamp"]
+    done = run("tail", topic, "--from", "earliest", "--exit", *options)
+    assert lines(done) == ['{"id": 7, "at": "2026-01-31 10:00:00+00:00"}', "nonsense"]
+    assert f"{topic}-0 at offset 1: value: the bytes are no JSON" in done.stderr.decode()
+    found = [json.loads(line) for line in lines(run("tail", topic, "--from", "earliest", "--exit", "--json", *options))]
+    assert [one["value"] for one in found] == [{"id": 7, "at": "2026-01-31 10:00:00+00:00"}, "nonsense"]
+    wrong = run("tail", topic, "--exit", "--option", "value.format=json")
+    assert wrong.returncode == 2
+    assert b"use --option value.schema=" in wrong.stderr

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
-from pyspark_zkafka.tools.topic_tail import Format, line_writer, parse_start, read, record
+from pyspark_zkafka.tools.topic_tail import Format, as_text, line_writer, parse_start, read, record
 from tests.support.cases import each
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -102,12 +102,12 @@ BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1)
 )
 def test_lines(message: Any, form: Format, options: dict[str, bool], expected: bytes) -> None:
     """Bytes pass through to a pipe as they are, and cannot control a terminal."""
-    assert line_writer(form, **{"key": False, "meta": False, "escape": False, **options})(message) == expected
+    assert line_writer(form, as_text, **{"key": False, "meta": False, "escape": False, **options})(message) == expected
 
 
 def test_json() -> None:
     """JSON has all fields, and base64 where bytes are not UTF-8."""
-    line = line_writer("json", key=False, meta=False, escape=True)(RICH)  # type: ignore[arg-type]
+    line = line_writer("json", as_text, key=False, meta=False, escape=True)(RICH)  # type: ignore[arg-type]
     assert json.loads(line) == {
         "topic": "t",
         "partition": 0,
@@ -117,10 +117,10 @@ def test_json() -> None:
         "key": "k",
         "value": "grün",
     }
-    assert record(BYTES)["value_base64"] == "/wo="  # type: ignore[arg-type]
-    assert (record(NULL)["value"], record(NULL)["timestamp"]) == (None, None)  # type: ignore[arg-type]
+    assert record(BYTES, as_text)["value_base64"] == "/wo="  # type: ignore[arg-type]
+    assert (record(NULL, as_text)["value"], record(NULL, as_text)["timestamp"]) == (None, None)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="header with a name that is not UTF-8"):
-        record(Message(1, unreadable=True))  # type: ignore[arg-type]
+        record(Message(1, unreadable=True), as_text)  # type: ignore[arg-type]
 
 
 @dataclass
