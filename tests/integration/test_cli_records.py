@@ -26,7 +26,7 @@ Command = Callable[..., "subprocess.CompletedProcess[bytes]"]
 PRODUCER = "kafka.tools.ConsoleProducer"
 
 
-@pytest.fixture(params=["zookeeper", "brokers"])
+@pytest.fixture(params=["zookeeper", pytest.param("brokers", marks=pytest.mark.long)])
 def words(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster) -> Callable[..., list[str]]:
     """A command's words for the shared cluster, by ZooKeeper or by its brokers alone."""
     by_zookeeper = request.param == "zookeeper"

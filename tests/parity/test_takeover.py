@@ -60,7 +60,7 @@ def show(folder: Path, *options: str) -> Any:
 
 
 @pytest.mark.parametrize(("first", "second"), [("zkafka", "kafka"), ("kafka", "zkafka")])
-@pytest.mark.parametrize("unfinished", [False, True])
+@pytest.mark.parametrize("unfinished", [pytest.param(False, marks=pytest.mark.long), True])
 def test_takeover(
     run: Run,
     zkafka_cluster: LocalCluster,

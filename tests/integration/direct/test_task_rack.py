@@ -86,7 +86,7 @@ class Fetches(logging.Handler):
 
 
 @pytest.mark.parametrize("transport", ["direct", "librdkafka"])
-@pytest.mark.parametrize("zone", ["a", "b", "c"])
+@pytest.mark.parametrize("zone", ["b", *(pytest.param(zone, marks=pytest.mark.long) for zone in "ac")])
 def test_each_task_reads_in_its_zone(
     planned: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, transport: str, zone: str
 ) -> None:

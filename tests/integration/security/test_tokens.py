@@ -67,7 +67,7 @@ def test_in_spark(spark: SparkSession, login: Callable[..., Options], signer: Si
     assert 1 <= signer.count() - before < 9
 
 
-@BOTH
+@pytest.mark.parametrize("transport", ["direct", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_renewed_on_idle_connections(login: Callable[..., Options], signer: Signer, transport: str) -> None:
     """Connections that were idle while their token expired and their session ended log in again, with a new token."""
     config = signer.config(lifetime_s=RENEWED_S)
