@@ -232,6 +232,7 @@ class TestReadsWithARegistry:
         with pytest.raises(Exception, match=rf"UNKNOWN_SUBJECT.*no latest version of subject {topic}-value"):
             read({"subscribe": topic, **confluent})
 
+    @pytest.mark.long
     def test_no_registry(self, read: Read, confluent: dict[str, str], new_topic: NewTopic) -> None:
         """A registry that cannot be reached is an error that names its address."""
         given = {"subscribe": new_topic(), **confluent, "schema.registry.url": "http://127.0.0.1:1"}
