@@ -133,7 +133,10 @@ def _exact_loads(payload: bytes) -> Any:
 def _text(value: Any) -> str:
     import orjson
 
-    return orjson.dumps(value, default=lambda number: orjson.Fragment(str(number))).decode()
+    try:
+        return orjson.dumps(value, default=lambda number: orjson.Fragment(str(number))).decode()
+    except TypeError as exc:  # too deep, or a surrogate, which only Python's parser lets through
+        raise ValueError(f"a value has no JSON text: {exc}") from None
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
