@@ -79,7 +79,8 @@ class ConfluentDecoder:
             found = np.concatenate(places)
             order[found] = np.arange(len(found))
         column = pa.concat_arrays(parts) if parts else pa.nulls(0, self._type)
-        return Decoded(column.take(pa.array(order, mask=order < 0)), dict(sorted(malformed.items())))
+        malformed = {row: malformed[row] for row in sorted(malformed) if payloads[row].is_valid}  # headers of tombstones
+        return Decoded(column.take(pa.array(order, mask=order < 0)), malformed)
 
     def _decode(self, decoder: Decoder, payloads: pa.Array, prefix: Prefix) -> Decoded:
         if prefix.before and self._name == "protobuf":

@@ -135,8 +135,8 @@ def _text(value: Any) -> str:
 
     try:
         return orjson.dumps(value, default=lambda number: orjson.Fragment(str(number))).decode()
-    except orjson.JSONEncodeError as exc:  # a TypeError, for example because the value is nested too deeply
-        raise ValueError(f"a value has no text: {exc}") from exc
+    except TypeError as exc:  # too deep, or a surrogate, which only Python's parser lets through
+        raise ValueError(f"a value has no JSON text: {exc}") from None
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:

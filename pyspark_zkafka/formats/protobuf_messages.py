@@ -200,7 +200,8 @@ def _field_column(message_class: Any, field: FieldDescriptor, kind: pa.DataType)
 
         def read_maps(messages: list[Any]) -> pa.Array:
             maps = list(map(get, messages))
-            found = [(key, entries[key]) for entries in maps for key in entries]
+            # The runtime's own order differs from process to process, and a repeated task must return the same rows.
+            found = [(key, entries[key]) for entries in maps for key in sorted(entries)]
             columns = keys([key for key, _ in found], None), items([item for _, item in found], None)
             return pa.MapArray.from_arrays(offsets_of(maps), *columns, type=kind)
 

@@ -32,6 +32,7 @@ _REQUEST_TIMEOUT_S = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
 _UNKNOWN_FOR_S = 30.0
 _HTTP_NOT_FOUND = 404
+_MOST_ID = 2**31 - 1
 _NOT_FOUND = frozenset({40401, 40402, 40403, 40406})
 """Confluent's error codes for an unknown subject, version or schema, and for a deleted version."""
 
@@ -87,8 +88,8 @@ class Registry:
         def request(client: SchemaRegistryClient) -> Schema:
             return client.get_schema(key) if isinstance(key, int) else client.get_schema_by_guid(key)
 
-        # Registries without GUIDs answer 404 with another error code.
-        schema = self._ask(what, request, is_optional=isinstance(key, str))
+        # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
+        schema = self._ask(what, request, is_optional=isinstance(key, str) or key > _MOST_ID)
         if schema is None:
             reason = f"the registry has no {what}"
             self._unknown[key] = self._timing.clock() + _UNKNOWN_FOR_S, reason

@@ -120,6 +120,13 @@ def test_unknown_ids_are_asked_for_again(decoder: ConfluentDecoder) -> None:
     assert decoder._registry.asked == [8, 77, 77]  # type: ignore[attr-defined]
 
 
+def test_tombstones_with_headers(decoder: ConfluentDecoder) -> None:
+    """A tombstone is null, whatever its header names."""
+    headers = [[("__value_schema_id", b"bad")], [("__value_schema_id", wire(12345, b""))], []]
+    decoded = decoder.decode(payloads(None, None, wire(7, b"1")), pa.array(headers, HEADERS))
+    assert (decoded.malformed, numbers(decoded)) == ({}, [None, None, 1])
+
+
 def test_ids_in_headers(decoder: ConfluentDecoder) -> None:
     """A header names the schema by GUID or id, and the payload then has no prefix; other headers do not count."""
     name = "__value_schema_id"

@@ -131,6 +131,22 @@ def test_deep_documents() -> None:
         assert decode(parse(f"a int{more}"), deep).column.to_pylist()[0]["a"] == 1
 
 
+@each(
+    ("fields", "text", "says"),
+    [
+        ("f string", "[" * 300 + "]" * 300, "Recursion limit reached"),
+        ("f bigint", "[" * 300 + "]" * 300, "Recursion limit reached"),
+        ("f decimal(5, 2)", r'"\ud800"', "surrogates not allowed"),
+        ("f string, d decimal(5, 2)", r'["\ud800"]', "surrogates not allowed"),
+    ],
+)
+def test_values_without_a_text(fields: str, text: str, says: str) -> None:
+    """A value that orjson cannot write as text makes its record malformed, and no other."""
+    decoded = decode(parse(fields), b"{}", f'{{"f": {text}}}'.encode())
+    assert list(decoded.malformed) == [1]
+    assert says in decoded.malformed[1]
+
+
 def test_nothing_to_decode() -> None:
     """A batch without rows, and one with tombstones alone, are columns."""
     assert decode(parse("a int")).column.to_pylist() == []

@@ -85,6 +85,13 @@ class TestSchemasOfIds:
         with pytest.raises(UnknownSchema, match="the registry has no schema GUID guid"):
             registry(SchemaRegistryError(404, 0, "no resource"))[0].schema("guid")
 
+    @pytest.mark.parametrize("code", [0, 404])
+    def test_large(self, code: int) -> None:
+        """An id of more than 31 bits is unknown. Registries answer with another error code, as it is no int of Java."""
+        found, _, _ = registry(SchemaRegistryError(404, code, "HTTP 404 Not Found"))
+        with pytest.raises(UnknownSchema, match="the registry has no schema id 2147483648"):
+            found.schema(1 << 31)
+
     def test_unknown(self) -> None:
         """An unknown id is asked for again after 30 seconds."""
         found, client, clock = registry(UNKNOWN, UNKNOWN, Schema("x"))
