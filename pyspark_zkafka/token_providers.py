@@ -58,6 +58,8 @@ def fetch_token(provider: str, config: str) -> Token:
         TOKEN_UNAVAILABLE: the function cannot be imported, fails, or does not return a token and a future expiry.
     """
     with _lock:
+        lock = _locks.setdefault((provider, config), threading.Lock())
+    with lock:
         now = time.time()
         present = _tokens.get((provider, config))
         if present is not None and now < present.renew_s:
@@ -65,7 +67,7 @@ def fetch_token(provider: str, config: str) -> Token:
         try:
             token = _request(provider, config, now)
         except Exception as error:  # the user's function may raise anything
-            if present is None or now >= present.expires_s:
+            if present is None or now + _PAUSE_S >= present.expires_s:
                 install = provider in PRESETS and isinstance(error, ImportError)
                 remedy = f"Run pip install 'pyspark-zkafka[{provider}]'" if install else f"Correct it, or kafka.{CONFIG}"
                 raise TOKEN_UNAVAILABLE(
@@ -80,8 +82,7 @@ def fetch_token(provider: str, config: str) -> Token:
 
 def forget_token(provider: str, config: str) -> None:
     """Request a new token for the next login: a broker has refused the present one."""
-    with _lock:
-        _tokens.pop((provider, config), None)
+    _tokens.pop((provider, config), None)
 
 
 def oauth_callback(provider: str) -> Callable[[str], tuple[str, float, str, dict[str, str]]]:
@@ -96,7 +97,12 @@ def oauth_callback(provider: str) -> Callable[[str], tuple[str, float, str, dict
 
 
 def _request(provider: str, config: str, now: float) -> Token:
-    text, expires_s, *rest = pkgutil.resolve_name(PRESETS.get(provider, provider))(config)
+    answer = pkgutil.resolve_name(PRESETS.get(provider, provider))(config)
+    if not isinstance(answer, tuple) or len(answer) < 2:
+        raise TypeError("the function does not return a tuple of the token and its expiry")
+    text, expires_s, *rest = answer
+    if isinstance(expires_s, bool) or not isinstance(expires_s, int | float):
+        raise TypeError("the expiry is not a number of seconds since 1970")
     if not isinstance(text, str) or not text or not text.isascii() or any(c <= " " for c in text):
         raise ValueError("the token is not a text of ASCII characters without blanks")
     if not float(expires_s) > now:
@@ -166,4 +172,5 @@ PRESETS: Mapping[str, str] = {
 """Functions by name. Each needs the library of the extra of the same name."""
 
 _lock = threading.Lock()
+_locks: dict[tuple[str, str], threading.Lock] = {}
 _tokens: dict[tuple[str, str], Token] = {}

@@ -225,6 +225,7 @@ class MessageTransactions(Transactions):
     """The `Transactions` over confluent-kafka's producer."""
 
     resumes_offsets = False
+    may_lose_offsets = True
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer

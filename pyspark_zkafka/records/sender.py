@@ -76,6 +76,13 @@ class Transactions(Protocol):
     resumes_offsets: bool
     """True if `commit_offset` continues after a time-out, and returns in time."""
 
+    @property
+    def may_lose_offsets(self) -> bool:
+        """True if the brokers may forget the offset of a committed transaction.
+
+        Brokers without KIP-890 do so if a late request of a fenced producer with the same id adds an offset meanwhile.
+        """
+
     def init(self, transactional_id: str, timeout_s: float) -> None:
         """Fence the earlier producers of an id, and wait until their transactions are complete.
 

@@ -113,6 +113,11 @@ class TransactionalProducer:
         return self._rows
 
     @property
+    def may_lose_offsets(self) -> bool:
+        """See `Transactions.may_lose_offsets`."""
+        return self._rows.transactions.may_lose_offsets
+
+    @property
     def is_open(self) -> bool:
         """True between `begin` and the end of `commit` or `abort`."""
         return self._began_at is not None
@@ -128,6 +133,11 @@ class TransactionalProducer:
         self._id = transactional_id
         self._complete("beginning to write", lambda timeout_s: self._rows.transactions.init(transactional_id, timeout_s))
         self._rows.note_answer()
+
+    def renew(self) -> None:
+        """Prepare a further transaction of the id."""
+        if self._rows.serves_any_id:
+            self.start(self._id)
 
     def begin(self) -> None:
         """Begin a transaction, without a request. Raises TransactionFailed if the producer is known to be fenced."""
@@ -242,6 +252,11 @@ class _TransactionRows(CountingProducer):
     ) -> None:
         super().__init__(properties, make_sender, clock)
         self._failed = failed
+
+    @property
+    def serves_any_id(self) -> bool:
+        """See `Sender.serves_any_id`."""
+        return self._sender.serves_any_id
 
     @property
     def transactions(self) -> Transactions:

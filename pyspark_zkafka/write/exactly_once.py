@@ -12,7 +12,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.brokers.ledger_offsets import Ledger
-from pyspark_zkafka.conditions import INVALID_OPTION, UNNAMED_WRITE
+from pyspark_zkafka.conditions import INVALID_OPTION, LEDGER_FORGOTTEN, UNNAMED_WRITE
 from pyspark_zkafka.errors import BrokersUnavailable, OptionError
 from pyspark_zkafka.formats.encoding import row_encoder
 from pyspark_zkafka.model.exactly_once import (
@@ -49,6 +49,7 @@ __all__ = ["Writing", "identify", "write_rows_once"]
 
 _log = logging.getLogger(__name__)
 
+_MOST_COMMITS = 5
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
 """The time that is kept for the commit of a task that waits; less where the transaction's timeout is short."""
@@ -199,6 +200,7 @@ class _SlotTask:
         place = servers, connection.kafka, writing.name, ledger.topic, ledger.partitions
         self._ledger = Ledger(*place, sink=ledger.sink)
         self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
+        self._recorded: Entry | None = None  # before this task
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Take all steps."""
@@ -223,7 +225,8 @@ class _SlotTask:
     def _take(self, step: Step, producer: TransactionalProducer, rows: _Rows) -> Any:
         match step:
             case Begin():
-                return self._ledger.entry(self._attempt.slot)
+                self._recorded = self._ledger.entry(self._attempt.slot)
+                return self._recorded
             case ReadLedger():
                 return self._read_ledger()
             case ReadOthers():
@@ -285,9 +288,21 @@ class _SlotTask:
     def _commit(self, producer: TransactionalProducer, entry: Entry) -> None:
         entry = replace(entry, at_ms=int(time.time() * 1000), sink=self._sink or entry.sink)
         key = self._ledger.key(entry.slot)
-        if not producer.is_open:
-            producer.begin()
-        producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
+        for _ in range(_MOST_COMMITS):
+            if not producer.is_open:
+                producer.begin()
+            producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
+            if not producer.may_lose_offsets or self._ledger.entry(entry.slot) != self._recorded:
+                return
+            _log.warning("slot %d: the brokers have forgotten the entry of a committed transaction", entry.slot)
+            producer.renew()
+        raise LEDGER_FORGOTTEN(
+            f"The rows of slot {entry.slot} of batch {entry.batch} are committed, but the brokers have forgotten their "
+            f"ledger entry {_MOST_COMMITS} times; writing them again would duplicate them. Stop the query and all of its "
+            "earlier executors, restart the brokers one by one, and start the query again",
+            slot=entry.slot,
+            batch=entry.batch,
+        )
 
 
 def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[Entry]]:

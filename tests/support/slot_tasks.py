@@ -128,6 +128,7 @@ def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) ->
     servers = plan_write(options, is_stream=True).bootstrap_servers
     properties = transactional_properties(options.connection, servers, name.transactional_id(slot))
     with TransactionalProducer(properties, MessageSender, topic=topic) as producer:
+        producer.start(properties["transactional.id"])
         producer.begin()
         offset = GroupOffset(key.group, topic, key.partition, 0, "not committed")
         producer.producer.transactions.commit_offset(offset, 10)  # type: ignore[attr-defined]

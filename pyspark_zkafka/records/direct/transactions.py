@@ -18,7 +18,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
-from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S
 from pyspark_zkafka.records.direct.messages import NONE
 from pyspark_zkafka.records.direct.producer_messages import (
@@ -114,6 +114,10 @@ class DirectTransactions(Transactions):
     """
 
     resumes_offsets = True
+
+    @property
+    def may_lose_offsets(self) -> bool:
+        return self.protocol < SECOND_PROTOCOL
 
     def __init__(
         self,
@@ -270,16 +274,18 @@ class _Due(NamedTuple):
 
 
 class CoordinatorConnections:
-    """The `Coordinators` over connections of their own. `note` is called with errors of connections and logins.
+    """The `Coordinators` over connections of their own, one to a broker.
 
-    `protocol` is the one that the coordinator of the transactional id reports.
+    `note` is called with errors of connections and logins. `protocol` is the one that the coordinator of the transactional
+    id reports.
     """
 
     def __init__(self, client: DirectClient, note: Callable[[Exception], None]) -> None:
         self._client = client
         self._note = note
-        self._found: dict[Coordinator, Connection] = {}
-        self._due: dict[Coordinator, _Due] = {}
+        self._addresses: dict[Coordinator, Address] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._due: dict[Address, _Due] = {}
         self._buffer = Buffer()
         self._failures = 0
         self._ask_at = 0.0
@@ -287,7 +293,7 @@ class CoordinatorConnections:
 
     def close(self) -> None:
         """Close all connections."""
-        for coordinator in list(self._found):
+        for coordinator in list(self._addresses):
             self.forget(coordinator)
 
     def find(self, coordinator: Coordinator, deadline: Deadline) -> int | None:
@@ -295,8 +301,8 @@ class CoordinatorConnections:
 
         Raises ConnectionLost and Unsupported.
         """
-        connection = self._found.get(coordinator)
-        if connection is None or not (connection.is_open or connection.is_opening):
+        connection = self._usable(self._addresses.get(coordinator))
+        if connection is None:
             answer = self._client.ask_any(
                 lambda asked: find_coordinator_request(asked.version(FIND_COORDINATOR), coordinator), deadline
             )
@@ -305,9 +311,12 @@ class CoordinatorConnections:
             error, address = read_find_coordinator(answer[1])
             if error != NONE:
                 return error
-            self.forget(coordinator)
-            connection = self._found[coordinator] = self._client.new_connection(address)
-            connection.begin_opening(self._client.setup_deadline(self._failures))
+            self._addresses[coordinator] = address
+            connection = self._usable(address)
+            if connection is None:
+                self._close(address)
+                connection = self._connections[address] = self._client.new_connection(address)
+                connection.begin_opening(self._client.setup_deadline(self._failures))
         if connection.is_opening and not connection.continue_opening(deadline):
             return None
         self._failures = 0
@@ -321,12 +330,12 @@ class CoordinatorConnections:
         if self._client.clock() < self._ask_at:
             return None
         try:
-            due = self._due.get(coordinator)
-            if due is not None and due.message != message:
-                self.forget(coordinator)
             if (found := self.find(coordinator, deadline)) != NONE:
                 return None if found is None else Answer(found)
-            return self._answer(coordinator, message, protocol, deadline)
+            address = self._addresses[coordinator]
+            due = self._due.get(address)
+            if due is None or due.message == message:
+                return self._answer(address, message, protocol, deadline)
         except LoginRefused as error:
             self._ask_at = self._client.clock() + REFUSED_PAUSE_S
             self._note(error)
@@ -339,20 +348,29 @@ class CoordinatorConnections:
         return None
 
     def forget(self, coordinator: Coordinator) -> None:
-        self._due.pop(coordinator, None)
-        connection = self._found.pop(coordinator, None)
+        address = self._addresses.pop(coordinator, None)
+        if address is not None:
+            self._close(address)
+
+    def _usable(self, address: Address | None) -> Connection | None:
+        connection = None if address is None else self._connections.get(address)
+        return connection if connection is not None and (connection.is_open or connection.is_opening) else None
+
+    def _close(self, address: Address) -> None:
+        self._due.pop(address, None)
+        connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
 
-    def _answer(self, coordinator: Coordinator, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
-        connection = self._found[coordinator]
-        due = self._due.get(coordinator)
+    def _answer(self, address: Address, message: Message, protocol: int, deadline: Deadline) -> Answer | None:
+        connection = self._connections[address]
+        due = self._due.get(address)
         if due is None:
             version = connection.version(message.api, newest_version(message.api, protocol))
-            due = self._due[coordinator] = _Due(message, version)
+            due = self._due[address] = _Due(message, version)
             connection.send(message.request(version))
         response = connection.receive(self._buffer, deadline)
         if response is None:
             return None
-        del self._due[coordinator]
+        del self._due[address]
         return message.read(response, due.version)

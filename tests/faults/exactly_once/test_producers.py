@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
+from pyspark_zkafka.errors import TransactionFailed
 from pyspark_zkafka.model.ledger import QueryName
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
+from pyspark_zkafka.records.direct.producer_messages import Answer, CommitOffset, Coordinator, Message
+from pyspark_zkafka.records.direct.transactions import DirectTransactions
 from tests.support.eventually import eventually
 from tests.support.numbered_rows import numbers
 from tests.support.slot_tasks import IN_TRANSACTION, SlotQuery, TaskProcess, once, open_entry, rows
@@ -121,6 +125,55 @@ def test_zombie_behind_a_later_batch(
     assert is_refused(zombie.answer()["error"])
     assert zombie.write(2, range(20_000, 20_100)) == {"rows": 100, "repeated": 0}
     assert visible(zkafka_cluster, options) == once([*WHOLE, *LATER, *range(20_000, 20_100)])
+
+
+@pytest.mark.parametrize("options", ["direct"], indirect=True)
+def test_late_entry_of_a_fenced_attempt(
+    zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fenced attempt adds its entry while a later one commits: the entry of the later one is in the ledger nevertheless.
+
+    Brokers without KIP-890 refuse the late request, and forget the offset that the later attempt has added.
+    """
+    ask, commit = DirectTransactions._ask, DirectTransactions.commit
+    is_there, may_go, is_answered = threading.Event(), threading.Event(), threading.Event()
+
+    def held(self: DirectTransactions, coordinator: Coordinator, message: Message, timeout_s: float) -> Answer:
+        is_late = threading.current_thread().name == "late" and isinstance(message, CommitOffset)
+        if is_late:
+            is_there.set()
+            assert may_go.wait(60)
+        try:
+            return ask(self, coordinator, message, timeout_s)
+        finally:
+            if is_late:
+                is_answered.set()
+
+    def after_the_late_one(self: DirectTransactions, timeout_s: float) -> None:
+        may_go.set()
+        assert is_answered.wait(60)
+        commit(self, timeout_s)
+
+    query.write(0, rows(range(10)))
+    errors: list[Exception] = []
+
+    def write_late() -> None:
+        try:
+            query.write(1, rows(range(10, 20)))
+        except TransactionFailed as error:
+            errors.append(error)
+
+    monkeypatch.setattr(DirectTransactions, "_ask", held)
+    late = threading.Thread(target=write_late, name="late")
+    late.start()
+    assert is_there.wait(60)
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectTransactions, "commit", after_the_late_one)
+        assert query.write(1, rows(range(10, 20))).repeated == 0
+    late.join()
+    assert [error.condition for error in errors] == ["FENCED"]
+    assert query.write(1, rows(range(10, 20)), run="run-2").repeated == 10
+    assert visible(zkafka_cluster, options) == once(range(20))
 
 
 def test_slot_moves_and_returns(

@@ -305,7 +305,7 @@ class Transaction:
     ledger, a slot under another name. `committed` is the slot's entry.
     """
 
-    is_open, written = True, Written()
+    is_open, written, may_lose_offsets = True, Written(), False
 
     def __init__(self, timeout_s: float = 60, verified_s: float = 0, elsewhere: str = "") -> None:
         self.transaction_timeout_ms = int(timeout_s * 1000)
@@ -365,6 +365,38 @@ def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
     # Other threads of the process sleep, too: replace only what the module calls.
     monkeypatch.setattr(f"{module}.time", SimpleNamespace(sleep=transaction.sleep, time=time.time))
     write(of_query(), b"v")
+
+
+class Forgetful(Transaction):
+    """Brokers that forget the entry of so many commits."""
+
+    may_lose_offsets = True
+
+    def __init__(self, forgotten: int) -> None:
+        super().__init__()
+        self._left = forgotten
+        self.renewed = 0
+
+    def entry(self, slot: int) -> Entry | None:
+        """The slot's entry, once the brokers remember it."""
+        if not self.committed:
+            return None
+        self._left -= 1
+        return None if self._left >= 0 else Entry(slot, 7, 1, "0" * 32, RUN)
+
+    def renew(self) -> None:
+        """Prepare another transaction."""
+        self.renewed += 1
+
+
+def test_forgotten_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that the brokers have forgotten is committed again, without rows; in the end, the task fails."""
+    for forgotten in (0, 1, 4):
+        brokers = Forgetful(forgotten)
+        write_in(brokers, monkeypatch)
+        assert brokers.renewed == forgotten
+    with pytest.raises(LedgerError, match=r"LEDGER_FORGOTTEN.*rows of slot 3 of batch 7 are committed"):
+        write_in(Forgetful(5), monkeypatch)
 
 
 @each("timeout_s", [60, 10, 8, 4])
