@@ -50,6 +50,7 @@ __all__ = ["Writing", "identify", "write_rows_once"]
 _log = logging.getLogger(__name__)
 
 _MOST_COMMITS = 5
+_RECORDED_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5)
 _COMMIT_S = 10.0
 """The time that is kept for the commit of a task that waits; less where the transaction's timeout is short."""
@@ -292,7 +293,7 @@ class _SlotTask:
             if not producer.is_open:
                 producer.begin()
             producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
-            if not producer.may_lose_offsets or self._ledger.entry(entry.slot) != self._recorded:
+            if not producer.may_lose_offsets or self._has_recorded(entry.slot):
                 return
             _log.warning("slot %d: the brokers have forgotten the entry of a committed transaction", entry.slot)
             producer.renew()
@@ -303,6 +304,14 @@ class _SlotTask:
             slot=entry.slot,
             batch=entry.batch,
         )
+
+    def _has_recorded(self, slot: int) -> bool:
+        """True if the slot has another entry than before. Brokers before 2.5 may show it some milliseconds later."""
+        for pause_s in (0.0, *_RECORDED_S):
+            time.sleep(pause_s)
+            if self._ledger.entry(slot) != self._recorded:
+                return True
+        return False
 
 
 def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[Entry]]:

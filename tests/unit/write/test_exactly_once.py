@@ -374,15 +374,13 @@ class Forgetful(Transaction):
 
     def __init__(self, forgotten: int) -> None:
         super().__init__()
-        self._left = forgotten
+        self._forgotten = forgotten
         self.renewed = 0
 
     def entry(self, slot: int) -> Entry | None:
         """The slot's entry, once the brokers remember it."""
-        if not self.committed:
-            return None
-        self._left -= 1
-        return None if self._left >= 0 else Entry(slot, 7, 1, "0" * 32, RUN)
+        is_known = bool(self.committed) and self.renewed >= self._forgotten
+        return Entry(slot, 7, 1, "0" * 32, RUN) if is_known else None
 
     def renew(self) -> None:
         """Prepare another transaction."""
