@@ -130,9 +130,24 @@ def format_module(name: str) -> Any:
 
 def parse_schema(name: str, stored: StoredSchema, message: str | None = None) -> Schema:
     """Parse a schema of a format, once in a process. Raises OptionError with the reason."""
+    _require_kind(name, stored)
+    return _parsed(name, stored.text, tuple(stored.references.items()), message)
+
+
+def parse_writer(name: str, stored: StoredSchema) -> Schema | None:
+    """Parse the schema that a record was written with, once in a process. Raises OptionError with the reason.
+
+    Returns None for JSON, which is decoded without it. Spark may have no type for the messages of a Protobuf schema.
+    """
+    _require_kind(name, stored)
+    if name == "json":
+        return None
+    return _parsed(name, stored.text, tuple(stored.references.items()), None, is_writer=True)
+
+
+def _require_kind(name: str, stored: StoredSchema) -> None:
     if stored.kind != KINDS[name]:
         raise INVALID_SCHEMA(f"the schema is of the type {stored.kind}, and the format is {name}; correct the format")
-    return _parsed(name, stored.text, tuple(stored.references.items()), message)
 
 
 def schema_of(name: str, type: pa.DataType) -> StoredSchema:
@@ -153,6 +168,10 @@ def record_name(name: str, schema: Any) -> str | None:
 
 
 @lru_cache(_PARSED)
-def _parsed(name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None) -> Schema:
-    schema: Schema = format_module(name).parse(text, dict(references), message)
+def _parsed(
+    name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None, *, is_writer: bool = False
+) -> Schema:
+    module = format_module(name)
+    parse = module.parse_untyped if is_writer and name == "protobuf" else module.parse
+    schema: Schema = parse(text, dict(references), message)
     return schema
