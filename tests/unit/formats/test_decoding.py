@@ -224,6 +224,22 @@ class TestProjections:
         """Each difference is named with its path."""
         assert problems(declared) == problem
 
+    @each(
+        ("declared", "names"),
+        [
+            (pa.struct([pa.field("a", pa.int64(), nullable=False)]), "value.a"),
+            (pa.struct([("a", pa.struct([pa.field("b", pa.int64(), nullable=False)]))]), "value.a.b"),
+            (pa.list_(pa.field("element", pa.int64(), nullable=False)), "value.element"),
+            (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), "value.value"),
+        ],
+    )
+    def test_not_null_without_a_schema(self, declared: Any, names: str) -> None:
+        """A declared schema that gives the type itself allows null everywhere, since records may lack any field."""
+        with pytest.raises(OptionError) as caught:
+            require_projection(pa.schema([("value", declared)]), {"value": None})
+        assert str(caught.value).endswith(f"cannot be read: {names} cannot be NOT NULL: a record may lack it")
+        require_projection(pa.schema([("value", NESTED.field("f").type)]), {"value": None})
+
     def test_columns_of_bad_records(self) -> None:
         """They need a decoded column, and the mode that has them."""
         corrupt = pa.schema([("_corrupt_record", pa.binary()), ("offset", pa.int64())])
