@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA
+from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.formats.registry import StoredSchema
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
@@ -109,9 +109,22 @@ def _not_utf8(payloads: pa.Array) -> Iterator[tuple[int, str]]:
             yield row, f"byte {error.start} is not UTF-8"
 
 
+def first_not_utf8(data: pa.Array) -> int | None:
+    """Return the first row of a binary array that is not UTF-8; None if all are."""
+    try:
+        data.cast(pa.string())  # checks without a copy
+    except pa.ArrowInvalid:
+        return next(_not_utf8(data))[0]
+    return None
+
+
 class _TextEncoder:
     def encode(self, column: pa.Array) -> pa.Array:
-        return column.cast(pa.binary())
+        data = column.cast(pa.binary())
+        row = first_not_utf8(data)
+        if row is not None:
+            raise INVALID_VALUE(f"Row {row} of a batch has a value in the column that is not UTF-8; correct the row")
+        return data
 
 
 def without(column: pa.Array, rows: list[int]) -> pa.Array:
