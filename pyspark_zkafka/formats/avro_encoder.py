@@ -208,7 +208,7 @@ def _nullable(encode: _Encode, null: bytes) -> _Encode:
 
 
 def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes], problems: list[str]) -> _Encode:
-    """Encode structs with a field for each branch of a union: the first that is set."""
+    """Encode structs with a field for each branch of a union: the one that is set."""
     values = avro.values
     names = [f"member{number}" for number in range(len(values))]
     if not pa.types.is_struct(type) or [f.name for f in type] != names:
@@ -220,9 +220,12 @@ def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes]
     null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
 
     def encode(found: pa.Array, rows: _Rows) -> pa.Array:
-        chosen = np.full(len(found), len(names))
-        for number in reversed(range(len(names))):
-            chosen[np.asarray(found.field(number).is_valid())] = number
+        chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
+        for number in range(len(names)):
+            is_set = np.asarray(found.field(number).is_valid())
+            chosen[is_set] = number
+            set_members += is_set
+        _refused(rows, set_members > 1, path, "has more than one member that is set")
         if null is None:
             _refused(rows, chosen == len(names), path, "has no member that is set")
         parts = []

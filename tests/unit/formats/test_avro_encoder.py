@@ -160,6 +160,11 @@ _MEMBERS = pa.struct([("u", pa.struct([("member0", pa.int32()), ("member1", pa.s
             ),
             "in u that has no member that is set",
         ),
+        (
+            record(("u", ["null", "int", "string"])),
+            pa.array([{"u": {"member0": 1}}, None, {"u": {"member0": 1, "member1": "a"}}], _MEMBERS),
+            "Row 2 of a batch has a value in u that has more than one member that is set",
+        ),
     ],
 )
 def test_values_that_do_not_fit(schema: Any, column: pa.Array, problem: str) -> None:
