@@ -168,6 +168,7 @@ class TestModes:
         """A column that the frame lacks is not decoded."""
         found = decoder("offset key", "FAILFAST").decode(batch((5, b"1", b"bad")), T0)
         assert found.to_pylist() == [{"offset": 5, "key": {"k": 1}}]
+        assert decoder("offset", "DROPMALFORMED").decode(batch((5, b"bad", b"bad")), T0).to_pylist() == [{"offset": 5}]
 
     def test_raw_columns(self) -> None:
         """Kafka's columns are read with keys and values as bytes, and with the offset for errors."""
