@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.avro_types import AvroField, AvroType, is_list, is_string, wider_kind
+from pyspark_zkafka.formats.codec import first_not_utf8
 
 __all__ = ["AvroEncoder", "encode_default"]
 
@@ -134,6 +135,16 @@ def _strings(values: pa.Array, rows: _Rows) -> pa.Array:
     return _joined(_varints(np.asarray(pc.binary_length(data).cast(pa.int64()))), data)
 
 
+def _text(path: str) -> _Encode:
+    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+        row = first_not_utf8(values.cast(pa.binary()))
+        if row is not None:
+            _refused(rows[row:], [True], path, "is not UTF-8")
+        return _strings(values, rows)
+
+    return encode
+
+
 def _big_endian(values: pa.Array) -> npt.NDArray[np.uint8]:
     """The 16 bytes of each decimal."""
     start = 16 * values.offset
@@ -197,7 +208,7 @@ def _nullable(encode: _Encode, null: bytes) -> _Encode:
 
 
 def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes], problems: list[str]) -> _Encode:
-    """Encode structs with a field for each branch of a union: the first that is set."""
+    """Encode structs with a field for each branch of a union: the one that is set."""
     values = avro.values
     names = [f"member{number}" for number in range(len(values))]
     if not pa.types.is_struct(type) or [f.name for f in type] != names:
@@ -209,9 +220,12 @@ def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes]
     null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
 
     def encode(found: pa.Array, rows: _Rows) -> pa.Array:
-        chosen = np.full(len(found), len(names))
-        for number in reversed(range(len(names))):
-            chosen[np.asarray(found.field(number).is_valid())] = number
+        chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
+        for number in range(len(names)):
+            is_set = np.asarray(found.field(number).is_valid())
+            chosen[is_set] = number
+            set_members += is_set
+        _refused(rows, set_members > 1, path, "has more than one member that is set")
         if null is None:
             _refused(rows, chosen == len(names), path, "has no member that is set")
         parts = []
@@ -230,7 +244,11 @@ def _plain(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) ->
     if avro.kind == "array" and is_list(type):
         return _blocks(None, _encoder(avro.item, type.value_type, f"{path}.element".lstrip("."), problems))
     if avro.kind == "map" and pa.types.is_map(type) and is_string(type.key_type):
-        return _blocks(_strings, _encoder(avro.item, type.item_type, f"{path}.value".lstrip("."), problems))
+        return _blocks(
+            _text(f"{path}.key".lstrip(".")), _encoder(avro.item, type.item_type, f"{path}.value".lstrip("."), problems)
+        )
+    if avro.kind == "string" and is_string(type):
+        return _text(path)
     if avro.kind == "enum" and is_string(type):
         return _enum(avro, path)
     if avro.kind == "fixed" and _is_binary(type) and avro.logical != "decimal":
@@ -279,7 +297,6 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
         "boolean": (pa.types.is_boolean(type), _booleans),
         "int": (pa.types.is_date32(type), _numbers),
         "long": (pa.types.is_duration(type), _numbers),
-        "string": (is_string(type), _strings),
         "bytes": (_is_binary(type) and logical != "decimal", _strings),
     }
     fits, encode = fitting.get(kind, (False, _nothing))

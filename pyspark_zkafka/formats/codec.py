@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA
+from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.formats.registry import StoredSchema
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
@@ -109,9 +109,22 @@ def _not_utf8(payloads: pa.Array) -> Iterator[tuple[int, str]]:
             yield row, f"byte {error.start} is not UTF-8"
 
 
+def first_not_utf8(data: pa.Array) -> int | None:
+    """Return the first row of a binary array that is not UTF-8; None if all are."""
+    try:
+        data.cast(pa.string())  # checks without a copy
+    except pa.ArrowInvalid:
+        return next(_not_utf8(data))[0]
+    return None
+
+
 class _TextEncoder:
     def encode(self, column: pa.Array) -> pa.Array:
-        return column.cast(pa.binary())
+        data = column.cast(pa.binary())
+        row = first_not_utf8(data)
+        if row is not None:
+            raise INVALID_VALUE(f"Row {row} of a batch has a value in the column that is not UTF-8; correct the row")
+        return data
 
 
 def without(column: pa.Array, rows: list[int]) -> pa.Array:
@@ -130,9 +143,24 @@ def format_module(name: str) -> Any:
 
 def parse_schema(name: str, stored: StoredSchema, message: str | None = None) -> Schema:
     """Parse a schema of a format, once in a process. Raises OptionError with the reason."""
+    _require_kind(name, stored)
+    return _parsed(name, stored.text, tuple(stored.references.items()), message)
+
+
+def parse_writer(name: str, stored: StoredSchema) -> Schema | None:
+    """Parse the schema that a record was written with, once in a process. Raises OptionError with the reason.
+
+    Returns None for JSON, which is decoded without it. Spark may have no type for the messages of a Protobuf schema.
+    """
+    _require_kind(name, stored)
+    if name == "json":
+        return None
+    return _parsed(name, stored.text, tuple(stored.references.items()), None, is_writer=True)
+
+
+def _require_kind(name: str, stored: StoredSchema) -> None:
     if stored.kind != KINDS[name]:
         raise INVALID_SCHEMA(f"the schema is of the type {stored.kind}, and the format is {name}; correct the format")
-    return _parsed(name, stored.text, tuple(stored.references.items()), message)
 
 
 def schema_of(name: str, type: pa.DataType) -> StoredSchema:
@@ -153,6 +181,10 @@ def record_name(name: str, schema: Any) -> str | None:
 
 
 @lru_cache(_PARSED)
-def _parsed(name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None) -> Schema:
-    schema: Schema = format_module(name).parse(text, dict(references), message)
+def _parsed(
+    name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None, *, is_writer: bool = False
+) -> Schema:
+    module = format_module(name)
+    parse = module.parse_untyped if is_writer and name == "protobuf" else module.parse
+    schema: Schema = parse(text, dict(references), message)
     return schema

@@ -87,6 +87,16 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
     OptionError
         INVALID_SCHEMA: the text cannot be compiled, the message does not exist, or Spark has no type for a field.
     """
+    schema = parse_untyped(text, references, message)
+    if not schema.type.num_fields:
+        raise INVALID_SCHEMA(
+            f"The Protobuf message {schema.message} has no fields that Spark has a type for; choose another message"
+        )
+    return schema
+
+
+def parse_untyped(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> ProtobufSchema:
+    """Compile a schema as `parse` does, but allow a message that Spark has no type for."""
     try:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
     except ImportError as exc:
@@ -101,10 +111,7 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
         similar = nearest(str(message), names)
         advice = f"use {similar}" if similar else f"use one of {listing(names)}"
         raise INVALID_SCHEMA(f"The Protobuf schema has no message {message}; {advice}")
-    schema = ProtobufSchema(FileDescriptorSet(file=files).SerializeToString(deterministic=True), name)
-    if not schema.type.num_fields:
-        raise INVALID_SCHEMA(f"The Protobuf message {name} has no fields that Spark has a type for; choose another message")
-    return schema
+    return ProtobufSchema(FileDescriptorSet(file=files).SerializeToString(deterministic=True), name)
 
 
 # Compiling

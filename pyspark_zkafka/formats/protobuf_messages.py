@@ -298,7 +298,7 @@ class ProtobufEncoder:
         ------
         InvalidRow
             INVALID_VALUE: a value is outside the field's range, is no value of the enum, or is not UTF-8; an element of a
-            list or map is null; a required field is null.
+            list or map is null; a required field is null; several fields of a oneof are not null.
         """
         try:
             return pa.array(self._encode(column), pa.binary())
@@ -338,9 +338,19 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
         if field.is_required and kind.get_field_index(field.name) < 0
     ]
     names = [column.name for column in kind]
+    oneofs = [
+        (oneof.name, places)
+        for oneof in descriptor.oneofs
+        if len(places := [names.index(field.name) for field in oneof.fields if field.name in names]) > 1
+    ]
 
     def convert(column: pa.Array) -> list[Any]:
-        values = [converter(child) for converter, child in zip(converters, column.flatten(), strict=True)]
+        children = column.flatten()
+        for oneof, places in oneofs:
+            if (np.sum([children[place].is_valid() for place in places], axis=0) > 1).any():
+                members = listing(names[place] for place in places)
+                raise ValueError(f"{path or 'the row'} has more than one member of the oneof {oneof}: {members}")
+        values = [converter(child) for converter, child in zip(converters, children, strict=True)]
         rows = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
         return masked(column, rows)
 

@@ -31,6 +31,7 @@ _PATIENCE_S = 30.0
 _REQUEST_TIMEOUT_S = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
 _UNKNOWN_FOR_S = 30.0
+_MANY_UNKNOWN = 1000
 _HTTP_NOT_FOUND = 404
 _MOST_ID = 2**31 - 1
 _NOT_FOUND = frozenset({40401, 40402, 40403, 40406})
@@ -91,8 +92,10 @@ class Registry:
         # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
         schema = self._ask(what, request, is_optional=isinstance(key, str) or key > _MOST_ID)
         if schema is None:
-            reason = f"the registry has no {what}"
-            self._unknown[key] = self._timing.clock() + _UNKNOWN_FOR_S, reason
+            reason, now = f"the registry has no {what}", self._timing.clock()
+            if len(self._unknown) >= _MANY_UNKNOWN:
+                self._unknown = {key: entry for key, entry in self._unknown.items() if now < entry[0]}
+            self._unknown[key] = now + _UNKNOWN_FOR_S, reason
             raise UnknownSchema(reason)
         found = self._by_id[key] = self._stored(schema, key if isinstance(key, int) else None)
         return found

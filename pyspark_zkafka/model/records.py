@@ -77,7 +77,8 @@ def require_projection(
     Parameters
     ----------
     decoded : mapping, optional
-        The types of decoded columns; None for any type. A user's schema may leave out fields of structs.
+        The types of decoded columns; None for any type whose parts may all be null. A user's schema may leave out fields of
+        structs.
     has_corrupt_columns : bool
         Allow `CORRUPT_COLUMNS`.
     """
@@ -89,7 +90,10 @@ def require_projection(
             problems.append(f"{column.name} cannot be NOT NULL: Kafka has records without one")
         if column.name in decoded:
             found = decoded[column.name]
-            problems += () if found is None else _projection_problems(column.name, column.type, found)
+            if found is None:
+                problems += _not_null_problems(column.name, column.type)
+            else:
+                problems += _projection_problems(column.name, column.type, found)
             continue
         types = own.get(column.name)
         if types is None:
@@ -131,6 +135,21 @@ def _projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> 
         if found.nullable and not field.nullable:
             yield f"{path}.{field.name} cannot be NOT NULL: the schema allows null"
         yield from _projection_problems(f"{path}.{field.name}", field.type, found.type)
+
+
+def _not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:
+    """Yield the parts of a declared type that cannot be null. Keys of maps never are."""
+    fields: list[pa.Field] = []
+    if pa.types.is_struct(declared):
+        fields = list(declared)
+    elif pa.types.is_list(declared):
+        fields = [declared.value_field.with_name("element")]
+    elif pa.types.is_map(declared):
+        fields = [declared.item_field.with_name("value")]
+    for field in fields:
+        if not field.nullable:
+            yield f"{path}.{field.name} cannot be NOT NULL: a record may lack it"
+        yield from _not_null_problems(f"{path}.{field.name}", field.type)
 
 
 def _same_type(declared: pa.DataType, own: pa.DataType) -> bool:

@@ -22,7 +22,11 @@ _OF_TOKENS = {
     "OAUTHBEARER_AZURE_IMDS": ("bearer.auth.issuer.endpoint.url",),
 }
 _BAD_LOGIN = "the user and password of the schema registry are malformed; expected user:password"
-_ADDRESS = re.compile(r"(?P<scheme>https?://)((?P<login>[^/@]*)@)?(?P<place>[^/@\s]+(/\S*)?)")
+_ADDRESS = re.compile(
+    r"(?P<scheme>https?://)((?P<login>[^/@?#]*)@)?"
+    r"(?P<place>(\[[0-9A-Fa-f:.]+\]|[^/@?#:\[\]\s]+)(:(?P<port>[0-9]{1,5}))?(/[^?#\s]*)?)"
+)
+_LAST_PORT = 65535
 
 
 def parse_formats(given: OptionParser, subscription: Subscription | None = None) -> FormatOptions | None:
@@ -132,12 +136,14 @@ def _registration(given: OptionParser, *, columns: bool) -> tuple[bool, bool, bo
 def _registry(given: OptionParser) -> RegistryOptions | None:
     values = {option.name: given.value(option.name) for option in REGISTRY}
     found = [url.strip().rstrip("/") for url in (values.pop(_URL) or "").split(",") if url.strip()]
-    parts = [_ADDRESS.fullmatch(url) for url in found]
-    urls = tuple(part["scheme"] + part["place"] for part in parts if part is not None)
-    in_urls = next((unquote(part["login"]) for part in parts if part is not None and part["login"] is not None), None)
+    matches = [_ADDRESS.fullmatch(url) for url in found]
+    parts = [part for part in matches if part is not None and 0 < int(part["port"] or 1) <= _LAST_PORT]
+    urls = tuple(part["scheme"] + part["place"] for part in parts)
+    in_urls = next((unquote(part["login"]) for part in parts if part["login"] is not None), None)
     given.refuse_if(
         given.has(_URL) and (not urls or len(urls) < len(found)),
-        f"{_URL} is malformed; expected http(s)://host:port[/path][,...]",
+        f"{_URL} is malformed; expected http(s)://host:port[/path][,...], without a query and with a port of 1 to "
+        f"{_LAST_PORT}",
     )
     source, user_info, token_source = values.pop(_SOURCE), values[_USER_INFO], values[_TOKEN_SOURCE]
     given.refuse_if(source == "USER_INFO" and user_info is None, f"{_SOURCE}=USER_INFO needs {_USER_INFO}")

@@ -160,6 +160,11 @@ _MEMBERS = pa.struct([("u", pa.struct([("member0", pa.int32()), ("member1", pa.s
             ),
             "in u that has no member that is set",
         ),
+        (
+            record(("u", ["null", "int", "string"])),
+            pa.array([{"u": {"member0": 1}}, None, {"u": {"member0": 1, "member1": "a"}}], _MEMBERS),
+            "Row 2 of a batch has a value in u that has more than one member that is set",
+        ),
     ],
 )
 def test_values_that_do_not_fit(schema: Any, column: pa.Array, problem: str) -> None:
@@ -167,6 +172,33 @@ def test_values_that_do_not_fit(schema: Any, column: pa.Array, problem: str) -> 
     if column.type == pa.struct([("a", pa.int64())]):
         column = column.cast(pa.struct([("a", pa.int32())]))
     with pytest.raises(InvalidRow, match="INVALID_VALUE") as refused:
+        encode(schema, column)
+    assert problem in str(refused.value)
+
+
+_BAD = pa.array([b"a", b"\xff"]).view(pa.string())
+
+
+@pytest.mark.parametrize(
+    ("schema", "column", "problem"),
+    [
+        ("string", _BAD, "Row 1 of a batch has a value in the column that is not UTF-8"),
+        (
+            record(("a", ["null", "string"])),
+            pa.StructArray.from_arrays([_BAD], ["a"]),
+            "Row 1 of a batch has a value in a ",
+        ),
+        (
+            {"type": "array", "items": "string"},
+            pa.ListArray.from_arrays([0, 1, 2], _BAD),
+            "Row 1 of a batch has a value in element that",
+        ),
+        (_MAP, pa.MapArray.from_arrays([0, 2], _BAD, pa.array([1, 2], pa.int32())), "Row 0 of a batch has a value in key "),
+    ],
+)
+def test_text_that_is_not_utf8(schema: Any, column: pa.Array, problem: str) -> None:
+    """A string of Spark that is not UTF-8 is named by row and field."""
+    with pytest.raises(InvalidRow, match=r"INVALID_VALUE.*is not UTF-8") as refused:
         encode(schema, column)
     assert problem in str(refused.value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats.codec import StringSchema, parse_schema
 from pyspark_zkafka.formats.registry import StoredSchema
 from tests.support import fake_format
@@ -28,6 +28,12 @@ class TestText:
     def test_encoding(self) -> None:
         """Text becomes its bytes."""
         assert StringSchema().encoder(pa.string()).encode(pa.array(["é", None])).to_pylist() == ["é".encode(), None]
+
+    def test_encoding_bytes_that_are_no_text(self) -> None:
+        """A string of Spark that is not UTF-8 is an error that names the row."""
+        column = pa.array([b"before", b"a", None, b"a\xff"]).view(pa.string())[1:]
+        with pytest.raises(InvalidRow, match=r"INVALID_VALUE\] Row 2 of a batch .*the column that is not UTF-8"):
+            StringSchema().encoder(pa.string()).encode(column)
 
     def test_other_types(self) -> None:
         """A column of another type is refused."""

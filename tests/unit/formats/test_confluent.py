@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pyspark_zkafka.formats.codec import parse_schema
 from pyspark_zkafka.formats.confluent import ConfluentDecoder
 from pyspark_zkafka.formats.registry import StoredSchema, UnknownSchema
 from tests.support import fake_format
@@ -142,3 +143,27 @@ def test_ids_in_headers(decoder: ConfluentDecoder) -> None:
     decoded = decoder.decode(batch, around)
     assert numbers(decoded) == [10, 6, 7, None, 27]
     assert decoded.malformed == {3: f"the header {name} is 0x02{GUID.hex}, which is no schema id"}
+
+
+TREE = "message Tree { Tree child = 1; message Leaf {} }"
+
+
+@each(
+    ("name", "own", "writer", "payload"),
+    [
+        ("protobuf", "message Order { int64 id = 1; }", f"{TREE} message Order {{ int64 id = 1; }}", b"\2\2\x08\7"),
+        ("protobuf", "message Order { int64 id = 1; }", "message Ping {} message Order { int64 id = 1; }", b"\2\2\x08\7"),
+        ("json", "id bigint", '{"properties": {"x": {"$ref": "https://example.com/other.json"}}}', b'{"id": 7}'),
+        ("json", "id bigint", "true", b'{"id": 7}'),
+    ],
+)
+def test_writers_without_a_type(name: str, own: str, writer: str, payload: bytes) -> None:
+    """A record is decoded even if the rest of its writer's schema has no type in Spark."""
+    kind, syntax = name.upper(), 'syntax = "proto3"; ' if name == "protobuf" else ""
+    registry = Registry({8: StoredSchema(syntax + writer, kind, id=8), 9: StoredSchema("string", "AVRO", id=9)})
+    reader = parse_schema(name, StoredSchema(syntax + own, kind))
+    decoder = ConfluentDecoder("value", name, reader, None, reader.type, registry)  # type: ignore[arg-type]
+    decoded = decoder.decode(payloads(wire(8, payload), wire(9, payload)), no_headers(2))
+    assert decoded.column.to_pylist() == [{"id": 7}, None]
+    reason = f"the schema is of the type AVRO, and the format is {name}; correct the format"
+    assert decoded.malformed == {1: f"the schema of id 9 cannot be used: {reason}"}

@@ -168,6 +168,7 @@ class TestModes:
         """A column that the frame lacks is not decoded."""
         found = decoder("offset key", "FAILFAST").decode(batch((5, b"1", b"bad")), T0)
         assert found.to_pylist() == [{"offset": 5, "key": {"k": 1}}]
+        assert decoder("offset", "DROPMALFORMED").decode(batch((5, b"bad", b"bad")), T0).to_pylist() == [{"offset": 5}]
 
     def test_raw_columns(self) -> None:
         """Kafka's columns are read with keys and values as bytes, and with the offset for errors."""
@@ -223,6 +224,22 @@ class TestProjections:
     def test_problems(self, declared: Any, problem: str) -> None:
         """Each difference is named with its path."""
         assert problems(declared) == problem
+
+    @each(
+        ("declared", "names"),
+        [
+            (pa.struct([pa.field("a", pa.int64(), nullable=False)]), "value.a"),
+            (pa.struct([("a", pa.struct([pa.field("b", pa.int64(), nullable=False)]))]), "value.a.b"),
+            (pa.list_(pa.field("element", pa.int64(), nullable=False)), "value.element"),
+            (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), "value.value"),
+        ],
+    )
+    def test_not_null_without_a_schema(self, declared: Any, names: str) -> None:
+        """A declared schema that gives the type itself allows null everywhere, since records may lack any field."""
+        with pytest.raises(OptionError) as caught:
+            require_projection(pa.schema([("value", declared)]), {"value": None})
+        assert str(caught.value).endswith(f"cannot be read: {names} cannot be NOT NULL: a record may lack it")
+        require_projection(pa.schema([("value", NESTED.field("f").type)]), {"value": None})
 
     def test_columns_of_bad_records(self) -> None:
         """They need a decoded column, and the mode that has them."""

@@ -240,6 +240,15 @@ def test_text_that_is_not_utf8() -> None:
         one("string s = 1;").encoder(column.type).encode(column)
 
 
+def test_oneof_with_several_members() -> None:
+    """A row that sets several fields of a oneof is an error that names row and oneof; proto3's optional is no oneof."""
+    schema = one("message N { oneof o { int32 i = 1; string s = 2; } } repeated N n = 1; optional int32 a = 2;")
+    fine = {"n": [{"i": 0, "s": None}, {"i": None, "s": ""}, None], "a": 1}
+    with pytest.raises(InvalidRow, match=r"Row 2 .*the field n .*n\.element has more than one member of the oneof o: i, s"):
+        encode(schema, {"n": [], "a": 1}, None, {"n": [{"i": 0, "s": ""}], "a": 1})
+    assert encode(schema, {**fine, "n": fine["n"][:2]}) == [b"\n\2\x08\0\n\2\x12\0\x10\1"]  # type: ignore[index]
+
+
 def test_required_field_that_is_null() -> None:
     """A null in a required field is an error that names row and field."""
     with pytest.raises(InvalidRow, match=r"Row 1 .*required fields are null: i"):

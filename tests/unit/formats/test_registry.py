@@ -106,6 +106,15 @@ class TestSchemasOfIds:
         clock.sleep(31)
         assert found.schema(7).text == "x"
 
+    def test_many_unknown(self) -> None:
+        """Ids that are unknown no longer are forgotten."""
+        found, _, clock = registry(UNKNOWN)
+        for number in range(5000):
+            clock.sleep(0.1)
+            with pytest.raises(UnknownSchema):
+                found.schema(number)
+        assert len(found._unknown) <= 1000
+
     def test_references(self) -> None:
         """References are followed, each once."""
         inner = stored(Schema("inner"))

@@ -66,6 +66,9 @@ def test_registry() -> None:
     given = {**CONFLUENT, "schema.registry.url": "http://a:1/apis/v7/, https://al%40ice:se%3Acret@b:2"}
     registry = formats(given).registry
     assert registry == RegistryOptions(("http://a:1/apis/v7", "https://b:2"), (("basic.auth.user.info", "al@ice:se:cret"),))
+    urls = "http://[::1]:65535/a", "http://[::1]", "https://registry"
+    registry = formats({**CONFLUENT, "schema.registry.url": ",".join(urls)}).registry
+    assert registry == RegistryOptions(urls, ())
     assert formats({**CONFLUENT, **USER_INFO, "schema.registry.ssl.ca.location": "/ca.pem"}).registry == RegistryOptions(
         ("http://registry:8081",), (("basic.auth.user.info", "alice:secret"), ("ssl.ca.location", "/ca.pem"))
     )
@@ -105,6 +108,12 @@ def test_writes() -> None:
         ({**CONFLUENT, "value.subject.name.strategy": "RecordNameStrategy"}, "depends on the record's name; set"),
         ({**CONFLUENT, "value.schema": "x", "value.schema.version": "3"}, "both give the column's type; set only one"),
         ({**CONFLUENT, "schema.registry.url": "registry:8081"}, "schema.registry.url is malformed; expected http(s)"),
+        ({**CONFLUENT, "schema.registry.url": "http://a:1/b?key=secret:1"}, "[/path][,...], without a query"),
+        ({**CONFLUENT, "schema.registry.url": "http://a:1?key=secret:1@b"}, "[/path][,...], without a query"),
+        ({**CONFLUENT, "schema.registry.url": "http://a:1/b#c"}, "[/path][,...], without a query"),
+        ({**CONFLUENT, "schema.registry.url": "http://a:65536"}, "and with a port of 1 to 65535"),
+        ({**CONFLUENT, "schema.registry.url": "http://a:0/b"}, "and with a port of 1 to 65535"),
+        ({**CONFLUENT, "schema.registry.url": "http://a:b"}, "and with a port of 1 to 65535"),
         ({**CONFLUENT, **USER_INFO, **TOKEN}, "are two logins; set only one"),
         ({**CONFLUENT, "schema.registry.bearer.auth.token": "secret"}, "need(s) schema.registry.bearer.auth.credentials"),
         (
