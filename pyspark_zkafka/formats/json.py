@@ -23,7 +23,15 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
-from pyspark_zkafka.formats.json_types import RAW, is_json_schema, public_type, spark_type, type_of_json_schema, validator
+from pyspark_zkafka.formats.json_types import (
+    RAW,
+    has_constraints,
+    is_json_schema,
+    public_type,
+    spark_type,
+    type_of_json_schema,
+    validator,
+)
 
 _QUOTED = 80
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
@@ -50,16 +58,19 @@ class JsonSchema:
     def encoder(self, type: pa.DataType) -> JsonEncoder:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
 
-        With a JSON Schema that demands more than types, such as `required` or `enum`, each row is validated, which takes
-        most of the time.
+        Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
+        of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
+        validated.
         """
-        problems = list(_mismatches(type, _compiled(self.text, self.references), ""))
+        schema = _compiled(self.text, self.references)
+        problems = list(_mismatches(type, schema, ""))
         if problems:
             reasons = listing(problems, separator="; ")
             raise INVALID_SCHEMA(
                 f"The column does not fit the JSON schema: {reasons}; rename, cast or leave out these fields"
             )
-        return JsonEncoder(type, validator(self.text, self.references))
+        every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
+        return JsonEncoder(type, schema, validator(self.text, self.references), every_row)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
@@ -140,9 +151,11 @@ def _text(value: Any) -> str:
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
-    text = _text(value)
-    shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-    return ValueError(f"{path or 'the document'} is {shown}, which is no {kind}")
+    return ValueError(f"{path or 'the document'} is {_shown(_text(value))}, which is no {kind}")
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
 
 
 def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType | str) -> set[type]:
@@ -277,11 +290,13 @@ _Write: TypeAlias = Callable[[pa.Array], list[Any]]
 class JsonEncoder:
     """Encodes a column as documents; see `JsonSchema.encoder`."""
 
-    def __init__(self, type: pa.DataType, validator: Any) -> None:
+    def __init__(self, type: pa.DataType, schema: pa.DataType, validator: Any, every_row: bool) -> None:
         self._type = type
+        self._schema = schema
         self._validator = validator
+        self._every_row = every_row
         problems: list[str] = []
-        self._write = _writer(type, "", problems)
+        self._write = _writer(type, schema, "", problems)
         if problems:
             raise INVALID_SCHEMA(f"JSON has no form of these columns: {listing(problems, separator='; ')}; cast them")
 
@@ -291,7 +306,7 @@ class JsonEncoder:
         Raises
         ------
         InvalidRow
-            INVALID_VALUE: the schema does not allow a value, or a string is not UTF-8.
+            INVALID_VALUE: the schema does not allow a value, a text is no JSON where it must be, or a string is not UTF-8.
         """
         try:
             return pa.array(self._encode(column), pa.binary())
@@ -301,21 +316,28 @@ class JsonEncoder:
     def _encode(self, column: pa.Array) -> list[bytes | None]:
         import orjson
 
-        write = self._write if column.type == self._type else _writer(column.type, "", [])
+        write = self._write if column.type == self._type else _writer(column.type, self._schema, "", [])
         option = orjson.OPT_SERIALIZE_NUMPY
         documents = [None if value is None else orjson.dumps(value, option=option) for value in write(column)]
         if self._validator is not None and column.type == self._type:
             for document in documents:
-                for error in self._validator.iter_errors(orjson.loads(document)) if document is not None else ():
-                    raise ValueError(f"{error.json_path}: {error.message}")
+                # Null fields are left out, so that only arrays and maps have nulls.
+                if document is not None and (self._every_row or b"null" in document):
+                    for error in self._validator.iter_errors(orjson.loads(document)):
+                        raise ValueError(f"{error.json_path}: {error.message}")
         return documents
 
 
-def _writer(kind: pa.DataType, path: str, problems: list[str]) -> _Write:
-    """Return a function that turns a column into values for orjson, and add the types that JSON cannot represent."""
+def _writer(kind: pa.DataType, schema: pa.DataType, path: str, problems: list[str]) -> _Write:
+    """Return a function that turns a column into values for orjson, and add the types that JSON cannot represent.
+
+    The schema's type has RAW where the strings of the column are JSON text. A part of the schema that is RAW itself says
+    nothing of fields and elements.
+    """
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
-        writers = [_writer(field.type, _inner(path, field.name), problems) for field in kind]
+        inner = schema if pa.types.is_struct(schema) else kind
+        writers = [_writer(f.type, inner.field(f.name).type, _inner(path, f.name), problems) for f in kind]
 
         def write_structs(column: pa.Array) -> list[Any]:
             values = [write(child) for write, child in zip(writers, column.flatten(), strict=True)]
@@ -324,12 +346,14 @@ def _writer(kind: pa.DataType, path: str, problems: list[str]) -> _Write:
 
         return write_structs
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        elements = _writer(kind.value_type, _inner(path, "element"), problems)
+        of = schema if pa.types.is_list(schema) else kind
+        elements = _writer(kind.value_type, of.value_type, _inner(path, "element"), problems)
         return lambda column: grouped(column, elements)
     if pa.types.is_map(kind):
         if kind.key_type not in _STRINGS:
             problems.append(f"{_inner(path, 'key')} is {kind.key_type}")
-        items = _writer(kind.item_type, _inner(path, "value"), problems)
+        of = schema if pa.types.is_map(schema) else kind
+        items = _writer(kind.item_type, of.item_type, _inner(path, "value"), problems)
 
         def write_entries(entries: pa.Array) -> list[Any]:
             key, item = entries.flatten()
@@ -338,7 +362,19 @@ def _writer(kind: pa.DataType, path: str, problems: list[str]) -> _Write:
         return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, write_entries)]
     if not _form(kind):
         problems.append(f"{path or 'the column'} is {kind}")
-    return _scalar_writer(kind)
+    return _json_texts if schema == RAW and kind in _STRINGS else _scalar_writer(kind)
+
+
+def _json_texts(column: pa.Array) -> list[Any]:
+    import orjson
+
+    texts = column.to_pylist()
+    for text in texts:
+        try:
+            orjson.loads(text if text is not None else "null")
+        except ValueError as exc:
+            raise ValueError(f"the schema allows several types here, and {_shown(text)} is no JSON text: {exc}") from exc
+    return [None if text is None else orjson.Fragment(text) for text in texts]
 
 
 def _scalar_writer(kind: pa.DataType) -> _Write:

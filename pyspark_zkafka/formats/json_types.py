@@ -56,10 +56,14 @@ def type_of_json_schema(text: str, references: References) -> pa.DataType:
     return _type_of(document, _registry(document, references)[1], "#", (id(document),))
 
 
+def has_constraints(text: str, references: References) -> bool:
+    """Return whether a JSON Schema may demand something beyond types."""
+    return any(f'"{keyword}"' in given for keyword in _CONSTRAINTS for given in (text, *(other for _, other in references)))
+
+
 def validator(text: str, references: References) -> Any:
-    """Return a validator of documents; None if the schema demands nothing beyond types."""
-    texts = [text, *(other for _, other in references)]
-    if not is_json_schema(text) or not any(f'"{keyword}"' in given for keyword in _CONSTRAINTS for given in texts):
+    """Return a validator of documents; None for DDL."""
+    if not is_json_schema(text):
         return None
     from jsonschema.validators import Draft7Validator, validator_for
 

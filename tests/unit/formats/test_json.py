@@ -216,6 +216,48 @@ def test_values_that_the_schema_forbids() -> None:
         encode(text, {"id": None, "e": "a"}, kind=kind)
 
 
+SEVERAL = """{"properties": {
+  "free": {"type": "object"}, "any": {"type": ["integer", "string"]}, "all": {"type": "array"},
+  "arr": {"type": "array", "items": {"type": "integer"}},
+  "map": {"type": "object", "additionalProperties": {"type": ["integer", "null"]}}
+}}"""
+
+
+def test_values_of_several_types() -> None:
+    """A string column for values of several types has their JSON text, and is written as this JSON."""
+    row = {"free": '{"x": 1.10}', "any": "5", "all": ["[null]", '"a"'], "arr": [1], "map": [("k", None)]}
+    document = b'{"free":{"x": 1.10},"any":5,"all":[[null],"a"],"arr":[1],"map":{"k":null}}'
+    assert encode(SEVERAL, row, {"any": None}, None) == [document, b"{}", None]
+    assert encode('{"type": "object"}', '{"a": 1}', None) == [b'{"a": 1}', None]
+    assert encode("{}", {"s": "x"}, kind=pa.struct([("s", pa.string())])) == [b'{"s":"x"}']
+
+
+@each(
+    ("row", "says"),
+    [
+        ({"free": "notjson"}, "in the field free .* notjson is no JSON text"),
+        ({"free": "5"}, r"\$.free: 5 is not of type 'object'"),
+        ({"any": "true"}, r"\$.any: True is not of type 'integer', 'string'"),
+        ({"arr": [1, None]}, r"\$.arr\[1\]: None is not of type 'integer'"),
+        ({"all": ["NaN"]}, "in the field all .* NaN is no JSON text"),
+    ],
+)
+def test_values_of_other_types(row: Any, says: str) -> None:
+    """Text that is no JSON, JSON of another type and a null are errors where the schema does not allow them."""
+    with pytest.raises(InvalidRow, match=rf"Row 1 .*{says}"):
+        encode(SEVERAL, {}, row)
+
+
+def test_null_elements() -> None:
+    """A null in an array or a map is an error, also with a schema that is not checked for each row."""
+    for inner in '"type": "array", "items"', '"type": "object", "additionalProperties"':
+        text = f'{{"properties": {{"f": {{{inner}: {{"type": "integer"}}}}}}}}'
+        kind = parse(text).type.field("f").type
+        value = [None] if pa.types.is_list(kind) else [("k", None)]
+        with pytest.raises(InvalidRow, match=r"Row 1 .* None is not of type 'integer'"):
+            encode(text, {"f": []}, {"f": value})
+
+
 def test_text_that_is_not_utf8() -> None:
     """A string of Spark that is not UTF-8 is an error that names row and field."""
     column = pa.StructArray.from_arrays([pa.array([b"a", b"\xff"]).view(pa.string())], names=["s"])
