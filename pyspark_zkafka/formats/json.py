@@ -53,7 +53,7 @@ class JsonSchema:
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
         """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter."""
-        return JsonDecoder(type)
+        return JsonDecoder(type, _compiled(self.text, self.references))
 
     def encoder(self, type: pa.DataType) -> JsonEncoder:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
@@ -106,8 +106,8 @@ _Read: TypeAlias = Callable[[list[Any]], pa.Array]
 class JsonDecoder:
     """Decodes documents to a column of one type."""
 
-    def __init__(self, type: pa.DataType) -> None:
-        self._read = _reader(type, "")
+    def __init__(self, type: pa.DataType, schema: pa.DataType) -> None:
+        self._read = _reader(type, schema, "")
         self._has_decimals = "decimal" in str(type)
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
@@ -176,12 +176,18 @@ def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: 
     return converted
 
 
-def _reader(kind: pa.DataType, path: str) -> _Read:
-    """Return a function that makes a column of parsed values. It raises ValueError for a value of another type."""
+def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+    """Return a function that makes a column of parsed values. It raises ValueError for a value of another type.
+
+    The schema's type has RAW where the column has JSON text, also of strings.
+    """
+    schema = _of_form(schema, kind)
+    if schema == RAW:
+        return lambda values: pa.array([None if value is None else _text(value) for value in values], kind)
     if pa.types.is_struct(kind):
-        return _struct_reader(kind, path)
+        return _struct_reader(kind, schema, path)
     if pa.types.is_list(kind):
-        elements = _reader(kind.value_type, _inner(path, "element"))
+        elements = _reader(kind.value_type, schema.value_type, _inner(path, "element"))
 
         def read_lists(values: list[Any]) -> pa.Array:
             _check(values, {list}, path, "array")
@@ -192,7 +198,7 @@ def _reader(kind: pa.DataType, path: str) -> _Read:
 
         return read_lists
     if pa.types.is_map(kind):
-        items = _reader(kind.item_type, _inner(path, "value"))
+        items = _reader(kind.item_type, schema.item_type, _inner(path, "value"))
 
         def read_maps(values: list[Any]) -> pa.Array:
             _check(values, {dict}, path, "object")
@@ -205,8 +211,13 @@ def _reader(kind: pa.DataType, path: str) -> _Read:
     return lambda values: _scalars(values, kind, path)
 
 
-def _struct_reader(kind: pa.DataType, path: str) -> _Read:
-    columns = [(field.name, _reader(field.type, _inner(path, field.name))) for field in kind]
+def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
+    return schema if type(schema) is type(kind) or (schema == RAW and kind in _STRINGS) else kind
+
+
+def _struct_reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+    columns = [(f.name, _reader(f.type, schema.field(f.name).type, _inner(path, f.name))) for f in kind]
 
     def read_structs(values: list[Any]) -> pa.Array:
         found = _check(values, {dict}, path, "object")
@@ -331,13 +342,12 @@ class JsonEncoder:
 def _writer(kind: pa.DataType, schema: pa.DataType, path: str, problems: list[str]) -> _Write:
     """Return a function that turns a column into values for orjson, and add the types that JSON cannot represent.
 
-    The schema's type has RAW where the strings of the column are JSON text. A part of the schema that is RAW itself says
-    nothing of fields and elements.
+    The schema's type has RAW where the strings of the column are JSON text.
     """
+    schema = _of_form(schema, kind)
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
-        inner = schema if pa.types.is_struct(schema) else kind
-        writers = [_writer(f.type, inner.field(f.name).type, _inner(path, f.name), problems) for f in kind]
+        writers = [_writer(f.type, schema.field(f.name).type, _inner(path, f.name), problems) for f in kind]
 
         def write_structs(column: pa.Array) -> list[Any]:
             values = [write(child) for write, child in zip(writers, column.flatten(), strict=True)]
@@ -346,14 +356,12 @@ def _writer(kind: pa.DataType, schema: pa.DataType, path: str, problems: list[st
 
         return write_structs
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        of = schema if pa.types.is_list(schema) else kind
-        elements = _writer(kind.value_type, of.value_type, _inner(path, "element"), problems)
+        elements = _writer(kind.value_type, schema.value_type, _inner(path, "element"), problems)
         return lambda column: grouped(column, elements)
     if pa.types.is_map(kind):
         if kind.key_type not in _STRINGS:
             problems.append(f"{_inner(path, 'key')} is {kind.key_type}")
-        of = schema if pa.types.is_map(schema) else kind
-        items = _writer(kind.item_type, of.item_type, _inner(path, "value"), problems)
+        items = _writer(kind.item_type, schema.item_type, _inner(path, "value"), problems)
 
         def write_entries(entries: pa.Array) -> list[Any]:
             key, item = entries.flatten()
@@ -362,7 +370,7 @@ def _writer(kind: pa.DataType, schema: pa.DataType, path: str, problems: list[st
         return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, write_entries)]
     if not _form(kind):
         problems.append(f"{path or 'the column'} is {kind}")
-    return _json_texts if schema == RAW and kind in _STRINGS else _scalar_writer(kind)
+    return _json_texts if schema == RAW else _scalar_writer(kind)
 
 
 def _json_texts(column: pa.Array) -> list[Any]:

@@ -232,6 +232,19 @@ def test_values_of_several_types() -> None:
     assert encode("{}", {"s": "x"}, kind=pa.struct([("s", pa.string())])) == [b'{"s":"x"}']
 
 
+def test_copies_of_values_of_several_types() -> None:
+    """A document of any shape is the same after decoding and encoding: strings keep their quotes."""
+    schema = parse(SEVERAL)
+    for document in b'{"free":{"x":1.1},"any":"5","all":["a",1,{}]}', b'{"any":5,"all":[]}':
+        assert encode(SEVERAL, *decode(schema, document).column.to_pylist()) == [document]
+    kind = pa.struct([("any", pa.string())])
+    decoded = schema.decoder(None, kind).decode(pa.array([b'{"any": "x"}', b'{"any": null}'])).column
+    assert decoded.to_pylist() == [{"any": '"x"'}, {"any": None}]
+    assert decode(parse("{}"), b'"x"').column.to_pylist() == ['"x"']
+    empty = pa.struct([("e", pa.struct([]))])  # the schema that is made from this type has an object with any fields
+    assert parse(schema_of(empty, "x")).decoder(None, empty).decode(pa.array([b'{"e": {"a": 1}}'])).column.type == empty
+
+
 @each(
     ("row", "says"),
     [
