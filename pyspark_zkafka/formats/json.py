@@ -7,6 +7,7 @@ that is not possible. orjson parses and writes.
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -397,7 +398,7 @@ def _scalar_writer(kind: pa.DataType) -> _Write:
     if pa.types.is_timestamp(kind):
         return lambda column: list(_timestamps(column).to_pylist())
     if kind == pa.date32():
-        return lambda column: list(column.cast(pa.string()).to_pylist())
+        return lambda column: list(_in_years(column).cast(pa.string()).to_pylist())
     return lambda column: list(column.to_pylist())
 
 
@@ -414,9 +415,19 @@ def _floats(column: pa.Array) -> list[Any]:
 
 def _timestamps(column: pa.Array) -> pa.Array:
     """Return ISO 8601 with milliseconds, as Spark writes them, or with microseconds if there are any."""
-    texts = column.cast(pa.timestamp("us")).cast(pa.string())
+    texts = _in_years(column.cast(pa.timestamp("us"))).cast(pa.string())
     texts = pc.replace_substring_regex(pc.replace_substring(texts, " ", "T"), r"000$", "")
     return texts if column.type.tz is None else pc.binary_join_element_wise(texts, "Z", "")
+
+
+def _in_years(column: pa.Array) -> pa.Array:
+    """Return the column. Raises ValueError for a time whose year has no form of four digits."""
+    number, unit = (pa.int32(), "days") if column.type == pa.date32() else (pa.int64(), "µs")
+    first, last = pa.array([dt.datetime.min, dt.datetime.max]).cast(column.type).cast(number).to_pylist()
+    for value in pc.min_max(column.cast(number)).as_py().values():
+        if value is not None and not first <= value <= last:
+            raise ValueError(f"{value} {unit} after 1970 are outside the years 1 to 9999")
+    return column
 
 
 # Forms of types

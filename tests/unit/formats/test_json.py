@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
@@ -269,6 +270,35 @@ def test_null_elements() -> None:
         value = [None] if pa.types.is_list(kind) else [("k", None)]
         with pytest.raises(InvalidRow, match=r"Row 1 .* None is not of type 'integer'"):
             encode(text, {"f": []}, {"f": value})
+
+
+FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
+
+
+@each(
+    ("kind", "first", "last"),
+    [
+        (pa.date32(), FIRST.date(), LAST.date()),
+        (pa.timestamp("us"), FIRST, LAST),
+        (pa.timestamp("us", "UTC"), FIRST.replace(tzinfo=UTC), LAST.replace(tzinfo=UTC)),
+    ],
+)
+def test_years(kind: pa.DataType, first: Any, last: Any) -> None:
+    """Years 1 to 9999 can be written and read back. Others are an error, since ISO 8601 has no form of them."""
+    number = pa.int32() if kind == pa.date32() else pa.int64()
+    column = pa.array([first, last, None], kind)
+    schema = parse("t date" if kind == pa.date32() else "t timestamp" if kind.tz else "t timestamp_ntz")
+    rows = pa.StructArray.from_arrays([column], names=["t"])
+    encoded = schema.encoder(rows.type).encode(rows)
+    assert [str(value)[:4] for value in pc.struct_field(decode(schema, *encoded.to_pylist()).column, "t")[:2]] == [
+        "0001",
+        "9999",
+    ]
+    low, high = column.cast(number).to_pylist()[:2]
+    for beyond in low - 1, high + 1, 2 ** (number.bit_width - 1) - 1, -(2 ** (number.bit_width - 1)):
+        rows = pa.StructArray.from_arrays([pa.array([low, beyond], number).cast(kind)], names=["t"])
+        with pytest.raises(InvalidRow, match=r"Row 1 .* in the field t .* outside the years 1 to 9999"):
+            schema.encoder(rows.type).encode(rows)
 
 
 def test_text_that_is_not_utf8() -> None:
