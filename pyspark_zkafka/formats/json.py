@@ -248,8 +248,15 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str) -> pa.Array:
     elif pa.types.is_integer(kind):
         _check(values, {int}, path, kind)
     elif pa.types.is_floating(kind):
+        found = values
         if _check(values, {int, float, Decimal, str}, path, kind) - {float}:
-            values = _convert(values, lambda v: _NON_FINITE[v] if v in _NON_FINITE else _number(v), path, kind)
+            found = _convert(values, lambda v: _NON_FINITE[v] if v in _NON_FINITE else _number(v), path, kind)
+        numbers = pa.array(found, kind)
+        if pc.any(pc.is_inf(numbers)).as_py():
+            for value, number in zip(values, numbers.to_pylist(), strict=True):
+                if number is not None and math.isinf(number) and type(value) is not str:
+                    raise _problem(value, path, kind)
+        return numbers
     elif pa.types.is_decimal(kind):
         _check(values, {int, float, Decimal, str}, path, kind)
         unit = Decimal(1).scaleb(-kind.scale)

@@ -109,6 +109,17 @@ def test_malformed_values(kind: str, text: str, says: str) -> None:
     assert value(kind, text).startswith(says)
 
 
+@each("more", ["", ", x decimal(5,2)"])
+def test_numbers_that_are_no_floats(more: str) -> None:
+    """A number beyond the range of float or double makes its record malformed; the strings of infinities do not."""
+    schema = parse(f"f float, d double{more}")
+    infinity, long = b'{"f": "Infinity", "d": "-Infinity"}', b'{"f": -1%s}' % (b"0" * 40)
+    decoded = decode(schema, b'{"f": 1e39}', infinity, b'{"d": -1e400}', b'{"f": 1e38, "d": 1e39}', long, infinity)
+    assert list(decoded.malformed) == [0, 2, 4]
+    assert decoded.malformed[0].lower().replace("+", "") == "f is 1e39, which is no float"
+    assert decoded.column.to_pylist()[5]["d"] == float("-inf")
+
+
 def test_malformed_records() -> None:
     """Malformed documents become null with a reason, and do not harm others; a null document and payload are null."""
     payloads = [b'{"a": 1}', b"", b"\xff", b"[1]", b"null", None, b'{"a": "x"}', b'{"A": 1}', b"[" * 100_000, b'{"a": 2} x']
