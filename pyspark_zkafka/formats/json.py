@@ -25,14 +25,22 @@ from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
 from pyspark_zkafka.formats.json_types import (
+    BINARIES,
     RAW,
+    STRINGS,
+    check_forms,
+    form,
     has_constraints,
+    inner_path,
     is_json_schema,
     public_type,
+    schema_of,
     spark_type,
     type_of_json_schema,
     validator,
 )
+
+__all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
 _QUOTED = 80
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
@@ -53,7 +61,10 @@ class JsonSchema:
         return public_type(_compiled(self.text, self.references))
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
-        """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter."""
+        """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter.
+
+        Raises INVALID_SCHEMA if JSON has no form of a declared type.
+        """
         return JsonDecoder(type, _compiled(self.text, self.references))
 
     def encoder(self, type: pa.DataType) -> JsonEncoder:
@@ -99,6 +110,26 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> pa.DataType
     return type_of_json_schema(text, references) if is_json_schema(text) else spark_type(text)
 
 
+def _mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
+    """Yield where a column does not have the form of the schema's type."""
+    if schema == RAW:
+        return
+    if pa.types.is_struct(column) and pa.types.is_struct(schema):
+        for field in column:
+            if schema.get_field_index(field.name) < 0:
+                yield f"{inner_path(path, field.name)} is no property of the schema"
+            else:
+                yield from _mismatches(field.type, schema.field(field.name).type, inner_path(path, field.name))
+    elif pa.types.is_map(column) and pa.types.is_map(schema):
+        yield from _mismatches(column.item_type, schema.item_type, inner_path(path, "value"))
+    elif pa.types.is_list(column) and pa.types.is_list(schema):
+        yield from _mismatches(column.value_type, schema.value_type, inner_path(path, "element"))
+    else:
+        given, wanted = form(column).get("type", ""), form(schema).get("type")
+        if given != wanted and (given, wanted) != ("integer", "number"):
+            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+
+
 # Decoding
 
 _Read: TypeAlias = Callable[[list[Any]], pa.Array]
@@ -108,6 +139,7 @@ class JsonDecoder:
     """Decodes documents to a column of one type."""
 
     def __init__(self, type: pa.DataType, schema: pa.DataType) -> None:
+        check_forms(type)
         self._read = _reader(type, schema, "")
         self._has_decimals = "decimal" in str(type)
 
@@ -188,7 +220,7 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
     if pa.types.is_struct(kind):
         return _struct_reader(kind, schema, path)
     if pa.types.is_list(kind):
-        elements = _reader(kind.value_type, schema.value_type, _inner(path, "element"))
+        elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"))
 
         def read_lists(values: list[Any]) -> pa.Array:
             _check(values, {list}, path, "array")
@@ -199,7 +231,7 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
 
         return read_lists
     if pa.types.is_map(kind):
-        items = _reader(kind.item_type, schema.item_type, _inner(path, "value"))
+        items = _reader(kind.item_type, schema.item_type, inner_path(path, "value"))
 
         def read_maps(values: list[Any]) -> pa.Array:
             _check(values, {dict}, path, "object")
@@ -214,11 +246,11 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
 
 def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
     """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
-    return schema if type(schema) is type(kind) or (schema == RAW and kind in _STRINGS) else kind
+    return schema if type(schema) is type(kind) or (schema == RAW and kind in STRINGS) else kind
 
 
 def _struct_reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
-    columns = [(f.name, _reader(f.type, schema.field(f.name).type, _inner(path, f.name))) for f in kind]
+    columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name))) for f in kind]
 
     def read_structs(values: list[Any]) -> pa.Array:
         found = _check(values, {dict}, path, "object")
@@ -231,10 +263,6 @@ def _struct_reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
 
 def _mask(values: list[Any]) -> pa.Array:
     return pa.array([value is None for value in values], pa.bool_())
-
-
-def _inner(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 def _scalars(values: list[Any], kind: pa.DataType, path: str) -> pa.Array:
@@ -314,10 +342,8 @@ class JsonEncoder:
         self._schema = schema
         self._validator = validator
         self._every_row = every_row
-        problems: list[str] = []
-        self._write = _writer(type, schema, "", problems)
-        if problems:
-            raise INVALID_SCHEMA(f"JSON has no form of these columns: {listing(problems, separator='; ')}; cast them")
+        check_forms(type)
+        self._write = _writer(type, schema)
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the documents, null where the row is null. Null fields of structs are left out.
@@ -335,7 +361,7 @@ class JsonEncoder:
     def _encode(self, column: pa.Array) -> list[bytes | None]:
         import orjson
 
-        write = self._write if column.type == self._type else _writer(column.type, self._schema, "", [])
+        write = self._write if column.type == self._type else _writer(column.type, self._schema)
         option = orjson.OPT_SERIALIZE_NUMPY
         documents = [None if value is None else orjson.dumps(value, option=option) for value in write(column)]
         if self._validator is not None and column.type == self._type:
@@ -347,15 +373,15 @@ class JsonEncoder:
         return documents
 
 
-def _writer(kind: pa.DataType, schema: pa.DataType, path: str, problems: list[str]) -> _Write:
-    """Return a function that turns a column into values for orjson, and add the types that JSON cannot represent.
+def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
+    """Return a function that turns a column into values for orjson.
 
     The schema's type has RAW where the strings of the column are JSON text.
     """
     schema = _of_form(schema, kind)
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
-        writers = [_writer(f.type, schema.field(f.name).type, _inner(path, f.name), problems) for f in kind]
+        writers = [_writer(f.type, schema.field(f.name).type) for f in kind]
 
         def write_structs(column: pa.Array) -> list[Any]:
             values = [write(child) for write, child in zip(writers, column.flatten(), strict=True)]
@@ -364,20 +390,16 @@ def _writer(kind: pa.DataType, schema: pa.DataType, path: str, problems: list[st
 
         return write_structs
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        elements = _writer(kind.value_type, schema.value_type, _inner(path, "element"), problems)
+        elements = _writer(kind.value_type, schema.value_type)
         return lambda column: grouped(column, elements)
     if pa.types.is_map(kind):
-        if kind.key_type not in _STRINGS:
-            problems.append(f"{_inner(path, 'key')} is {kind.key_type}")
-        items = _writer(kind.item_type, schema.item_type, _inner(path, "value"), problems)
+        items = _writer(kind.item_type, schema.item_type)
 
         def write_entries(entries: pa.Array) -> list[Any]:
             key, item = entries.flatten()
             return list(zip(key.to_pylist(), items(item), strict=True))
 
         return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, write_entries)]
-    if not _form(kind):
-        problems.append(f"{path or 'the column'} is {kind}")
     return _json_texts if schema == RAW else _scalar_writer(kind)
 
 
@@ -400,7 +422,7 @@ def _scalar_writer(kind: pa.DataType) -> _Write:
         return _floats
     if pa.types.is_decimal(kind):
         return lambda column: [None if v is None else orjson.Fragment(format(v, "f")) for v in column.to_pylist()]
-    if kind in _BINARIES:
+    if kind in BINARIES:
         return lambda column: [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
     if pa.types.is_timestamp(kind):
         return lambda column: list(_timestamps(column).to_pylist())
@@ -435,66 +457,3 @@ def _in_years(column: pa.Array) -> pa.Array:
         if value is not None and not first <= value <= last:
             raise ValueError(f"{value} {unit} after 1970 are outside the years 1 to 9999")
     return column
-
-
-# Forms of types
-
-_STRINGS = (pa.string(), pa.large_string())
-_BINARIES = (pa.binary(), pa.large_binary())
-
-
-def _form(kind: pa.DataType) -> dict[str, Any]:
-    """Return the JSON Schema of a type that is not nested; empty if JSON has no form of it."""
-    if pa.types.is_integer(kind):
-        return {"type": "integer"}
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return {"type": "number"}
-    if pa.types.is_boolean(kind):
-        return {"type": "boolean"}
-    if pa.types.is_timestamp(kind):
-        return {"type": "string", "format": "date-time"}
-    if kind == pa.date32():
-        return {"type": "string", "format": "date"}
-    if kind in _BINARIES:
-        return {"type": "string", "contentEncoding": "base64"}
-    return {"type": "string"} if kind in _STRINGS else {}
-
-
-def _mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
-    """Yield where a column does not have the form of the schema's type."""
-    if schema == RAW:
-        return
-    if pa.types.is_struct(column) and pa.types.is_struct(schema):
-        for field in column:
-            if schema.get_field_index(field.name) < 0:
-                yield f"{_inner(path, field.name)} is no property of the schema"
-            else:
-                yield from _mismatches(field.type, schema.field(field.name).type, _inner(path, field.name))
-    elif pa.types.is_map(column) and pa.types.is_map(schema):
-        yield from _mismatches(column.item_type, schema.item_type, _inner(path, "value"))
-    elif pa.types.is_list(column) and pa.types.is_list(schema):
-        yield from _mismatches(column.value_type, schema.value_type, _inner(path, "element"))
-    else:
-        given, wanted = _form(column).get("type", ""), _form(schema).get("type")
-        if given != wanted and (given, wanted) != ("integer", "number"):
-            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
-
-
-def schema_of(type: pa.DataType, name: str) -> str:
-    """Return the JSON Schema of a column's type, with the title `name`."""
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_schema_of(type)}
-    return json.dumps(schema, indent=2)
-
-
-def _schema_of(kind: pa.DataType) -> dict[str, Any]:
-    if pa.types.is_struct(kind):  # null fields are left out, so that their schemas need no null
-        return {"type": "object", "properties": {field.name: _schema_of(field.type) for field in kind}}
-    if pa.types.is_map(kind):
-        return {"type": "object", "additionalProperties": _nullable(_schema_of(kind.item_type), kind.item_field.nullable)}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return {"type": "array", "items": _nullable(_schema_of(kind.value_type), kind.value_field.nullable)}
-    return _form(kind)
-
-
-def _nullable(schema: dict[str, Any], nullable: bool) -> dict[str, Any]:
-    return {**schema, "type": [schema["type"], "null"]} if nullable else schema

@@ -330,10 +330,26 @@ def test_column_that_does_not_fit() -> None:
     )  # fmt: skip
     with pytest.raises(OptionError, match=r"a is string, .* int32; b.x is no property .*; m.value is bool, .* date32"):
         schema.encoder(kind)
-    free = parse('{"type": "object", "properties": {"a": {}}}')
-    for kind in pa.duration("us"), pa.map_(pa.int32(), pa.int32()):
-        with pytest.raises(OptionError, match="JSON has no form of these columns: a"):
-            free.encoder(pa.struct([("a", kind)]))
+
+
+VARIANT = pa.struct([("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
+
+
+@each(
+    "kind",
+    [pa.duration("us"), pa.time64("ns"), pa.list_(pa.duration("us")), VARIANT, pa.map_(pa.int32(), pa.string()), pa.null()],
+)
+def test_types_without_a_form(kind: pa.DataType) -> None:
+    """A declared type that JSON lacks is an error with its place: of a decoder, an encoder, and a schema made from it."""
+    kind = pa.struct([("a", kind)])
+    for make in (
+        lambda: parse('{"properties": {"a": {}}}').decoder(None, kind),
+        lambda: parse('{"properties": {"a": {}}}').encoder(kind),
+        lambda: schema_of(kind, "Order"),
+    ):
+        with pytest.raises(OptionError, match=r"JSON has no form of these columns: a(\.element|\.key)? is ") as caught:
+            make()
+        assert caught.value.condition == "INVALID_SCHEMA"
 
 
 def test_schema_of() -> None:
