@@ -362,15 +362,24 @@ class JsonEncoder:
         import orjson
 
         write = self._write if column.type == self._type else _writer(column.type, self._schema)
-        option = orjson.OPT_SERIALIZE_NUMPY
-        documents = [None if value is None else orjson.dumps(value, option=option) for value in write(column)]
+        values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
+        try:
+            documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
+        except orjson.JSONEncodeError as exc:  # a TypeError, for example because the value is nested too deeply
+            raise ValueError(f"a value has no text: {exc}") from exc
         if self._validator is not None and column.type == self._type:
             for document in documents:
                 # Null fields are left out, so that only arrays and maps have nulls.
                 if document is not None and (self._every_row or b"null" in document):
-                    for error in self._validator.iter_errors(orjson.loads(document)):
-                        raise ValueError(f"{error.json_path}: {error.message}")
+                    self._validate(orjson.loads(document))
         return documents
+
+    def _validate(self, document: Any) -> None:
+        try:
+            for error in self._validator.iter_errors(document):
+                raise ValueError(f"{error.json_path}: {error.message}")
+        except RecursionError as exc:
+            raise ValueError("it is nested too deeply to be validated") from exc
 
 
 def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:

@@ -312,6 +312,24 @@ def test_years(kind: pa.DataType, first: Any, last: Any) -> None:
             schema.encoder(rows.type).encode(rows)
 
 
+def test_deep_values() -> None:
+    """A value that is too deep for orjson, or for validation by a schema that contains itself, is an error of its row."""
+    kind: pa.DataType = pa.int32()
+    rows: list[Any] = [[], []]
+    for _ in range(300):
+        kind = pa.list_(kind)
+        rows[1] = [rows[1]]
+    rows[1] = rows[1][0]
+    column = pa.StructArray.from_arrays([pa.array(rows, kind)], names=["a"])
+    with pytest.raises(InvalidRow, match=r"Row 1 .* Recursion limit reached"):
+        parse('{"properties": {"a": {}}}').encoder(column.type).encode(column)
+    tree = (
+        '{"properties": {"a": {"$ref": "#/definitions/T"}}, "definitions": {"T": {"items": {"$ref": "#/definitions/T"}}}}'
+    )
+    with pytest.raises(InvalidRow, match=r"Row 1 .* nested too deeply"):
+        encode(tree, {}, {"a": ["[" * 900 + "]" * 900]})
+
+
 def test_text_that_is_not_utf8() -> None:
     """A string of Spark that is not UTF-8 is an error that names row and field."""
     column = pa.StructArray.from_arrays([pa.array([b"a", b"\xff"]).view(pa.string())], names=["s"])
