@@ -7,6 +7,7 @@ that is not possible. orjson parses and writes.
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,23 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
-from pyspark_zkafka.formats.json_types import RAW, is_json_schema, public_type, spark_type, type_of_json_schema, validator
+from pyspark_zkafka.formats.json_types import (
+    BINARIES,
+    RAW,
+    STRINGS,
+    check_forms,
+    form,
+    has_constraints,
+    inner_path,
+    is_json_schema,
+    public_type,
+    schema_of,
+    spark_type,
+    type_of_json_schema,
+    validator,
+)
+
+__all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
 _QUOTED = 80
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
@@ -44,22 +61,28 @@ class JsonSchema:
         return public_type(_compiled(self.text, self.references))
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
-        """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter."""
-        return JsonDecoder(type)
+        """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter.
+
+        Raises INVALID_SCHEMA if JSON has no form of a declared type.
+        """
+        return JsonDecoder(type, _compiled(self.text, self.references))
 
     def encoder(self, type: pa.DataType) -> JsonEncoder:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
 
-        With a JSON Schema that demands more than types, such as `required` or `enum`, each row is validated, which takes
-        most of the time.
+        Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
+        of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
+        validated.
         """
-        problems = list(_mismatches(type, _compiled(self.text, self.references), ""))
+        schema = _compiled(self.text, self.references)
+        problems = list(_mismatches(type, schema, ""))
         if problems:
             reasons = listing(problems, separator="; ")
             raise INVALID_SCHEMA(
                 f"The column does not fit the JSON schema: {reasons}; rename, cast or leave out these fields"
             )
-        return JsonEncoder(type, validator(self.text, self.references))
+        every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
+        return JsonEncoder(type, schema, validator(self.text, self.references), every_row)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
@@ -87,6 +110,26 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> pa.DataType
     return type_of_json_schema(text, references) if is_json_schema(text) else spark_type(text)
 
 
+def _mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
+    """Yield where a column does not have the form of the schema's type."""
+    if schema == RAW:
+        return
+    if pa.types.is_struct(column) and pa.types.is_struct(schema):
+        for field in column:
+            if schema.get_field_index(field.name) < 0:
+                yield f"{inner_path(path, field.name)} is no property of the schema"
+            else:
+                yield from _mismatches(field.type, schema.field(field.name).type, inner_path(path, field.name))
+    elif pa.types.is_map(column) and pa.types.is_map(schema):
+        yield from _mismatches(column.item_type, schema.item_type, inner_path(path, "value"))
+    elif pa.types.is_list(column) and pa.types.is_list(schema):
+        yield from _mismatches(column.value_type, schema.value_type, inner_path(path, "element"))
+    else:
+        given, wanted = form(column).get("type", ""), form(schema).get("type")
+        if given != wanted and (given, wanted) != ("integer", "number"):
+            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+
+
 # Decoding
 
 _Read: TypeAlias = Callable[[list[Any]], pa.Array]
@@ -95,8 +138,9 @@ _Read: TypeAlias = Callable[[list[Any]], pa.Array]
 class JsonDecoder:
     """Decodes documents to a column of one type."""
 
-    def __init__(self, type: pa.DataType) -> None:
-        self._read = _reader(type, "")
+    def __init__(self, type: pa.DataType, schema: pa.DataType) -> None:
+        check_forms(type)
+        self._read = _reader(type, schema, "")
         self._has_decimals = "decimal" in str(type)
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
@@ -140,9 +184,11 @@ def _text(value: Any) -> str:
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
-    text = _text(value)
-    shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-    return ValueError(f"{path or 'the document'} is {shown}, which is no {kind}")
+    return ValueError(f"{path or 'the document'} is {_shown(_text(value))}, which is no {kind}")
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
 
 
 def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType | str) -> set[type]:
@@ -163,12 +209,18 @@ def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: 
     return converted
 
 
-def _reader(kind: pa.DataType, path: str) -> _Read:
-    """Return a function that makes a column of parsed values. It raises ValueError for a value of another type."""
+def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+    """Return a function that makes a column of parsed values. It raises ValueError for a value of another type.
+
+    The schema's type has RAW where the column has JSON text, also of strings.
+    """
+    schema = _of_form(schema, kind)
+    if schema == RAW:
+        return lambda values: pa.array([None if value is None else _text(value) for value in values], kind)
     if pa.types.is_struct(kind):
-        return _struct_reader(kind, path)
+        return _struct_reader(kind, schema, path)
     if pa.types.is_list(kind):
-        elements = _reader(kind.value_type, _inner(path, "element"))
+        elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"))
 
         def read_lists(values: list[Any]) -> pa.Array:
             _check(values, {list}, path, "array")
@@ -179,7 +231,7 @@ def _reader(kind: pa.DataType, path: str) -> _Read:
 
         return read_lists
     if pa.types.is_map(kind):
-        items = _reader(kind.item_type, _inner(path, "value"))
+        items = _reader(kind.item_type, schema.item_type, inner_path(path, "value"))
 
         def read_maps(values: list[Any]) -> pa.Array:
             _check(values, {dict}, path, "object")
@@ -192,8 +244,13 @@ def _reader(kind: pa.DataType, path: str) -> _Read:
     return lambda values: _scalars(values, kind, path)
 
 
-def _struct_reader(kind: pa.DataType, path: str) -> _Read:
-    columns = [(field.name, _reader(field.type, _inner(path, field.name))) for field in kind]
+def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
+    return schema if type(schema) is type(kind) or (schema == RAW and kind in STRINGS) else kind
+
+
+def _struct_reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+    columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name))) for f in kind]
 
     def read_structs(values: list[Any]) -> pa.Array:
         found = _check(values, {dict}, path, "object")
@@ -208,10 +265,6 @@ def _mask(values: list[Any]) -> pa.Array:
     return pa.array([value is None for value in values], pa.bool_())
 
 
-def _inner(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
 def _scalars(values: list[Any], kind: pa.DataType, path: str) -> pa.Array:
     if pa.types.is_string(kind):
         if set(map(type, values)) <= {str, type(None)}:
@@ -223,8 +276,15 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str) -> pa.Array:
     elif pa.types.is_integer(kind):
         _check(values, {int}, path, kind)
     elif pa.types.is_floating(kind):
+        found = values
         if _check(values, {int, float, Decimal, str}, path, kind) - {float}:
-            values = _convert(values, lambda v: _NON_FINITE[v] if v in _NON_FINITE else _number(v), path, kind)
+            found = _convert(values, lambda v: _NON_FINITE[v] if v in _NON_FINITE else _number(v), path, kind)
+        numbers = pa.array(found, kind)
+        if pc.any(pc.is_inf(numbers)).as_py():
+            for value, number in zip(values, numbers.to_pylist(), strict=True):
+                if number is not None and math.isinf(number) and type(value) is not str:
+                    raise _problem(value, path, kind)
+        return numbers
     elif pa.types.is_decimal(kind):
         _check(values, {int, float, Decimal, str}, path, kind)
         unit = Decimal(1).scaleb(-kind.scale)
@@ -277,13 +337,13 @@ _Write: TypeAlias = Callable[[pa.Array], list[Any]]
 class JsonEncoder:
     """Encodes a column as documents; see `JsonSchema.encoder`."""
 
-    def __init__(self, type: pa.DataType, validator: Any) -> None:
+    def __init__(self, type: pa.DataType, schema: pa.DataType, validator: Any, every_row: bool) -> None:
         self._type = type
+        self._schema = schema
         self._validator = validator
-        problems: list[str] = []
-        self._write = _writer(type, "", problems)
-        if problems:
-            raise INVALID_SCHEMA(f"JSON has no form of these columns: {listing(problems, separator='; ')}; cast them")
+        self._every_row = every_row
+        check_forms(type)
+        self._write = _writer(type, schema)
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the documents, null where the row is null. Null fields of structs are left out.
@@ -291,7 +351,7 @@ class JsonEncoder:
         Raises
         ------
         InvalidRow
-            INVALID_VALUE: the schema does not allow a value, or a string is not UTF-8.
+            INVALID_VALUE: the schema does not allow a value, a text is no JSON where it must be, or a string is not UTF-8.
         """
         try:
             return pa.array(self._encode(column), pa.binary())
@@ -301,21 +361,36 @@ class JsonEncoder:
     def _encode(self, column: pa.Array) -> list[bytes | None]:
         import orjson
 
-        write = self._write if column.type == self._type else _writer(column.type, "", [])
-        option = orjson.OPT_SERIALIZE_NUMPY
-        documents = [None if value is None else orjson.dumps(value, option=option) for value in write(column)]
+        write = self._write if column.type == self._type else _writer(column.type, self._schema)
+        values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
+        try:
+            documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
+        except orjson.JSONEncodeError as exc:  # a TypeError, for example because the value is nested too deeply
+            raise ValueError(f"a value has no text: {exc}") from exc
         if self._validator is not None and column.type == self._type:
             for document in documents:
-                for error in self._validator.iter_errors(orjson.loads(document)) if document is not None else ():
-                    raise ValueError(f"{error.json_path}: {error.message}")
+                # Null fields are left out, so that only arrays and maps have nulls.
+                if document is not None and (self._every_row or b"null" in document):
+                    self._validate(orjson.loads(document))
         return documents
 
+    def _validate(self, document: Any) -> None:
+        try:
+            for error in self._validator.iter_errors(document):
+                raise ValueError(f"{error.json_path}: {error.message}")
+        except RecursionError as exc:
+            raise ValueError("it is nested too deeply to be validated") from exc
 
-def _writer(kind: pa.DataType, path: str, problems: list[str]) -> _Write:
-    """Return a function that turns a column into values for orjson, and add the types that JSON cannot represent."""
+
+def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
+    """Return a function that turns a column into values for orjson.
+
+    The schema's type has RAW where the strings of the column are JSON text.
+    """
+    schema = _of_form(schema, kind)
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
-        writers = [_writer(field.type, _inner(path, field.name), problems) for field in kind]
+        writers = [_writer(f.type, schema.field(f.name).type) for f in kind]
 
         def write_structs(column: pa.Array) -> list[Any]:
             values = [write(child) for write, child in zip(writers, column.flatten(), strict=True)]
@@ -324,21 +399,29 @@ def _writer(kind: pa.DataType, path: str, problems: list[str]) -> _Write:
 
         return write_structs
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        elements = _writer(kind.value_type, _inner(path, "element"), problems)
+        elements = _writer(kind.value_type, schema.value_type)
         return lambda column: grouped(column, elements)
     if pa.types.is_map(kind):
-        if kind.key_type not in _STRINGS:
-            problems.append(f"{_inner(path, 'key')} is {kind.key_type}")
-        items = _writer(kind.item_type, _inner(path, "value"), problems)
+        items = _writer(kind.item_type, schema.item_type)
 
         def write_entries(entries: pa.Array) -> list[Any]:
             key, item = entries.flatten()
             return list(zip(key.to_pylist(), items(item), strict=True))
 
         return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, write_entries)]
-    if not _form(kind):
-        problems.append(f"{path or 'the column'} is {kind}")
-    return _scalar_writer(kind)
+    return _json_texts if schema == RAW else _scalar_writer(kind)
+
+
+def _json_texts(column: pa.Array) -> list[Any]:
+    import orjson
+
+    texts = column.to_pylist()
+    for text in texts:
+        try:
+            orjson.loads(text if text is not None else "null")
+        except ValueError as exc:
+            raise ValueError(f"the schema allows several types here, and {_shown(text)} is no JSON text: {exc}") from exc
+    return [None if text is None else orjson.Fragment(text) for text in texts]
 
 
 def _scalar_writer(kind: pa.DataType) -> _Write:
@@ -348,12 +431,12 @@ def _scalar_writer(kind: pa.DataType) -> _Write:
         return _floats
     if pa.types.is_decimal(kind):
         return lambda column: [None if v is None else orjson.Fragment(format(v, "f")) for v in column.to_pylist()]
-    if kind in _BINARIES:
+    if kind in BINARIES:
         return lambda column: [None if v is None else base64.b64encode(v).decode() for v in column.to_pylist()]
     if pa.types.is_timestamp(kind):
         return lambda column: list(_timestamps(column).to_pylist())
     if kind == pa.date32():
-        return lambda column: list(column.cast(pa.string()).to_pylist())
+        return lambda column: list(_in_years(column).cast(pa.string()).to_pylist())
     return lambda column: list(column.to_pylist())
 
 
@@ -370,69 +453,16 @@ def _floats(column: pa.Array) -> list[Any]:
 
 def _timestamps(column: pa.Array) -> pa.Array:
     """Return ISO 8601 with milliseconds, as Spark writes them, or with microseconds if there are any."""
-    texts = column.cast(pa.timestamp("us")).cast(pa.string())
+    texts = _in_years(column.cast(pa.timestamp("us"))).cast(pa.string())
     texts = pc.replace_substring_regex(pc.replace_substring(texts, " ", "T"), r"000$", "")
     return texts if column.type.tz is None else pc.binary_join_element_wise(texts, "Z", "")
 
 
-# Forms of types
-
-_STRINGS = (pa.string(), pa.large_string())
-_BINARIES = (pa.binary(), pa.large_binary())
-
-
-def _form(kind: pa.DataType) -> dict[str, Any]:
-    """Return the JSON Schema of a type that is not nested; empty if JSON has no form of it."""
-    if pa.types.is_integer(kind):
-        return {"type": "integer"}
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return {"type": "number"}
-    if pa.types.is_boolean(kind):
-        return {"type": "boolean"}
-    if pa.types.is_timestamp(kind):
-        return {"type": "string", "format": "date-time"}
-    if kind == pa.date32():
-        return {"type": "string", "format": "date"}
-    if kind in _BINARIES:
-        return {"type": "string", "contentEncoding": "base64"}
-    return {"type": "string"} if kind in _STRINGS else {}
-
-
-def _mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
-    """Yield where a column does not have the form of the schema's type."""
-    if schema == RAW:
-        return
-    if pa.types.is_struct(column) and pa.types.is_struct(schema):
-        for field in column:
-            if schema.get_field_index(field.name) < 0:
-                yield f"{_inner(path, field.name)} is no property of the schema"
-            else:
-                yield from _mismatches(field.type, schema.field(field.name).type, _inner(path, field.name))
-    elif pa.types.is_map(column) and pa.types.is_map(schema):
-        yield from _mismatches(column.item_type, schema.item_type, _inner(path, "value"))
-    elif pa.types.is_list(column) and pa.types.is_list(schema):
-        yield from _mismatches(column.value_type, schema.value_type, _inner(path, "element"))
-    else:
-        given, wanted = _form(column).get("type", ""), _form(schema).get("type")
-        if given != wanted and (given, wanted) != ("integer", "number"):
-            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
-
-
-def schema_of(type: pa.DataType, name: str) -> str:
-    """Return the JSON Schema of a column's type, with the title `name`."""
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_schema_of(type)}
-    return json.dumps(schema, indent=2)
-
-
-def _schema_of(kind: pa.DataType) -> dict[str, Any]:
-    if pa.types.is_struct(kind):  # null fields are left out, so that their schemas need no null
-        return {"type": "object", "properties": {field.name: _schema_of(field.type) for field in kind}}
-    if pa.types.is_map(kind):
-        return {"type": "object", "additionalProperties": _nullable(_schema_of(kind.item_type), kind.item_field.nullable)}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return {"type": "array", "items": _nullable(_schema_of(kind.value_type), kind.value_field.nullable)}
-    return _form(kind)
-
-
-def _nullable(schema: dict[str, Any], nullable: bool) -> dict[str, Any]:
-    return {**schema, "type": [schema["type"], "null"]} if nullable else schema
+def _in_years(column: pa.Array) -> pa.Array:
+    """Return the column. Raises ValueError for a time whose year has no form of four digits."""
+    number, unit = (pa.int32(), "days") if column.type == pa.date32() else (pa.int64(), "µs")
+    first, last = pa.array([dt.datetime.min, dt.datetime.max]).cast(column.type).cast(number).to_pylist()
+    for value in pc.min_max(column.cast(number)).as_py().values():
+        if value is not None and not first <= value <= last:
+            raise ValueError(f"{value} {unit} after 1970 are outside the years 1 to 9999")
+    return column

@@ -1,15 +1,17 @@
-"""Types of JSON documents, from JSON Schema and from Spark's DDL."""
+"""Types of JSON documents, from JSON Schema and from Spark's DDL, and the JSON Schema of a type."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin
 
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
+from pyspark_zkafka.errors import listing
 
 References = tuple[tuple[str, str], ...]
 
@@ -56,10 +58,14 @@ def type_of_json_schema(text: str, references: References) -> pa.DataType:
     return _type_of(document, _registry(document, references)[1], "#", (id(document),))
 
 
+def has_constraints(text: str, references: References) -> bool:
+    """Return whether a JSON Schema may demand something beyond types."""
+    return any(f'"{keyword}"' in given for keyword in _CONSTRAINTS for given in (text, *(other for _, other in references)))
+
+
 def validator(text: str, references: References) -> Any:
-    """Return a validator of documents; None if the schema demands nothing beyond types."""
-    texts = [text, *(other for _, other in references)]
-    if not is_json_schema(text) or not any(f'"{keyword}"' in given for keyword in _CONSTRAINTS for given in texts):
+    """Return a validator of documents; None for DDL."""
+    if not is_json_schema(text):
         return None
     from jsonschema.validators import Draft7Validator, validator_for
 
@@ -191,6 +197,79 @@ def _object(node: dict[str, Any], resolver: Any, path: str, outer: tuple[int, ..
 
 def _invalid(path: str, reason: str) -> Exception:
     return INVALID_SCHEMA(f"The JSON Schema is not valid at {path}: {reason}; correct the schema")
+
+
+# Forms of types
+
+STRINGS = (pa.string(), pa.large_string())
+BINARIES = (pa.binary(), pa.large_binary())
+
+
+def form(kind: pa.DataType) -> dict[str, Any]:
+    """Return the JSON Schema of a type that is not nested; empty if JSON has no form of it."""
+    if pa.types.is_integer(kind):
+        return {"type": "integer"}
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return {"type": "number"}
+    if pa.types.is_boolean(kind):
+        return {"type": "boolean"}
+    if pa.types.is_timestamp(kind):
+        return {"type": "string", "format": "date-time"}
+    if kind == pa.date32():
+        return {"type": "string", "format": "date"}
+    if kind in BINARIES:
+        return {"type": "string", "contentEncoding": "base64"}
+    return {"type": "string"} if kind in STRINGS else {}
+
+
+def inner_path(path: str, name: str) -> str:
+    """Return the path of a field, an element or a value inside a path, which may be empty."""
+    return f"{path}.{name}" if path else name
+
+
+def check_forms(kind: pa.DataType) -> None:
+    """Raise INVALID_SCHEMA if JSON cannot represent a part of a column's type."""
+    problems = list(_formless(kind, ""))
+    if problems:
+        raise INVALID_SCHEMA(f"JSON has no form of these columns: {listing(problems, separator='; ')}; change their types")
+
+
+def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
+    """Yield the places and types that JSON cannot represent."""
+    if pa.types.is_struct(kind) and any((field.metadata or {}).get(b"variant") for field in kind):
+        yield f"{path or 'the column'} is variant"
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _formless(field.type, inner_path(path, field.name))
+    elif pa.types.is_map(kind):
+        if kind.key_type not in STRINGS:
+            yield f"{inner_path(path, 'key')} is {kind.key_type}"
+        yield from _formless(kind.item_type, inner_path(path, "value"))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _formless(kind.value_type, inner_path(path, "element"))
+    elif not form(kind):
+        yield f"{path or 'the column'} is {kind}"
+
+
+def schema_of(type: pa.DataType, name: str) -> str:
+    """Return the JSON Schema of a column's type, with the title `name`. Raises INVALID_SCHEMA if JSON has no form of it."""
+    check_forms(type)
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_schema_of(type)}
+    return json.dumps(schema, indent=2)
+
+
+def _schema_of(kind: pa.DataType) -> dict[str, Any]:
+    if pa.types.is_struct(kind):  # null fields are left out, so that their schemas need no null
+        return {"type": "object", "properties": {field.name: _schema_of(field.type) for field in kind}}
+    if pa.types.is_map(kind):
+        return {"type": "object", "additionalProperties": _nullable(_schema_of(kind.item_type), kind.item_field.nullable)}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return {"type": "array", "items": _nullable(_schema_of(kind.value_type), kind.value_field.nullable)}
+    return form(kind)
+
+
+def _nullable(schema: dict[str, Any], nullable: bool) -> dict[str, Any]:
+    return {**schema, "type": [schema["type"], "null"]} if nullable else schema
 
 
 # Spark's types

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
@@ -106,6 +107,17 @@ def test_values(kind: str, text: str, expected: Any) -> None:
 def test_malformed_values(kind: str, text: str, says: str) -> None:
     """A value of another type, or out of range, makes the record malformed, with its path."""
     assert value(kind, text).startswith(says)
+
+
+@each("more", ["", ", x decimal(5,2)"])
+def test_numbers_that_are_no_floats(more: str) -> None:
+    """A number beyond the range of float or double makes its record malformed; the strings of infinities do not."""
+    schema = parse(f"f float, d double{more}")
+    infinity, long = b'{"f": "Infinity", "d": "-Infinity"}', b'{"f": -1%s}' % (b"0" * 40)
+    decoded = decode(schema, b'{"f": 1e39}', infinity, b'{"d": -1e400}', b'{"f": 1e38, "d": 1e39}', long, infinity)
+    assert list(decoded.malformed) == [0, 2, 4]
+    assert decoded.malformed[0].lower().replace("+", "") == "f is 1e39, which is no float"
+    assert decoded.column.to_pylist()[5]["d"] == float("-inf")
 
 
 def test_malformed_records() -> None:
@@ -216,6 +228,108 @@ def test_values_that_the_schema_forbids() -> None:
         encode(text, {"id": None, "e": "a"}, kind=kind)
 
 
+SEVERAL = """{"properties": {
+  "free": {"type": "object"}, "any": {"type": ["integer", "string"]}, "all": {"type": "array"},
+  "arr": {"type": "array", "items": {"type": "integer"}},
+  "map": {"type": "object", "additionalProperties": {"type": ["integer", "null"]}}
+}}"""
+
+
+def test_values_of_several_types() -> None:
+    """A string column for values of several types has their JSON text, and is written as this JSON."""
+    row = {"free": '{"x": 1.10}', "any": "5", "all": ["[null]", '"a"'], "arr": [1], "map": [("k", None)]}
+    document = b'{"free":{"x": 1.10},"any":5,"all":[[null],"a"],"arr":[1],"map":{"k":null}}'
+    assert encode(SEVERAL, row, {"any": None}, None) == [document, b"{}", None]
+    assert encode('{"type": "object"}', '{"a": 1}', None) == [b'{"a": 1}', None]
+    assert encode("{}", {"s": "x"}, kind=pa.struct([("s", pa.string())])) == [b'{"s":"x"}']
+
+
+def test_copies_of_values_of_several_types() -> None:
+    """A document of any shape is the same after decoding and encoding: strings keep their quotes."""
+    schema = parse(SEVERAL)
+    for document in b'{"free":{"x":1.1},"any":"5","all":["a",1,{}]}', b'{"any":5,"all":[]}':
+        assert encode(SEVERAL, *decode(schema, document).column.to_pylist()) == [document]
+    kind = pa.struct([("any", pa.string())])
+    decoded = schema.decoder(None, kind).decode(pa.array([b'{"any": "x"}', b'{"any": null}'])).column
+    assert decoded.to_pylist() == [{"any": '"x"'}, {"any": None}]
+    assert decode(parse("{}"), b'"x"').column.to_pylist() == ['"x"']
+    empty = pa.struct([("e", pa.struct([]))])  # the schema that is made from this type has an object with any fields
+    assert parse(schema_of(empty, "x")).decoder(None, empty).decode(pa.array([b'{"e": {"a": 1}}'])).column.type == empty
+
+
+@each(
+    ("row", "says"),
+    [
+        ({"free": "notjson"}, "in the field free .* notjson is no JSON text"),
+        ({"free": "5"}, r"\$.free: 5 is not of type 'object'"),
+        ({"any": "true"}, r"\$.any: True is not of type 'integer', 'string'"),
+        ({"arr": [1, None]}, r"\$.arr\[1\]: None is not of type 'integer'"),
+        ({"all": ["NaN"]}, "in the field all .* NaN is no JSON text"),
+    ],
+)
+def test_values_of_other_types(row: Any, says: str) -> None:
+    """Text that is no JSON, JSON of another type and a null are errors where the schema does not allow them."""
+    with pytest.raises(InvalidRow, match=rf"Row 1 .*{says}"):
+        encode(SEVERAL, {}, row)
+
+
+def test_null_elements() -> None:
+    """A null in an array or a map is an error, also with a schema that is not checked for each row."""
+    for inner in '"type": "array", "items"', '"type": "object", "additionalProperties"':
+        text = f'{{"properties": {{"f": {{{inner}: {{"type": "integer"}}}}}}}}'
+        kind = parse(text).type.field("f").type
+        value = [None] if pa.types.is_list(kind) else [("k", None)]
+        with pytest.raises(InvalidRow, match=r"Row 1 .* None is not of type 'integer'"):
+            encode(text, {"f": []}, {"f": value})
+
+
+FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
+
+
+@each(
+    ("kind", "first", "last"),
+    [
+        (pa.date32(), FIRST.date(), LAST.date()),
+        (pa.timestamp("us"), FIRST, LAST),
+        (pa.timestamp("us", "UTC"), FIRST.replace(tzinfo=UTC), LAST.replace(tzinfo=UTC)),
+    ],
+)
+def test_years(kind: pa.DataType, first: Any, last: Any) -> None:
+    """Years 1 to 9999 can be written and read back. Others are an error, since ISO 8601 has no form of them."""
+    number = pa.int32() if kind == pa.date32() else pa.int64()
+    column = pa.array([first, last, None], kind)
+    schema = parse("t date" if kind == pa.date32() else "t timestamp" if kind.tz else "t timestamp_ntz")
+    rows = pa.StructArray.from_arrays([column], names=["t"])
+    encoded = schema.encoder(rows.type).encode(rows)
+    assert [str(value)[:4] for value in pc.struct_field(decode(schema, *encoded.to_pylist()).column, "t")[:2]] == [
+        "0001",
+        "9999",
+    ]
+    low, high = column.cast(number).to_pylist()[:2]
+    for beyond in low - 1, high + 1, 2 ** (number.bit_width - 1) - 1, -(2 ** (number.bit_width - 1)):
+        rows = pa.StructArray.from_arrays([pa.array([low, beyond], number).cast(kind)], names=["t"])
+        with pytest.raises(InvalidRow, match=r"Row 1 .* in the field t .* outside the years 1 to 9999"):
+            schema.encoder(rows.type).encode(rows)
+
+
+def test_deep_values() -> None:
+    """A value that is too deep for orjson, or for validation by a schema that contains itself, is an error of its row."""
+    kind: pa.DataType = pa.int32()
+    rows: list[Any] = [[], []]
+    for _ in range(300):
+        kind = pa.list_(kind)
+        rows[1] = [rows[1]]
+    rows[1] = rows[1][0]
+    column = pa.StructArray.from_arrays([pa.array(rows, kind)], names=["a"])
+    with pytest.raises(InvalidRow, match=r"Row 1 .* Recursion limit reached"):
+        parse('{"properties": {"a": {}}}').encoder(column.type).encode(column)
+    tree = (
+        '{"properties": {"a": {"$ref": "#/definitions/T"}}, "definitions": {"T": {"items": {"$ref": "#/definitions/T"}}}}'
+    )
+    with pytest.raises(InvalidRow, match=r"Row 1 .* nested too deeply"):
+        encode(tree, {}, {"a": ["[" * 900 + "]" * 900]})
+
+
 def test_text_that_is_not_utf8() -> None:
     """A string of Spark that is not UTF-8 is an error that names row and field."""
     column = pa.StructArray.from_arrays([pa.array([b"a", b"\xff"]).view(pa.string())], names=["s"])
@@ -234,10 +348,26 @@ def test_column_that_does_not_fit() -> None:
     )  # fmt: skip
     with pytest.raises(OptionError, match=r"a is string, .* int32; b.x is no property .*; m.value is bool, .* date32"):
         schema.encoder(kind)
-    free = parse('{"type": "object", "properties": {"a": {}}}')
-    for kind in pa.duration("us"), pa.map_(pa.int32(), pa.int32()):
-        with pytest.raises(OptionError, match="JSON has no form of these columns: a"):
-            free.encoder(pa.struct([("a", kind)]))
+
+
+VARIANT = pa.struct([("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
+
+
+@each(
+    "kind",
+    [pa.duration("us"), pa.time64("ns"), pa.list_(pa.duration("us")), VARIANT, pa.map_(pa.int32(), pa.string()), pa.null()],
+)
+def test_types_without_a_form(kind: pa.DataType) -> None:
+    """A declared type that JSON lacks is an error with its place: of a decoder, an encoder, and a schema made from it."""
+    kind = pa.struct([("a", kind)])
+    for make in (
+        lambda: parse('{"properties": {"a": {}}}').decoder(None, kind),
+        lambda: parse('{"properties": {"a": {}}}').encoder(kind),
+        lambda: schema_of(kind, "Order"),
+    ):
+        with pytest.raises(OptionError, match=r"JSON has no form of these columns: a(\.element|\.key)? is ") as caught:
+            make()
+        assert caught.value.condition == "INVALID_SCHEMA"
 
 
 def test_schema_of() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.json import parse
-from pyspark_zkafka.formats.json_types import validator
+from pyspark_zkafka.formats.json_types import has_constraints, validator
 from tests.support.cases import each
 
 P = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -89,11 +89,12 @@ def test_references() -> None:
             assert parse(text, {"other.json": other}).type == pa.struct([("f", STRUCT)])
 
 
-def test_validator_only_for_constraints() -> None:
-    """A schema that demands types alone is not checked in each row."""
-    assert validator('{"properties": {"a": {"type": "integer"}}}', ()) is None
+def test_constraints() -> None:
+    """A schema that demands more than types is known by its keywords."""
+    assert not has_constraints('{"properties": {"a": {"type": "integer"}}}', ())
+    assert has_constraints('{"properties": {"a": {"type": "integer", "minimum": 1}}}', ())
+    assert has_constraints('{"$ref": "a"}', (("a", '{"minimum": 1}'),))
     assert validator("a int", ()) is None
-    assert validator('{"properties": {"a": {"type": "integer", "minimum": 1}}}', ()) is not None
 
 
 @each(
