@@ -48,7 +48,7 @@ def produce(
     partition: _Partition = None,
     empty_as_null: _EmptyAsNull = False,
 ) -> None:
-    """Write each line of the standard input as a record, until its end or Ctrl-C. Every record is acknowledged.
+    """Write each line of the standard input as a record, until its end or Ctrl-C, which drops an unfinished line.
 
     Example: printf 'k1=a\\nk2=b\\n' | zkafka topics produce orders --key-separator = --header source=cli
     """
@@ -74,7 +74,7 @@ def produce(
                 sender.send(make_batch(lines, done, separator, headers, partition, empty_as_null=empty_as_null))
                 producer.flush()  # what was typed is there before more is read
                 done += len(lines)
-    except KeyboardInterrupt:  # everything that was read is acknowledged
+    except KeyboardInterrupt:  # every whole line that was read is acknowledged
         pass
     target.output.note(f"Produced {done} record(s) to {topic}.")
 
