@@ -163,7 +163,7 @@ def _type_of_keywords(node: dict[str, Any], resolver: Any, path: str, outer: tup
     if name == "string":
         if node.get("contentEncoding") == "base64":
             return pa.binary()
-        return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(node.get("format", ""), pa.string())
+        return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(str(node.get("format")), pa.string())
     kind = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}.get(name)
     if kind is None:
         raise _invalid(path, f"{name!r} is no type")

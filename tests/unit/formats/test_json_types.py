@@ -32,6 +32,7 @@ def of_property(schema: Any, **definitions: Any) -> pa.DataType:
         ({"type": "string", "format": "date-time"}, pa.timestamp("us", "UTC")),
         ({"type": "string", "format": "date"}, pa.date32()),
         ({"type": "string", "format": "uuid"}, pa.string()),
+        ({"type": "string", "format": ["date"]}, pa.string()),
         ({"type": "string", "contentEncoding": "base64"}, pa.binary()),
         ({"type": ["integer", "null"]}, pa.int64()),
         ({"type": ["integer", "number"]}, pa.float64()),
