@@ -163,7 +163,7 @@ def _type_of_keywords(node: dict[str, Any], resolver: Any, path: str, outer: tup
     if name == "string":
         if node.get("contentEncoding") == "base64":
             return pa.binary()
-        return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(node.get("format", ""), pa.string())
+        return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(str(node.get("format")), pa.string())
     kind = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}.get(name)
     if kind is None:
         raise _invalid(path, f"{name!r} is no type")
@@ -328,6 +328,8 @@ class _Ddl:
         fields: list[pa.Field] = []
         while True:
             name = self.take()
+            if name in {field.name for field in fields}:
+                raise INVALID_SCHEMA(f"In the schema {self._text[:200]!r}, the field {name} is there twice; rename one")
             if self.tokens[:1] == [":"]:
                 self.take()
             fields.append(pa.field(name, self.type()))
@@ -372,6 +374,11 @@ class _Ddl:
             if self.take(",", ")") == ",":
                 scale = int(self.take())
                 self.take(")")
-            return pa.decimal128(precision, scale)
         except ValueError:
             raise self.error() from None
+        if not 1 <= precision <= 38 or scale > precision:
+            raise INVALID_SCHEMA(
+                f"decimal({precision},{scale}) is no type: the precision is 1 to 38 and the scale at most that; "
+                "correct the schema"
+            )
+        return pa.decimal128(precision, scale)
