@@ -159,17 +159,21 @@ class JsonDecoder:
         return _text(value)
 
 
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number")
+
+
+def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
+    number = Decimal(digits)
+    return int(number) if -(2**63) <= number < 2**64 else number
+
+
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_int=_exact, parse_constant=_refused)
+
+
 def _exact_loads(payload: bytes) -> Any:
     """Parse a document without a loss of decimal digits."""
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no number")
-
-    def exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
-        number = Decimal(digits)
-        return int(number) if -(2**63) <= number < 2**64 else number
-
-    return json.loads(payload.decode(), parse_float=Decimal, parse_int=exact, parse_constant=refuse)
+    return _EXACT.decode(payload.decode())
 
 
 def _loses_digits(value: Any, kind: pa.DataType) -> bool:
