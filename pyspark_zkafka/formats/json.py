@@ -10,7 +10,7 @@ import base64
 import datetime as dt
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
@@ -29,10 +29,10 @@ from pyspark_zkafka.formats.json_types import (
     RAW,
     STRINGS,
     check_forms,
-    form,
     has_constraints,
     inner_path,
     is_json_schema,
+    mismatches,
     public_type,
     schema_of,
     spark_type,
@@ -75,7 +75,7 @@ class JsonSchema:
         validated.
         """
         schema = _compiled(self.text, self.references)
-        problems = list(_mismatches(type, schema, ""))
+        problems = list(mismatches(type, schema, ""))
         if problems:
             reasons = listing(problems, separator="; ")
             raise INVALID_SCHEMA(
@@ -110,29 +110,10 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> pa.DataType
     return type_of_json_schema(text, references) if is_json_schema(text) else spark_type(text)
 
 
-def _mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
-    """Yield where a column does not have the form of the schema's type."""
-    if schema == RAW:
-        return
-    if pa.types.is_struct(column) and pa.types.is_struct(schema):
-        for field in column:
-            if schema.get_field_index(field.name) < 0:
-                yield f"{inner_path(path, field.name)} is no property of the schema"
-            else:
-                yield from _mismatches(field.type, schema.field(field.name).type, inner_path(path, field.name))
-    elif pa.types.is_map(column) and pa.types.is_map(schema):
-        yield from _mismatches(column.item_type, schema.item_type, inner_path(path, "value"))
-    elif pa.types.is_list(column) and pa.types.is_list(schema):
-        yield from _mismatches(column.value_type, schema.value_type, inner_path(path, "element"))
-    else:
-        given, wanted = form(column).get("type", ""), form(schema).get("type")
-        if given != wanted and (given, wanted) != ("integer", "number"):
-            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
-
-
 # Decoding
 
 _Read: TypeAlias = Callable[[list[Any]], pa.Array]
+_Text: TypeAlias = Callable[[Any], str]
 
 
 class JsonDecoder:
@@ -140,7 +121,8 @@ class JsonDecoder:
 
     def __init__(self, type: pa.DataType, schema: pa.DataType) -> None:
         check_forms(type)
-        self._read = _reader(type, schema, "")
+        self._type = type
+        self._read = _reader(type, schema, "", self._column_text)
         self._has_decimals = "decimal" in str(type)
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
@@ -158,20 +140,64 @@ class JsonDecoder:
                 except (ValueError, RecursionError) as exc:
                     malformed[row] = f"the bytes are no JSON: {exc}"
             values.append(value)
+        self._lost_digits = False
+        decoded = decode_rows(values, self._read, malformed)
+        if not self._lost_digits:
+            return decoded
+        malformed = dict(decoded.malformed)
+        for row, value in enumerate(values):  # malformed rows are None now
+            if _loses_digits(value, self._type):
+                try:
+                    values[row] = _exact_loads(payloads[row].as_py()[skip:])
+                except RecursionError as exc:
+                    values[row], malformed[row] = None, f"the bytes are no JSON: {exc}"
         return decode_rows(values, self._read, malformed)
+
+    def _column_text(self, value: Any) -> str:
+        """Return the JSON text of a value for a string column, and note if orjson has made a float of a number in it."""
+        self._lost_digits = self._lost_digits or _has_floats(value)
+        return _text(value)
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number")
+
+
+def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
+    number = Decimal(digits)
+    return int(number) if -(2**63) <= number < 2**64 else number
+
+
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_int=_exact, parse_constant=_refused)
 
 
 def _exact_loads(payload: bytes) -> Any:
     """Parse a document without a loss of decimal digits."""
+    return _EXACT.decode(payload.decode())
 
-    def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no number")
 
-    def exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
-        number = Decimal(digits)
-        return int(number) if -(2**63) <= number < 2**64 else number
+def _loses_digits(value: Any, kind: pa.DataType) -> bool:
+    """Return whether the text of a number in the value is needed, and is lost."""
+    if pa.types.is_string(kind):
+        return _has_floats(value)
+    if pa.types.is_struct(kind):
+        return type(value) is dict and any(_loses_digits(value.get(field.name), field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return type(value) is dict and any(_loses_digits(item, kind.item_type) for item in value.values())
+    return pa.types.is_list(kind) and type(value) is list and any(_loses_digits(v, kind.value_type) for v in value)
 
-    return json.loads(payload.decode(), parse_float=Decimal, parse_int=exact, parse_constant=refuse)
+
+def _has_floats(value: Any) -> bool:
+    values = [value]
+    while values:
+        found = values.pop()
+        if type(found) is float:
+            return True
+        if type(found) is dict:
+            values.extend(found.values())
+        elif type(found) is list:
+            values.extend(found)
+    return False
 
 
 def _text(value: Any) -> str:
@@ -209,18 +235,18 @@ def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: 
     return converted
 
 
-def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
+def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _Read:
     """Return a function that makes a column of parsed values. It raises ValueError for a value of another type.
 
-    The schema's type has RAW where the column has JSON text, also of strings.
+    The schema's type has RAW where the column has JSON text, also of strings. `text` makes the text.
     """
     schema = _of_form(schema, kind)
     if schema == RAW:
-        return lambda values: pa.array([None if value is None else _text(value) for value in values], kind)
+        return lambda values: pa.array([None if v is None else text(v) for v in values], kind)
     if pa.types.is_struct(kind):
-        return _struct_reader(kind, schema, path)
+        return _struct_reader(kind, schema, path, text)
     if pa.types.is_list(kind):
-        elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"))
+        elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"), text)
 
         def read_lists(values: list[Any]) -> pa.Array:
             _check(values, {list}, path, "array")
@@ -231,7 +257,7 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
 
         return read_lists
     if pa.types.is_map(kind):
-        items = _reader(kind.item_type, schema.item_type, inner_path(path, "value"))
+        items = _reader(kind.item_type, schema.item_type, inner_path(path, "value"), text)
 
         def read_maps(values: list[Any]) -> pa.Array:
             _check(values, {dict}, path, "object")
@@ -241,7 +267,7 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
             return pa.MapArray.from_arrays(offsets_of(maps), keys, found, type=kind, mask=_mask(values))
 
         return read_maps
-    return lambda values: _scalars(values, kind, path)
+    return lambda values: _scalars(values, kind, path, text)
 
 
 def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
@@ -249,8 +275,8 @@ def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
     return schema if type(schema) is type(kind) or (schema == RAW and kind in STRINGS) else kind
 
 
-def _struct_reader(kind: pa.DataType, schema: pa.DataType, path: str) -> _Read:
-    columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name))) for f in kind]
+def _struct_reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _Read:
+    columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name), text)) for f in kind]
 
     def read_structs(values: list[Any]) -> pa.Array:
         found = _check(values, {dict}, path, "object")
@@ -265,12 +291,12 @@ def _mask(values: list[Any]) -> pa.Array:
     return pa.array([value is None for value in values], pa.bool_())
 
 
-def _scalars(values: list[Any], kind: pa.DataType, path: str) -> pa.Array:
+def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa.Array:
     if pa.types.is_string(kind):
         if set(map(type, values)) <= {str, type(None)}:
             return pa.array(values, kind)
         # As Spark: the JSON text of anything else.
-        return pa.array([v if v is None or type(v) is str else _text(v) for v in values], kind)
+        return pa.array([v if v is None or type(v) is str else text(v) for v in values], kind)
     if pa.types.is_boolean(kind):
         _check(values, {bool}, path, kind)
     elif pa.types.is_integer(kind):

@@ -251,6 +251,26 @@ def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
         yield f"{path or 'the column'} is {kind}"
 
 
+def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
+    """Yield where a column does not have the form of the schema's type."""
+    if schema == RAW:
+        return
+    if pa.types.is_struct(column) and pa.types.is_struct(schema):
+        for field in column:
+            if schema.get_field_index(field.name) < 0:
+                yield f"{inner_path(path, field.name)} is no property of the schema"
+            else:
+                yield from mismatches(field.type, schema.field(field.name).type, inner_path(path, field.name))
+    elif pa.types.is_map(column) and pa.types.is_map(schema):
+        yield from mismatches(column.item_type, schema.item_type, inner_path(path, "value"))
+    elif pa.types.is_list(column) and pa.types.is_list(schema):
+        yield from mismatches(column.value_type, schema.value_type, inner_path(path, "element"))
+    else:
+        given, wanted = form(column).get("type", ""), form(schema).get("type")
+        if given != wanted and (given, wanted) != ("integer", "number"):
+            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+
+
 def schema_of(type: pa.DataType, name: str) -> str:
     """Return the JSON Schema of a column's type, with the title `name`. Raises INVALID_SCHEMA if JSON has no form of it."""
     check_forms(type)
