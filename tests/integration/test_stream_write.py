@@ -219,8 +219,8 @@ def test_a_plan_for_each_micro_batch(
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
             plan, plans = planning.plan_write, []
 
-            def noted(options: WriteOptions, *, is_stream: bool) -> WritePlan:
-                plans.append(plan(options, is_stream=is_stream))
+            def noted(options: WriteOptions, frame: pa.Schema, *, is_stream: bool) -> WritePlan:
+                plans.append(plan(options, frame, is_stream=is_stream))
                 return plans[-1]
 
             planning.plan_write = noted
