@@ -38,6 +38,7 @@ _ACTIVE_CODES = frozenset(
 """Errors of requests that only the members of an active group may make."""
 
 _MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
+_RETRY_BACKOFF_MS = 10
 _TIMEOUT_S = 30.0
 # librdkafka reports errors only between requests: a refusal is recorded after the first, and old enough after the second.
 # There are no more, because an answer that comes after the time-out is lost.
@@ -100,7 +101,9 @@ class KafkaGroupOffsets:
         self._reports = ErrorReports()
         self._consumer: Consumer | None = None
         servers = {"bootstrap.servers": bootstrap_servers}
-        self._config = {**lookup_properties(properties), **servers, "group.id": group, "enable.auto.commit": False}
+        # An offset of a transaction that has just been committed is readable some milliseconds later.
+        prompt = {"retry.backoff.ms": _RETRY_BACKOFF_MS, "enable.auto.commit": False}
+        self._config = {**prompt, **lookup_properties(properties), **servers, "group.id": group}
         self._config["isolation.level"] = "read_committed" if waits else "read_uncommitted"
         self._admin_config = {**shared_properties(properties), **servers}
         self._admin: AdminClient | None = None
