@@ -95,13 +95,6 @@ class ClientPool(Generic[C]):
             idle, self._idle = self._idle, []
         self._close(idle)
 
-    def discard(self, key: Hashable) -> None:
-        """Close the idle clients of a key. Its next lease opens a new client."""
-        with self._lock:
-            found = [opened for opened in self._idle if opened.key == key]
-            self._idle = [opened for opened in self._idle if opened.key != key]
-        self._close(found)
-
     def _take(self, key: Hashable) -> _Opened[C] | None:
         with self._lock:
             found = next((opened for opened in reversed(self._idle) if opened.key == key), None)

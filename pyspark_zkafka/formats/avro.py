@@ -173,7 +173,7 @@ class _Compiler:
         return len(self._columns) // 3 - count
 
     def place(self, column: int, type: pa.DataType) -> None:
-        """Describe a column, and add those of its children."""
+        """Describe a column, and add the columns of its children."""
         first = count = 0
         if pa.types.is_decimal128(type):
             kind, count = _COLUMN_DECIMAL, type.precision

@@ -1,6 +1,6 @@
 """Encodes Arrow columns as Avro, a whole column at a time.
 
-Each type has a function from a column of values to a column of their bytes, and a record joins those of its fields.
+Each type has a function from a column of values to a column of their bytes. A record joins the bytes of its fields.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _nullable(encode: _Encode, null: bytes) -> _Encode:
 
 
 def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes], problems: list[str]) -> _Encode:
-    """Encode structs with a field for each branch of a union: the one that is set."""
+    """Encode structs with a field for each branch of a union. One field is set."""
     values = avro.values
     names = [f"member{number}" for number in range(len(values))]
     if not pa.types.is_struct(type) or [f.name for f in type] != names:

@@ -56,8 +56,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class AvroType:
     """A type of an Avro schema. A recursive schema is a graph with cycles.
 
-    `logical` is empty for a logical type that is unknown or does not fit its kind. `branches` are those of a union, `items`
-    the items of an array or the values of a map.
+    `logical` is empty for a logical type that is unknown or does not fit its kind. `branches` are the types of a union,
+    `items` the items of an array or the values of a map.
     """
 
     kind: str

@@ -143,7 +143,7 @@ class BatchDecoder:
     Attributes
     ----------
     raw : pa.Schema
-        The columns to read from Kafka: without the columns of malformed records, and with those that decoding needs.
+        The columns to read from Kafka. The columns of malformed records are missing; offset or headers may be added.
     """
 
     def __init__(self, pinned: PinnedFormats, schema: pa.Schema) -> None:

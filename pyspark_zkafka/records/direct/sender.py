@@ -49,8 +49,6 @@ _SETUP_S = 3.0
 _METADATA_PAUSE_S = 0.1
 _ANSWERS_S = 0.3
 _STEP_BYTES = 1024 * 1024
-_ZSTD_VERSION = 7
-_THROTTLING_VERSION = 6  # earlier, brokers hold responses back instead (KIP-219)
 _RETRIABLE_INIT = frozenset({7, 14, 15, 16, 51})
 """Errors of InitProducerId after which it is requested again: time-out, coordinator, concurrent transactions."""
 

@@ -7,7 +7,6 @@ References
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
@@ -47,8 +46,6 @@ from pyspark_zkafka.records.direct.producer_messages import (
 from pyspark_zkafka.records.direct.wire import ConnectionLost, LoginRefused, MalformedResponse
 from pyspark_zkafka.records.sender import GroupOffset, Transactions
 from pyspark_zkafka.retries import Deadline
-
-_log = logging.getLogger(__name__)
 
 _LOAD_IN_PROGRESS, _NOT_AVAILABLE, _NOT_COORDINATOR = 14, 15, 16
 _UNKNOWN_TOPIC, _REQUEST_TIMED_OUT, _CONCURRENT_TRANSACTIONS = 3, 7, 51

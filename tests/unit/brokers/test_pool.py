@@ -231,15 +231,3 @@ def test_fork() -> None:
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=30, check=True)
     ends = [f"{owner} {how} where it was opened" for owner in ("child", "other", "parent") for how in ("closed", "deleted")]
     assert sorted(done.stdout.splitlines()) == sorted([*ends, "status 0", "again True"])
-
-
-def test_discarded(pool: ClientPool[Client]) -> None:
-    """Idle clients of a key can be closed, and those of others stay."""
-    with pool.lease("one", Client) as one, pool.lease("two", Client) as two:
-        pass
-    pool.discard("one")
-    assert (one.state, two.state) == ("closed", "open")
-    with pool.lease("one", Client) as other:
-        assert other is not one
-    with pool.lease("two", Client) as same:
-        assert same is two
