@@ -31,7 +31,9 @@ __all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess
 _PROGRAM = Path(__file__).resolve().parent.parent / "faults" / "drivers" / "exactly_once_task.py"
 
 IN_TRANSACTION = 12
-"""So many batches of `rows` exceed what a task keeps in memory, so that its transaction has begun."""
+"""After so many batches of `rows`, a `SlotQuery` or `SlotJob` has rows in the log: its producer queues a third of them."""
+
+_SMALL_BUFFER = {"kafka.buffer.memory": str(4 * 1024 * 1024)}
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class SlotQuery:
     """A streaming query that writes exactly once; each call of `write` is a task of it, in this process."""
 
     def __init__(self, options: Mapping[str, str], query: str | None = None) -> None:
-        self.options = parse_write({"deliveryGuarantee": "exactly-once", **options})
+        self.options = parse_write({"deliveryGuarantee": "exactly-once", **_SMALL_BUFFER, **options})
         self.query = query or str(uuid.uuid4())
 
     def write(self, batch: int, batches: Iterable[pa.RecordBatch], slot: int = 0, run: str = "run-1") -> Written:
@@ -95,7 +97,7 @@ class SlotJob:
     """A batch job that writes exactly once, planned when it is made; each call of `write` is a task, in this process."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.options = parse_write({"deliveryGuarantee": "exactly-once", **options})
+        self.options = parse_write({"deliveryGuarantee": "exactly-once", **_SMALL_BUFFER, **options})
         self.plan = plan_write(self.options)
 
     def write(self, found: Iterable[int], slot: int = 0) -> Written:
