@@ -111,7 +111,7 @@ def describe_migration(outdated: ClusterSnapshot) -> str:
             "the brokers' metadata; set kafka.bootstrap.servers, and remove zookeeper.connect"
         )
     return (
-        "All brokers have left ZooKeeper for KRaft: the cluster's state is that of the brokers' metadata; remove "
+        "All brokers have left ZooKeeper for KRaft, and only their metadata has the cluster's state; remove "
         "zookeeper.connect"
     )
 

@@ -40,7 +40,7 @@ class ZKafkaDataSource(DataSource):
     _pinned: PinnedFormats | None = None
 
     def schema(self) -> str | StructType:
-        """Return the columns of Spark's own Kafka source (with headers if requested), or those of the view.
+        """Return the columns of Spark's own Kafka source (with headers if requested), or the view's columns.
 
         With formats, finds the schemas of the decoded columns. Spark pickles this object afterwards, so that readers use
         the same schemas, whatever the registry's latest ones are then.

@@ -63,10 +63,10 @@ def consumer_properties(
     records: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """librdkafka's properties for reading: tuned defaults, the user's, and those that prove a range complete.
+    """Return librdkafka's properties for reading: tuned defaults, the user's, and the ones that prove a range complete.
 
-    `records` is the number of records to read, if known. For few records, less is fetched in advance. `environment` is that
-    of a task, for its rack. A driver has none: it leaves out a rack that refers to the environment.
+    `records` is the number of records to read, if known. For few records, less is fetched in advance. `environment` is the
+    task's, for its rack. A driver passes none, and leaves out a rack that refers to the environment.
     """
     fitting = (sizes for most, sizes in _RANGES if records is not None and records <= most)
     properties = {**_DEFAULTS, **next(fitting, _LONG_RANGE), **connection.kafka, **_FORCED}

@@ -46,11 +46,11 @@ class Ledger:
     topic, partitions : str, int
         The ledger's topic, and the number of its partitions.
     sink : SinkIdentity, optional
-        The topic of the rows: entries of a deleted topic of its name do not count, whose rows are gone with it.
+        The topic of the rows. Entries of a deleted topic of the same name do not count: their rows are gone.
     waits : bool
-        True to wait for entries of transactions that are not complete, rather than read those of before.
+        True to wait for entries of incomplete transactions, instead of reading the previous entries.
     timeout_s : float
-        The limit of a request, and so of a wait.
+        The limit of a request, and of a wait.
     """
 
     def __init__(

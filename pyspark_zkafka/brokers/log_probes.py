@@ -29,7 +29,7 @@ _SMALL_SAMPLE: dict[str, Any] = {
 
 _MOST_MESSAGES = 1_000
 _MOST_PARTITIONS = 500
-# A record only proves that the position is valid. All records count: those of open transactions are a part of the log.
+# A record only proves that the position is valid, so records of open transactions count, too.
 _VALIDATION: dict[str, Any] = {
     "isolation.level": "read_uncommitted",
     "max.partition.fetch.bytes": 16 * 1024,

@@ -96,7 +96,7 @@ def require_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
     """Raise OptionError if a time-out exceeds the brokers' limit, if that is known."""
     if allowed_ms is not None and timeout_ms > allowed_ms:
         raise TRANSACTION_TIMEOUT(
-            f"kafka.transaction.timeout.ms is {timeout_ms}, and the brokers allow {allowed_ms} at the most ({_SETTING}); "
+            f"kafka.transaction.timeout.ms is {timeout_ms}, and the brokers allow at most {allowed_ms} ({_SETTING}); "
             f"lower it, or raise {_SETTING} of the brokers",
         )
 

@@ -80,7 +80,7 @@ class GroupWatch:
         return {tp: thread for tp, thread in threads.items() if group_znodes.consumer_of_thread(thread) == consumer}
 
     def is_current(self, view: GroupView) -> bool:
-        """True if the group's ids and relevant topics are those of the view. Blocks for two rounds of requests."""
+        """Return True if the view has the group's present ids and relevant topics. Blocks for two rounds of requests."""
         return self.ids() == view.ids and self._topics(view.members, self._names(view.members)) == view.topics
 
     def ids(self) -> set[str]:

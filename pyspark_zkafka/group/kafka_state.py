@@ -344,7 +344,7 @@ def is_final(
     """True if the coordinator of a stable group has nothing more to assign to the member.
 
     While a cooperative rebalance waits for a member to release partitions, the group is stable, but these partitions are
-    assigned to nobody. `partitions` are those of the member's topics.
+    assigned to nobody. `partitions` has all partitions of the member's topics.
 
     >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     >>> is_final({"a": [t0], "b": []}, "b", [], [t0, t1])

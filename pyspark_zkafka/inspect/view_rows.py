@@ -19,7 +19,7 @@ _US_PER_MS = 1000
 
 
 def broker_rows(cluster: ClusterReport) -> list[Row]:
-    """Return one row for each broker, by id. Host and port are the registered ones, or those of the first endpoint."""
+    """Return one row for each broker, by id. Host and port are the registered ones, or the first endpoint's."""
     if cluster.registrations is None:
         return [_broker_row(broker) for _, broker in sorted(cluster.snapshot.brokers.items())]
     rows: list[Row] = []

@@ -98,7 +98,7 @@ class Begin(NamedTuple):
 
 
 class ReadLedger(NamedTuple):
-    """Read the entries of all slots of the query, with those of transactions that are being committed. Returns them."""
+    """Read the entries of all slots of the query, once the transactions that are being committed are complete."""
 
 
 class ReadOthers(NamedTuple):
@@ -156,8 +156,8 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
     Raises
     ------
     LedgerError
-        ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: slots that are recorded were not verified in
-        time. LEDGER_MOVED: nor were those that are recorded elsewhere, or batchId was set or left out since.
+        ROWS_DIFFER: the slot is recorded with other rows. LAYOUT_CHANGED: recorded slots were not verified in time.
+        LEDGER_MOVED: slots that are recorded elsewhere were not verified in time, or batchId was set or left out since.
         CHECKPOINT_ROLLED_BACK: the ledger is ahead of the query. WRITTEN_TWICE: another write of the same ``foreachBatch``
         has recorded slots under the same name. UNFINISHED_JOB: another job of the group has the same number. Nothing of the
         attempt is committed then.
@@ -206,7 +206,7 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
         return Await()
     entries: Mapping[int, Entry] = yield ReadLedger()
     slots = _awaited(attempt, entries)
-    if not is_first or attempt.ends:  # each ledger of a group numbers jobs on its own; their plan looks at the others
+    if not is_first or attempt.ends:  # each ledger of a group numbers jobs on its own; the job's plan checks the others
         return Await(slots)
     if _may_be_renumbered(attempt, entries):
         _require_not_former(attempt, (yield ReadFormer()))
@@ -216,8 +216,8 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
     """Compare a slot that is recorded, and mark it as verified by this run.
 
-    The other entries are looked at here, too: marked, the slot does not look at them in the next micro-batch, which an
-    earlier run may have begun, under any name of the query, if the checkpoint was rolled back by one.
+    The other entries are checked here, too. A marked slot skips this check in the next micro-batch, although an earlier run
+    may have begun that one under any name of the query, if the checkpoint was rolled back by one.
     """
     is_marked = attempt.has_recorded(own)
     if not is_marked:
@@ -326,7 +326,7 @@ def _require_same_write(attempt: Attempt, entries: Iterable[Entry]) -> None:
             f"Micro-batch {attempt.batch} has been written already, at least in part, by an earlier write of the same "
             "foreachBatch under the same name. If this write tries the earlier one again, do not name it, which would "
             "duplicate rows: let the query fail, and restart it. If it is another write, set a writerName of its own for "
-            "it and for each further one, and leave that of the first write as it is: its rows are recorded under it",
+            "it and for each further one, and keep the name of the first write: its rows are recorded under this name",
             batch=attempt.batch,
         )
 

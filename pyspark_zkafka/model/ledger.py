@@ -39,8 +39,8 @@ class QueryName:
     """The identity under which a query, or a batch job, writes: the base of its transactional ids and its groups.
 
     `query` is the id of a query in Spark, or the name of a batch job with the kind of name before it: ``writer.`` or
-    ``group.``. `writer` distinguishes several writes of one query, as of one ``foreachBatch``; it is empty for a query's
-    only write.
+    ``group.``. `writer` distinguishes several writes of one query, for example in ``foreachBatch``. It is empty
+    for a query's only write.
     """
 
     prefix: str
@@ -256,9 +256,8 @@ def _is_offset(partition: str, offset: Any) -> bool:
 
 def _unreadable(metadata: str, place: str) -> LedgerError:
     return UNREADABLE_LEDGER(
-        f"{place} has an entry that cannot be read: {metadata[:_QUOTED]!r}; it was written by a later version of this "
-        "package, or by another program: use that version, or look at it with zkafka ledger show, and delete it if it is "
-        "foreign",
+        f"{place} has an entry that cannot be read: {metadata[:_QUOTED]!r}. A later version of this package, or another "
+        "program, wrote the entry: use that version, or check the entry with zkafka ledger show, and delete a foreign one",
     )
 
 

@@ -107,7 +107,7 @@ class _Partition:
 
     @property
     def oldest(self) -> int:
-        """The place of the first batch that was sent and is not acknowledged; that of the next one if there is none."""
+        """The place of the first sent batch without an acknowledgement. Without such a batch, the next batch's place."""
         sent = [b.place for b in (*self.flying, *self.waiting) if b.place is not None]
         return min(sent, default=self.next_place)
 

@@ -136,7 +136,7 @@ class ClusterState:
         return found
 
     def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
-        """Return True if the topics are still those of a snapshot. Requests metadata if there are no watches."""
+        """Return True if the cluster still has the topics of a snapshot. Requests metadata if there are no watches."""
         return has_same_topics(snapshot, self.snapshot(anew=self._is_polled))
 
     def _is_old(self) -> bool:

@@ -181,7 +181,7 @@ class StreamDriver:
         self._state = self._state.validate(epochs)
         has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
         if has_news and not self._session.cluster.has_same_topics_as(snapshot):
-            return self._next(start, limited=limited)  # the ends are those of other topics of the same names
+            return self._next(start, limited=limited)  # the ends belong to other topics of the same names
         self._apply(*check_ends(self._state, self._latest))
         ranges = ranges_of(self._state, self._latest)
         if limited:
@@ -279,7 +279,7 @@ class StreamDriver:
         return self._unsubscribed[1]
 
     def _rebalance(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """Release and claim partitions. Returns those that are owned now."""
+        """Release and claim partitions. Returns the partitions that are owned now."""
         member = self._session.member
         owned = self._session.owned(snapshot) if member is None else member.rebalance()
         self._state = self._state.revoke(owned)

@@ -149,7 +149,7 @@ class StreamState:
     ) -> tuple[StreamState, dict[TopicPartition, int]]:
         """Return the state after a commit, and the offsets that another client has committed ahead of our positions.
 
-        `stored` has the group's present offsets, `written` those that this commit wrote, and `marks` their ``mzxid``.
+        `stored` has the group's present offsets, `written` the offsets that this commit wrote, and `marks` their ``mzxid``.
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
         done = {tp: StoredOffset(offset, marks.get(tp)) for tp, offset in stored.items() if tp not in moved}

@@ -301,7 +301,7 @@ class StreamStarts:
                 partition,
                 found.position,
                 self.options.group.name if self.options.group else "",
-                "another member has advanced" if is_progress else "is not the one that this query has seen last",
+                "another member has advanced" if is_progress else "differs from the last one that this query has seen",
                 span.until,
             )
 

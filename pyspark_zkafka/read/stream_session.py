@@ -217,7 +217,7 @@ class StreamSession:
         return {tp for tp in partitions if tp.topic in started and tp not in committed}
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """Return the partitions to read: those that the member owns, or, without membership, all subscribed ones."""
+        """Return the partitions to read: the member's own, or, without membership, all subscribed ones."""
         if self.member is not None:
             return self.member.owned()
         if self._subscribed is None or self._subscribed[0] is not snapshot:

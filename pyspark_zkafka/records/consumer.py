@@ -24,7 +24,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.records import build_batch
 from pyspark_zkafka.retries import Deadline
 
-# The size of records is not known before the first poll: 16 of 1 MiB are half of what librdkafka holds for a long range.
+# The size of records is not known before the first poll: 16 records of 1 MiB fill half of librdkafka's queue.
 _FIRST_POLL_RECORDS = 16
 _MOST_POLL_RECORDS = 1_000
 

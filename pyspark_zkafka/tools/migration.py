@@ -107,7 +107,7 @@ def compare(facts: Facts) -> list[Compared]:
 
 
 def to_copy(found: Iterable[Compared], *, force: bool = False) -> dict[TopicPartition, int]:
-    """Return the offsets to write: those that move the target forward; with `force`, also back and over unreadable ones."""
+    """Return the offsets to write. Without `force`, none moves the target back or replaces an unreadable offset."""
     states = {"behind", "ahead", "failed"} if force else {"behind"}
     return {
         c.partition: c.source

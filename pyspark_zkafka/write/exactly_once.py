@@ -163,7 +163,7 @@ def write_rows_once(
     except OptionError:
         if first is not None:
             raise
-        return Written()  # as of a group's job that is run again, and finds nothing left to read
+        return Written()  # a group's job that is run again, and finds nothing left to read
     if first is None and not _may_be_recorded(writing):
         return Written()
     task = _SlotTask(options, plan, plan.ledger, writing, first_turn(context))

@@ -30,9 +30,9 @@ class LedgerPlan:
     """Where an exactly-once write keeps its ledger, and which call it is.
 
     `topic` has `partitions` partitions, each of which can hold the entry of a slot. `call` is unique to a call of
-    ``df.write``, and empty for a streaming writer, of which a query has only one. `job` is that of a write with
-    commitOffsets; None for others, and where the group has committed all of these already. `sink` is the option's topic,
-    if the ledger is under another one, and outlives it.
+    ``df.write``, and empty for a streaming writer, of which a query has only one. `job` identifies a write with
+    commitOffsets. It is None for other writes, and if the group has committed all of the offsets already. `sink` is the
+    option's topic, if the ledger is under another one, and outlives it.
     """
 
     topic: str

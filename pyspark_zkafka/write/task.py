@@ -30,7 +30,7 @@ def count_repeated(messages: Sequence[WriterCommitMessage | None]) -> int:
 
 
 class RowWriter(TaskObject):
-    """Writer of rows, whose `write` is that of Spark's Arrow writers, batch and streaming.
+    """Writer of rows. Its `write` implements Spark's Arrow writers, batch and streaming.
 
     Pickle-safe: it stores options and the plan, and opens connections inside each call. Without a plan, as a stream's
     writer that only commits, each call makes its own.

@@ -167,7 +167,7 @@ class ZooKeeperClient(ZooKeeperConnection):
         return self._by_partition(group_znodes.owners_path(group), group_znodes.decode_owner)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Committed offsets, without those of Kafka 0.7. Negative for none. Blocks for three rounds of requests."""
+        """Return committed offsets, except for Kafka 0.7's. Negative for none. Blocks for three rounds of requests."""
         return self._by_partition(group_znodes.offsets_path(group), group_znodes.decode_offset)
 
     def _by_partition(self, parent: str, decode: Callable[[str, bytes | None], T]) -> dict[TopicPartition, T]:

@@ -44,7 +44,7 @@ class _Leader:
 class LeaderConnections:
     """Sends the requests of `Producing` to leaders, and passes on what became of them. No call but `wait` blocks.
 
-    `clock` is that of `Producing`. `protocol` returns the protocol of the open transaction. `report` is called with lost
+    `clock` is `Producing`'s clock. `protocol` returns the protocol of the open transaction. `report` is called with lost
     connections and refused logins.
 
     Attributes

@@ -107,7 +107,7 @@ class DirectTransactions(Transactions):
     part of it.
 
     With the second protocol (KIP-890), brokers add partitions and offsets to the transaction by themselves, and each
-    transaction has its own epoch. `protocol` is that of the open or last transaction.
+    transaction has its own epoch. `protocol` is the protocol of the open or last transaction.
     """
 
     resumes_offsets = True

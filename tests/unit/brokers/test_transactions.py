@@ -77,7 +77,7 @@ def test_not_allowed() -> None:
     with pytest.raises(OptionError) as caught:
         require_allowed(900_001, 900_000)
     assert str(caught.value) == (
-        "[TRANSACTION_TIMEOUT] kafka.transaction.timeout.ms is 900001, and the brokers allow 900000 at the most "
+        "[TRANSACTION_TIMEOUT] kafka.transaction.timeout.ms is 900001, and the brokers allow at most 900000 "
         "(transaction.max.timeout.ms); lower it, or raise transaction.max.timeout.ms of the brokers"
     )
 
