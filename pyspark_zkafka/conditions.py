@@ -195,8 +195,8 @@ TRANSACTION_OPEN = ClusterStateError.define("""TRANSACTION_OPEN
     With `kafka.isolation.level=read_committed`, a batch ends inside a transaction that stayed open too long. Read again
     when the transaction has ended, or raise `kafkaConsumer.pollTimeoutMs`.""")
 OFFSETS_OUT_OF_ORDER = ClusterStateError.define("""OFFSETS_OUT_OF_ORDER
-    librdkafka returned records whose offsets are not ascending. Report the error with librdkafka's log
-    (`kafka.debug=fetch`).""")
+    The transport returned records whose offsets are not ascending. Report the error with its log; for librdkafka, set
+    `kafka.debug=fetch`.""")
 REFUSED_BY_BROKER = ClusterStateError.define("""REFUSED_BY_BROKER
     A broker rejected the credentials, the certificate or the operation. Check `kafka.security.protocol`,
     `kafka.sasl.*`, `kafka.ssl.*` and the ACLs; see [Security](security.md).""")

@@ -342,8 +342,8 @@ class Unchanged:
 
 
 OwnerProof = OwnedBy | NoOwner | NoJvmOwner
-"""Has the paths to read before a commit (`lookups`). From the results, it finds the partitions to leave out (`lost`), and
-makes operations that fail the transaction if the results are outdated (`operations`)."""
+"""A proof: `lookups` has the paths to read before a commit. From the results, `lost` finds the partitions to leave out, and
+`operations` makes operations that fail the transaction if the results are outdated."""
 
 Proof = OwnerProof | Unchanged
 

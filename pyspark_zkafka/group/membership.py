@@ -147,7 +147,7 @@ class KafkaJoin:
             if self.options.kafka.protocol == "consumer" and member_id not in state.members:
                 raise unsupported_protocol(name, f"The coordinator of group {name} does not admit the member {member_id}")
             found = admin.snapshot(topics)
-        partitions = [tp for topic in found.topics for tp in found.partitions(topic)]
+        partitions = found.all_partitions()
         return state.name == "STABLE" and is_final(state.assigned, member_id, owned, partitions)
 
 

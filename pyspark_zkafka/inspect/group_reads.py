@@ -129,7 +129,7 @@ def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> L
     notes: tuple[str, ...] = ()
     if snapshot.is_outdated:
         snapshot, notes = _with_known_brokers(brokers, snapshot)
-    partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+    partitions = snapshot.all_partitions()
     offline = snapshot.without_leader(partitions)
     led = sorted(set(partitions).difference(offline))
     deadline = time.monotonic() + _TIMEOUT_S

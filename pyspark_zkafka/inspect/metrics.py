@@ -43,7 +43,7 @@ def cluster_metrics(cluster: ClusterReport) -> Iterator[Gauge]:
     yield _single("zkafka_controller_epoch", "Number of controller elections so far.", cluster.controller_epoch)
     counts: _Values = {(name,): float(len(topic.partitions)) for name, topic in snapshot.topics.items()}
     yield Gauge("kafka_topic_partitions", "Number of partitions for this Topic", ("topic",), counts)
-    partitions = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+    partitions = snapshot.all_partitions()
     for name, text, value in _PARTITION_GAUGES:
         yield Gauge(name, text, _PARTITION, _known((_labels(tp), value(snapshot, tp)) for tp in partitions))
 

@@ -12,9 +12,6 @@ from pyspark_zkafka.model.view_tables import Row, timestamp_us
 from pyspark_zkafka.model.znodes.admin import AdminState
 from pyspark_zkafka.model.znodes.groups import LegacyPartition, consumer_of_thread
 
-_US_PER_MS = 1000
-
-
 # --- the cluster -------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ strategy            assignment                                                  
 ``legacy-range``    by topic: consecutive partitions; equal shares, rounded up           none; described in articles
 ==================  ===================================================================  ==============================
 
-A member's registration does not name its strategy, so all members of a group must be set to the same one.
+Registrations name only `sticky`; JVM consumers name no strategy. All members of a group must be set to the same one.
 
 References
 ----------

@@ -167,6 +167,10 @@ class ClusterSnapshot:
         found = self.topics.get(topic)
         return [] if found is None else [TopicPartition(topic, p) for p in sorted(found.partitions)]
 
+    def all_partitions(self) -> list[TopicPartition]:
+        """Return the partitions of all topics, by topic in the snapshot's order and by number."""
+        return [tp for topic in self.topics for tp in self.partitions(topic)]
+
     def leader(self, partition: TopicPartition) -> Broker | None:
         """Return the live broker that leads a partition, None if the partition is offline."""
         state = self.states.get(partition)

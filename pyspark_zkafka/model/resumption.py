@@ -103,6 +103,7 @@ class PartitionFacts:
     - `stored`: the group's offset.
     - `last`: the offset that this process committed last.
     - `named`: the position in the options.
+    - `is_first_start`: the query has no checkpoint, or the partition has appeared in this run.
     - `is_outdated`: the group's offset is of a deleted topic.
     - `is_replaced`: the topic was created again since the last micro-batch.
     - `created_after_subscription`: the group subscribed to the topic, or the query started, before the partition existed.

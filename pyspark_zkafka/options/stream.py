@@ -19,7 +19,7 @@ from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
 from pyspark_zkafka.options.values import (
     MAX_POLL_INTERVAL_MS,
-    Coordinator,
+    GroupMembership,
     GroupOptions,
     KafkaGroupOptions,
     ReadOptions,
@@ -92,7 +92,7 @@ def parse_either(raw: Mapping[str, str]) -> ReadOptions:
 def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
     poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
-    membership: Coordinator = given.value("groupMembership")
+    membership: GroupMembership = given.value("groupMembership")
     in_kafka, strategy = joins_kafka(given), given.text(_STRATEGY).lower()
     options = GroupOptions(
         name=read.group or "",

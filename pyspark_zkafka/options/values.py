@@ -24,7 +24,7 @@ Transport = Literal["auto", "direct", "librdkafka"]
 GroupAcl = Literal["open", "readable", "creator"]
 """The ACL of a group's znodes: all rights for everybody; others may read; only clients with the creator's credentials."""
 
-Coordinator = Literal["auto", "zookeeper", "kafka", "none"]
+GroupMembership = Literal["auto", "zookeeper", "kafka", "none"]
 """Who coordinates the group of a stream. `auto` is ZooKeeper until the cluster migrates to KRaft; `none` joins no group."""
 
 ParseMode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
@@ -180,8 +180,8 @@ class ReadOptions:
     """Options of a batch read; a stream shares most of them.
 
     `stores` has the stores of the group's offsets, in the order of writing; the larger of two offsets counts.
-    `missing_topics` is None if the option is not set and a stream waits, unless its trigger has an end. `ignored` has the
-    given stream options, which a batch ignores. `formats` is None if keys and values stay binary.
+    `missing_topics` is None for a stream without the option that may wait: it waits, but fails if its trigger has an end.
+    `ignored` has the given stream options, which a batch ignores. `formats` is None if keys and values stay binary.
     """
 
     connection: ConnectionOptions
@@ -241,7 +241,7 @@ class GroupOptions:
     """A stream's membership in a consumer group. Without a `consumer_id`, an id is generated."""
 
     name: str
-    membership: Coordinator
+    membership: GroupMembership
     threads: int
     strategy: str
     max_retries: int

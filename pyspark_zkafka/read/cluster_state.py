@@ -253,7 +253,7 @@ class ClusterState:
 
 def max_age_s(snapshot: ClusterSnapshot, *, is_watched: bool) -> float:
     """Return the seconds after which to read the cluster again without a report of a watch."""
-    if any(snapshot.leader(tp) is None for topic in snapshot.topics for tp in snapshot.partitions(topic)):
+    if any(snapshot.leader(tp) is None for tp in snapshot.all_partitions()):
         return _LEADERLESS_AGE_S
     return _WATCHED_AGE_S if is_watched else _POLLED_AGE_S
 

@@ -178,7 +178,7 @@ class StreamDriver:
         self._assign(owned, finished, snapshot)
         led = self._with_leader(self._state.assigned, snapshot)
         self._latest, epochs = self._ends.fetch(led, self._state)
-        self._state = self._state.validate(epochs)
+        self._state = self._state.with_epochs(epochs)
         has_news = any(end != self._state.assigned[tp].position for tp, end in self._latest.items())
         if has_news and not self._session.cluster.has_same_topics_as(snapshot):
             return self._next(start, limited=limited)  # the ends belong to other topics of the same names

@@ -154,7 +154,7 @@ class FixedEnds:
 
     def _led(self) -> tuple[list[TopicPartition], ClusterSnapshot]:
         snapshot = self._session.cluster.snapshot()
-        everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+        everything = snapshot.all_partitions()
         partitions = everything if self._session.member is not None else sorted(self._session.owned(snapshot))
         offline = set(snapshot.without_leader(partitions))
         if offline and not self._options.skip_offline:

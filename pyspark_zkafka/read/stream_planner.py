@@ -121,7 +121,7 @@ class StreamState:
         ours = starts.keys() & self.assigned.keys()
         return self._update({tp: replace(starts[tp], claim=self.assigned[tp].claim) for tp in ours})
 
-    def validate(self, epochs: Mapping[TopicPartition, int]) -> StreamState:
+    def with_epochs(self, epochs: Mapping[TopicPartition, int]) -> StreamState:
         """Return the state with the leader epochs of logs that contain the positions."""
         assigned = self.assigned
         new = {tp: epoch for tp, epoch in epochs.items() if tp in assigned and assigned[tp].leader_epoch != epoch}
@@ -144,15 +144,16 @@ class StreamState:
     def commit(
         self,
         stored: Mapping[TopicPartition, int],
-        marks: Mapping[TopicPartition, int],
+        mzxids: Mapping[TopicPartition, int],
         written: Mapping[TopicPartition, int],
     ) -> tuple[StreamState, dict[TopicPartition, int]]:
         """Return the state after a commit, and the offsets that another client has committed ahead of our positions.
 
-        `stored` has the group's present offsets, `written` the offsets that this commit wrote, and `marks` their ``mzxid``.
+        `stored` has the group's present offsets, `written` the offsets that this commit wrote, and `mzxids` the ``mzxid``
+        of their znodes.
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
-        done = {tp: StoredOffset(offset, marks.get(tp)) for tp, offset in stored.items() if tp not in moved}
+        done = {tp: StoredOffset(offset, mzxids.get(tp)) for tp, offset in stored.items() if tp not in moved}
         changed = {tp: replace(self.assigned[tp], committed=offset, resets=False) for tp, offset in done.items()}
         changed |= {tp: replace(self.assigned[tp], moved_to=offset) for tp, offset in moved.items()}
         ours = {tp: offset for tp, offset in done.items() if tp in written}

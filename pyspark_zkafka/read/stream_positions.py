@@ -84,7 +84,7 @@ class StreamStarts:
         skip. Raises OptionError if `startingOffsets` does not fit the topics.
         """
         member, read = self.session.member, self.options.read
-        everything = set(owned) if member is None else {tp for t in snapshot.topics for tp in snapshot.partitions(t)}
+        everything = set(owned if member is None else snapshot.all_partitions())
         may_omit = self.options.group is not None or read.reset is not None
         check_named(read.start, read.require_subscription(), snapshot, sorted(everything), may_omit=may_omit)
         self.awaited.update(tp for tp in read.start.by_partition if tp not in everything)

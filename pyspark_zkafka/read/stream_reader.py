@@ -34,11 +34,11 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
         self._options = options
         self._schema = schema
         self._formats = formats
-        self._planner: StreamDriver | None = None
+        self._driver: StreamDriver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the start offset of a new query: the group's committed offsets, if there is a group."""
-        return self._plan().initial()
+        return self._opened_driver().initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that Spark passes to `latestOffset`. The trigger Once requests all records instead."""
@@ -49,21 +49,21 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Commit the positions in `start`. Returns the end of the next micro-batch, or `start` if there are no records."""
-        return self._plan().latest(start, limited=not isinstance(limit, ReadAllAvailable))
+        return self._opened_driver().latest(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the present ends of the logs as the query's end. The limits determine the number of micro-batches."""
-        self._plan().fix_bounds()
+        self._opened_driver().fix_bounds()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the ends of the logs, for the query's progress."""
-        return None if self._planner is None else self._planner.report()
+        return None if self._driver is None else self._driver.report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the splits of the micro-batch. They follow from `end` alone, whatever has changed since it was planned."""
         if start == end:
             return []
-        splits, servers = self._plan().splits(end)
+        splits, servers = self._opened_driver().splits(end)
         return split_partitions(self._options.read, splits, servers)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -72,24 +72,24 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
 
     def commit(self, end: dict[str, Any]) -> None:
         """Commit finished positions that `latestOffset` could not commit."""
-        self._plan().commit()
+        self._opened_driver().commit()
 
     def stop(self) -> None:
         """Leave the group, and close all connections. Blocks for at most some seconds."""
         with ignoring_sigterm():
-            if self._planner is not None:
-                self._planner.close()
-                self._planner = None
+            if self._driver is not None:
+                self._driver.close()
+                self._driver = None
                 atexit.unregister(self.stop)
 
-    def _plan(self) -> StreamDriver:
-        if self._planner is None:
+    def _opened_driver(self) -> StreamDriver:
+        if self._driver is None:
             with prepared_worker():
                 from pyspark_zkafka.read.stream_driver import StreamDriver
                 from pyspark_zkafka.records.select import uses_native
 
             uses_native(self._options.read.connection)  # report a missing native path here, not in each task
             exit_on_sigterm()
-            self._planner = StreamDriver(self._options)
+            self._driver = StreamDriver(self._options)
             atexit.register(self.stop)  # for a SIGTERM before `stop` runs
-        return self._planner
+        return self._driver

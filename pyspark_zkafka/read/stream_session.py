@@ -221,7 +221,7 @@ class StreamSession:
         if self.member is not None:
             return self.member.owned()
         if self._subscribed is None or self._subscribed[0] is not snapshot:
-            everything = [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)]
+            everything = snapshot.all_partitions()
             if isinstance(self._subscription, Assign):
                 everything = [tp for tp in self._subscription.partitions if tp in snapshot.states]
             self._subscribed = snapshot, dict.fromkeys(everything, _UNCLAIMED)

@@ -50,7 +50,7 @@ class Poll:
     out_of_range : bool
         True if the position is outside the log, or the log was truncated below the position.
     truncation : str or None
-        librdkafka's report of a truncation, found by the leader epoch. The log may have grown past the position again.
+        The client's report of a truncation, found by the leader epoch. The log may have grown past the position again.
     gone : bool
         True if the brokers do not know the partition.
     error : str or None

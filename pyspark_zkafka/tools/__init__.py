@@ -10,7 +10,7 @@ import typer
 
 from pyspark_zkafka._version import __version__
 from pyspark_zkafka.errors import ZKafkaError
-from pyspark_zkafka.records.native.library import describe
+from pyspark_zkafka.records.native import library
 from pyspark_zkafka.tools import (
     admin,
     admin_config,
@@ -83,7 +83,7 @@ app.add_typer(local_cluster.app, name="cluster")
 
 def _show_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"zkafka {__version__}: {describe()}")
+        typer.echo(f"zkafka {__version__}: {library.describe()}")
         raise typer.Exit
 
 

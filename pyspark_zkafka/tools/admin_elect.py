@@ -103,7 +103,7 @@ def _elected(
         for _ in follow(lambda: client.exists_many([PREFERRED_REPLICA_ELECTION]), lambda requested: not requested, wait_s):
             pass
     snapshot = client.snapshot({tp.topic for tp in shown})
-    existing = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
+    existing = set(snapshot.all_partitions())
     found = candidates(existing.intersection(shown), snapshot, client.admin_state())
     results = {c.partition: "elected" if c.leader == c.preferred else "failed" for c in found if c.partition in due}
     target.rows([{**_row(c), "election": results.get(c.partition, c.obstacle)} for c in found], _COLUMNS)

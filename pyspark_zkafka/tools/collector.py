@@ -291,7 +291,7 @@ def _metrics(
     """Metrics of the ensemble; those with logs are of `described`, which was read before the brokers were asked."""
     reports = answers or GroupReports(described.groups, storage)
     snapshot = described.cluster.snapshot
-    shown = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
+    shown = set(snapshot.all_partitions())
     partitions: Iterable[PartitionReport] = (row for row in reports.partitions if (row.topic, row.partition) in shown)
     if answers is None and storage == "both":  # the larger offset is unknown
         partitions = (replace(row, offset=None) for row in partitions)

@@ -51,7 +51,8 @@ _LIST_JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
-_DESCRIBE = columns("group topic partition offset latest lag consumer", right=_NUMBERS)
+_CONSUMER = columns("consumer")
+_DESCRIBE = (*columns("group topic partition offset latest lag", right=_NUMBERS), *_CONSUMER)
 _HOST = columns("host")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
 _DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")
@@ -213,7 +214,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
     of_one_group = [[*_DESCRIBE[1:], *stores]]
     if stores:
-        of_one_group.append([*_DESCRIBE[1:-1], *stores])
+        of_one_group.append([*(column for column in _DESCRIBE[1:] if column not in _CONSUMER), *stores])
     names = {row["group"] for row in rows}
     if len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
         target.rows(rows, layouts[0], empty, layouts[1], *of_one_group)

@@ -216,7 +216,7 @@ class Migration:
             target,
             {tp: error.message for tp, error in stored.unreadable.items()},
             stored.legacy if self.to == "kafka" else (),
-            [tp for topic in snapshot.topics for tp in snapshot.partitions(topic)],
+            snapshot.all_partitions(),
             outdated(stored.offsets, snapshot) if self.to == "kafka" else (),
         )
 

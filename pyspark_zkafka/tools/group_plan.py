@@ -1,4 +1,4 @@
-"""``zkafka groups plan``: the assignment of a group's partitions to its members by each strategy."""
+"""``zkafka groups plan``: the assignment of a group's partitions to its members, by several strategies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, consumer_of
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns
 
-_STRATEGIES = ("range", "roundrobin", "sticky")
+_BY_DEFAULT = ("range", "roundrobin", "sticky")
 _MEMBERS = columns("member consumer_id")
 _SUMMARY = columns("strategy moves partitions threads fewest most", right="moves partitions threads fewest most")
 
@@ -84,7 +84,7 @@ def plan_assignments(
 
 @reads_cluster
 def plan(target: Target, group: _Group, strategy: _Strategy = None) -> None:
-    """Show the owner of each partition under each strategy, next to the present one, and how many partitions move.
+    """Show each partition's owner under range, roundrobin and sticky, or under --strategy, and how many partitions move.
 
     Nothing is changed. A move is a partition that another thread owns now.
 
@@ -101,7 +101,7 @@ def plan(target: Target, group: _Group, strategy: _Strategy = None) -> None:
         topics = client.topics({topic for one in members.values() for topic in topics_of(one, existing)})
     partitions = {name: list(topic.partitions) for name, topic in topics.items()}
     owners = {tp: owner.thread for tp, owner in state.owners.items()}
-    plans = plan_assignments(strategy or _STRATEGIES, members, partitions, owners)
+    plans = plan_assignments(strategy or _BY_DEFAULT, members, partitions, owners)
     _show_partitions(target, group, plans, owners)
     if not target.output.as_json:
         target.output.show("")

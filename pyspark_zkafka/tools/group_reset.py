@@ -331,7 +331,7 @@ class OffsetResets:
         if not stored:
             raise UNKNOWN_GROUP("The group has no offsets to reset; correct its name, or name the topics with --topic")
         snapshot = cluster.snapshot({tp.topic for tp in stored})
-        there = {tp for topic in snapshot.topics for tp in snapshot.partitions(topic)}
+        there = set(snapshot.all_partitions())
         gone = sorted(set(stored) - there)
         note = f"Left as they are: the offsets of {listing(gone)}, which do not exist any more."
         return sorted(there & set(stored)), [note] if gone else []

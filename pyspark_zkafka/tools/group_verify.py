@@ -28,7 +28,7 @@ from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.tools.command import FAILED, AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import columns
 
-_UNNAMED_STRATEGIES = tuple(name for name in STRATEGIES if name != "sticky")  # only this package has sticky
+_UNNAMED_STRATEGIES = tuple(name for name in STRATEGIES if name != "sticky")  # registrations name sticky alone
 _SHOWN, _SHOWN_BYTES = 3, 40
 
 _LEADER = "check that the partition has a leader that is reachable from here, and run this again"

@@ -25,7 +25,7 @@ _SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name in JSON, its heading in tables (by default, the name as Kafka's tools write it), its alignment."""
+    """A column: its name in JSON, its heading in tables (by default, the name in capitals, with hyphens), its alignment."""
 
     name: str
     heading: str = ""

@@ -1,4 +1,4 @@
-"""Tasks of an exactly-once write: the steps of `protocol.exactly_once`, taken with a producer and the ledger."""
+"""Tasks of an exactly-once write: the steps of `model.exactly_once`, taken with a producer and the ledger."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class RowSender:
         if not self._sent == acknowledged == sum(rows.values()):
             raise DELIVERY_MISCOUNTED(
                 f"{self._sent} rows were sent and {acknowledged} acknowledged, without an error from the brokers; "
-                "write again, and report this with the log of librdkafka (kafka.debug=msg)",
+                "write again, and report this with the transport's log; for librdkafka, set kafka.debug=msg",
             )
         return Written(rows)
 

@@ -30,7 +30,7 @@ READERS = [
 ]
 WRITERS = [ZKafkaWriter(WRITE, PLAN), ZKafkaStreamWriter(WRITE, PLAN)]
 NO_TASKS = {"kazoo", "mmh3", "rich", "typer", "puresasl"}
-OF_DRIVERS = {"cli", "group", "inspect", "read.stream_driver", "read.view_planner", "testing", "zookeeper"}
+OF_DRIVERS = {"group", "inspect", "read.stream_driver", "read.view_planner", "testing", "tools", "zookeeper"}
 CLIENTS = {"confluent_kafka", "pyspark_zkafka.brokers", "pyspark_zkafka.zookeeper"}
 OF_WRITERS = {"pyspark_zkafka.records.producer", "pyspark_zkafka.records.librdkafka_sender", "pyspark_zkafka.model.rows"}
 COMPUTE = {"pyarrow.compute"}

@@ -17,7 +17,7 @@ memory.)
 
 References
 ----------
-kafka.consumer.ZookeeperConsumerConnector, TopicCount, TopicFilter (Kafka 0.7.2, 0.8.2.2, 1.1.1); ``docs/protocol.md``.
+kafka.consumer.ZookeeperConsumerConnector, TopicCount, TopicFilter (Kafka 0.7.2, 0.8.2.2, 1.1.1); ``docs/zookeeper.md``.
 """
 
 from __future__ import annotations

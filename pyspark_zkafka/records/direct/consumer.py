@@ -60,7 +60,7 @@ class DirectConsumer:
         answer a request other than Fetch.
         """
         try:
-            self._fetcher.receive()
+            self._fetcher.fill()
             while True:
                 poll = self._decoder.poll(most_records, most_bytes, until)
                 # Keep fed records that are not gathered yet: the next response replaces them.

@@ -133,7 +133,7 @@ class Fetcher:
                 break
         return None
 
-    def receive(self) -> None:
+    def fill(self) -> None:
         """Take in what has arrived of the response, without waiting, to make room for what the broker sends next."""
         if self._in_flight is not None:
             with self._noting_loss():

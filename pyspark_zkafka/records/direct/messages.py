@@ -160,7 +160,7 @@ def read_sasl_handshake(response: Reader) -> Handshake:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Token:
+class Authentication:
     """The response to SaslAuthenticate; its bytes are secret."""
 
     error: int
@@ -175,12 +175,12 @@ def sasl_authenticate_request(version: int, token: bytes) -> Request:
     return Request(SASL_AUTHENTICATE, version, body)
 
 
-def read_sasl_authenticate(response: Reader, version: int) -> Token:
+def read_sasl_authenticate(response: Reader, version: int) -> Authentication:
     """Versions 0 to 2. A lifetime of 0 means that the session does not expire."""
     error = response.int16()
     text = response.compact_string() if version >= 2 else response.string()
     data = bytes(response.compact_nullable_bytes() if version >= 2 else response.nullable_bytes())
-    return Token(error, text, data, response.int64() if version >= 1 else 0)
+    return Authentication(error, text, data, response.int64() if version >= 1 else 0)
 
 
 class PartitionMetadata(NamedTuple):

@@ -101,7 +101,7 @@ class TestState:
 
     def test_epochs(self) -> None:
         """The leader epoch of a log that has the position is remembered."""
-        assert state(p0=5).validate({T0: 3, U0: 4}).assigned[T0].leader_epoch == 3
+        assert state(p0=5).with_epochs({T0: 3, U0: 4}).assigned[T0].leader_epoch == 3
 
 
 def checked(state: StreamState, finished: StreamOffset, now: ClusterSnapshot) -> tuple[StreamState, list[Loss]]:

@@ -91,7 +91,7 @@ class TestSasl:
 
     def test_secrets(self) -> None:
         """A token does not show its bytes."""
-        assert "secret" not in repr(messages.Token(0, None, b"secret"))
+        assert "secret" not in repr(messages.Authentication(0, None, b"secret"))
 
 
 def metadata(version: int) -> bytes:
