@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, listing
+from pyspark_zkafka.formats.codec import TypeLimits
 
 __all__ = ["AvroField", "AvroType", "arrow_type", "is_time", "parse_type", "schema_of"]
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_MOST_DEPTH = 64
-_MOST_FIELDS = 20_000
 _MOST_DIGITS = 38
 
 UNITS_NS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}
@@ -259,13 +258,10 @@ def is_time(type: pa.DataType) -> bool:
 
 class _Mapping:
     def __init__(self) -> None:
-        self._fields = 0
+        self._limits = TypeLimits()
 
     def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
         """Return the type. `within` are the names of the records around it."""
-        self._fields += 1
-        if self._fields > _MOST_FIELDS or path.count(".") > _MOST_DEPTH:
-            raise invalid(f"it has more than {_MOST_FIELDS} fields, or is more than {_MOST_DEPTH} levels deep")
         if avro.logical.endswith("decimal"):
             if avro.precision > _MOST_DIGITS:
                 raise invalid(f"{_at(path)}a decimal has {avro.precision} digits; Spark's have at most {_MOST_DIGITS}")
@@ -290,11 +286,13 @@ class _Mapping:
         if (wider := wider_kind(values)) is not None:
             return _PLAIN[wider]
         members = [(f"member{i}", value) for i, value in enumerate(values)]
-        types = [pa.field(name, self.type(value, f"{path}.{name}", within)) for name, value in members]
-        return pa.struct(types)
+        return pa.struct(
+            [self._field(name, value, f"{path}.{name}", within).with_nullable(True) for name, value in members]
+        )
 
     def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field:
-        return pa.field(name, self.type(avro, path, within), avro.is_nullable)
+        with self._limits.level():
+            return pa.field(name, self.type(avro, path, within), avro.is_nullable)
 
 
 def wider_kind(values: list[AvroType]) -> str | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module  # noqa: TID251 - formats are imported by name, when an option names them
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,29 @@ class Decoded:
 
     column: pa.Array
     malformed: Mapping[int, str] = field(default_factory=dict)
+
+
+class TypeLimits:
+    """Limits on the type of a schema: it can be exponentially larger than the schema's text."""
+
+    MOST_FIELDS: ClassVar = 20_000
+    MOST_DEPTH: ClassVar = 64
+
+    def __init__(self) -> None:
+        self._fields = self._depth = 0
+
+    @contextmanager
+    def level(self) -> Iterator[None]:
+        """Count a field, an element or a value, whose type is built in the ``with`` block. Raises INVALID_SCHEMA."""
+        self._fields += 1
+        self._depth += 1
+        if self._fields > self.MOST_FIELDS or self._depth > self.MOST_DEPTH:
+            raise INVALID_SCHEMA(
+                f"The schema has more than {self.MOST_FIELDS} fields, or is more than {self.MOST_DEPTH} levels deep; "
+                "set value.schema or key.schema to a schema without some of them"
+            )
+        yield
+        self._depth -= 1
 
 
 class Decoder(Protocol):

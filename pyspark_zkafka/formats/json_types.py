@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
+from pyspark_zkafka.formats.codec import TypeLimits
 
 References = tuple[tuple[str, str], ...]
 
@@ -54,8 +55,11 @@ def is_json_schema(text: str) -> bool:
 
 def type_of_json_schema(text: str, references: References) -> pa.DataType:
     """Return the type of a JSON Schema's documents; RAW where values of several types are allowed."""
-    document = _loads(text, "schema")
-    return _type_of(document, _registry(document, references)[1], "#", (id(document),))
+    try:
+        document = _loads(text, "schema")
+        return _SchemaTypes().type_of(document, _registry(document, references)[1], "#", (id(document),))
+    except RecursionError:
+        raise _invalid("#", "it is nested too deeply") from None
 
 
 def has_constraints(text: str, references: References) -> bool:
@@ -99,36 +103,82 @@ def _registry(document: dict[str, Any], references: References) -> tuple[Any, An
     return registry, registry.resolver_with_root(Resource.from_contents(document, default_specification=DRAFT7))
 
 
-def _type_of(node: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
-    if isinstance(node, bool):
+class _SchemaTypes:
+    """The types of the parts of one JSON Schema. `outer` has the ids of the parts around a part."""
+
+    def __init__(self) -> None:
+        self._limits = TypeLimits()
+
+    def type_of(self, node: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+        if isinstance(node, bool):
+            return RAW
+        if not isinstance(node, dict):
+            raise _invalid(path, f"{node!r} is no schema")
+        if "$ref" in node:
+            return self._type_of_reference(node["$ref"], resolver, path, outer)
+        for keyword in ("oneOf", "anyOf"):
+            if keyword in node:
+                parts = _parts(node, keyword, path)
+                kinds = [self.type_of(p, resolver, f"{path}/{keyword}/{i}", outer) for i, p in parts if not _is_null(p)]
+                return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else RAW
+        if "allOf" in node:
+            parts = _parts(node, "allOf", path)
+            rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
+            kinds = [self.type_of(p, resolver, f"{path}/allOf/{i}", outer) for i, p in [*parts, (len(parts), rest)]]
+            return _merged([kind for kind in kinds if kind != RAW])
+        return self._type_of_keywords(node, resolver, path, outer)
+
+    def _type_of_reference(self, reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+        from referencing.exceptions import Unresolvable
+
+        try:
+            found = resolver.lookup(reference)
+        except (Unresolvable, AttributeError, TypeError, ValueError) as exc:
+            raise _invalid(path, f"$ref {reference!r} leads nowhere: {exc}; add the reference") from exc
+        if id(found.contents) in outer:  # a recursive type has no end
+            return RAW
+        return self.type_of(found.contents, found.resolver, path, (*outer, id(found.contents)))
+
+    def _type_of_keywords(self, node: dict[str, Any], resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+        named = node.get("type")
+        found = named if isinstance(named, list) else _types_of_values(node) if named is None else [named]
+        names = set(map(str, found)) - {"null"}
+        if len(names) != 1:
+            return pa.float64() if names == {"integer", "number"} else RAW
+        (name,) = names
+        if name == "object":
+            return self._object(node, resolver, path, outer)
+        if name == "array":
+            items = node.get("items", True)
+            return _array(RAW if isinstance(items, list) else self._inner(items, resolver, f"{path}/items", outer))
+        if name == "string":
+            if node.get("contentEncoding") == "base64":
+                return pa.binary()
+            return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(str(node.get("format")), pa.string())
+        kind = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}.get(name)
+        if kind is None:
+            raise _invalid(path, f"{name!r} is no type")
+        return kind
+
+    def _object(self, node: dict[str, Any], resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+        properties = node.get("properties", {})
+        if not isinstance(properties, dict):
+            raise _invalid(path, "properties is no object")
+        if properties:
+            return pa.struct(
+                [
+                    (name, self._inner(inner, resolver, f"{path}/properties/{name}", outer))
+                    for name, inner in properties.items()
+                ]
+            )
+        others = node.get("additionalProperties", True)
+        if isinstance(others, dict):
+            return pa.map_(pa.string(), self._inner(others, resolver, f"{path}/additionalProperties", outer))
         return RAW
-    if not isinstance(node, dict):
-        raise _invalid(path, f"{node!r} is no schema")
-    if "$ref" in node:
-        return _type_of_reference(node["$ref"], resolver, path, outer)
-    for keyword in ("oneOf", "anyOf"):
-        if keyword in node:
-            parts = _parts(node, keyword, path)
-            kinds = [_type_of(p, resolver, f"{path}/{keyword}/{i}", outer) for i, p in parts if not _is_null(p)]
-            return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else RAW
-    if "allOf" in node:
-        parts = _parts(node, "allOf", path)
-        rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
-        kinds = [_type_of(p, resolver, f"{path}/allOf/{i}", outer) for i, p in [*parts, (len(parts), rest)]]
-        return _merged([kind for kind in kinds if kind != RAW])
-    return _type_of_keywords(node, resolver, path, outer)
 
-
-def _type_of_reference(reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
-    from referencing.exceptions import Unresolvable
-
-    try:
-        found = resolver.lookup(reference)
-    except (Unresolvable, AttributeError, TypeError, ValueError) as exc:
-        raise _invalid(path, f"$ref {reference!r} leads nowhere: {exc}; add the reference") from exc
-    if id(found.contents) in outer:  # a recursive type has no end
-        return RAW
-    return _type_of(found.contents, found.resolver, path, (*outer, id(found.contents)))
+    def _inner(self, node: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
+        with self._limits.level():
+            return self.type_of(node, resolver, path, outer)
 
 
 def _merged(kinds: list[pa.DataType]) -> pa.DataType:
@@ -147,29 +197,6 @@ def _is_null(node: Any) -> bool:
     return isinstance(node, dict) and node.get("type") == "null"
 
 
-def _type_of_keywords(node: dict[str, Any], resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
-    named = node.get("type")
-    found = named if isinstance(named, list) else _types_of_values(node) if named is None else [named]
-    names = set(map(str, found)) - {"null"}
-    if len(names) != 1:
-        return pa.float64() if names == {"integer", "number"} else RAW
-    (name,) = names
-    if name == "object":
-        return _object(node, resolver, path, outer)
-    if name == "array":
-        items = node.get("items", True)
-        element = RAW if isinstance(items, list) else _type_of(items, resolver, f"{path}/items", outer)
-        return _array(element)
-    if name == "string":
-        if node.get("contentEncoding") == "base64":
-            return pa.binary()
-        return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(str(node.get("format")), pa.string())
-    kind = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}.get(name)
-    if kind is None:
-        raise _invalid(path, f"{name!r} is no type")
-    return kind
-
-
 def _types_of_values(node: dict[str, Any]) -> list[str]:
     """Return the types that a schema without `type` implies."""
     if "properties" in node:
@@ -179,20 +206,6 @@ def _types_of_values(node: dict[str, Any]) -> list[str]:
     values = node.get("enum", [node["const"]] if "const" in node else [])
     names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
     return [names.get(type(value), "any") for value in (values if isinstance(values, list) else [])]
-
-
-def _object(node: dict[str, Any], resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
-    properties = node.get("properties", {})
-    if not isinstance(properties, dict):
-        raise _invalid(path, "properties is no object")
-    if properties:
-        return pa.struct(
-            [(name, _type_of(inner, resolver, f"{path}/properties/{name}", outer)) for name, inner in properties.items()]
-        )
-    others = node.get("additionalProperties", True)
-    if isinstance(others, dict):
-        return pa.map_(pa.string(), _type_of(others, resolver, f"{path}/additionalProperties", outer))
-    return RAW
 
 
 def _invalid(path: str, reason: str) -> Exception:
@@ -322,6 +335,7 @@ class _Ddl:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._limits = TypeLimits()
         self.tokens: list[str] = []
         at = 0
         while text[at:].strip():
@@ -352,7 +366,7 @@ class _Ddl:
                 raise INVALID_SCHEMA(f"In the schema {self._text[:200]!r}, the field {name} is there twice; rename one")
             if self.tokens[:1] == [":"]:
                 self.take()
-            fields.append(pa.field(name, self.type()))
+            fields.append(pa.field(name, self._inner()))
             if [token.lower() for token in self.tokens[:2]] == ["not", "null"]:
                 del self.tokens[:2]
             if self.tokens and self.tokens[0].lower() == "comment":
@@ -365,13 +379,13 @@ class _Ddl:
         name = self.take().lower()
         if name == "array":
             self.take("<")
-            kind = _array(self.type())
+            kind = _array(self._inner())
         elif name == "map":
             self.take("<")
             if self.take().lower() != "string":
                 raise INVALID_SCHEMA("The keys of a map in JSON are strings; write map<string, ...>")
             self.take(",")
-            kind = pa.map_(pa.string(), self.type())
+            kind = pa.map_(pa.string(), self._inner())
         elif name == "struct":
             self.take("<")
             kind = self.fields(end=">")
@@ -384,6 +398,10 @@ class _Ddl:
             raise self.error()
         self.take(">")
         return kind
+
+    def _inner(self) -> pa.DataType:
+        with self._limits.level():
+            return self.type()
 
     def _decimal(self) -> pa.DataType:
         if self.tokens[:1] != ["("]:

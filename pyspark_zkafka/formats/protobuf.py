@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
-from pyspark_zkafka.formats.codec import Schema
+from pyspark_zkafka.formats.codec import Schema, TypeLimits
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
@@ -52,7 +52,7 @@ class ProtobufSchema:
 
     @property
     def type(self) -> pa.DataType:
-        return _struct_type(_message_class(self).DESCRIPTOR, ())
+        return _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits())
 
     @property
     def message_indexes(self) -> bytes:
@@ -264,7 +264,7 @@ def _message_class(schema: ProtobufSchema) -> Any:
 # Types
 
 
-def _struct_type(descriptor: Descriptor, outer: tuple[str, ...]) -> pa.DataType:
+def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType:
     if descriptor.full_name in outer:
         cycle = " > ".join((*outer, descriptor.full_name))
         raise INVALID_SCHEMA(
@@ -272,30 +272,31 @@ def _struct_type(descriptor: Descriptor, outer: tuple[str, ...]) -> pa.DataType:
         )
     fields = []
     for field in descriptor.fields:
-        kind = _field_type(field, (*outer, descriptor.full_name))
+        with limits.level():
+            kind = _field_type(field, (*outer, descriptor.full_name), limits)
         if kind is not None:
             fields.append(pa.field(field.name, kind, nullable=not field.is_required))
     return pa.struct(fields)
 
 
-def _field_type(field: FieldDescriptor, outer: tuple[str, ...]) -> pa.DataType | None:
+def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
     """Return a field's type; None for messages without fields, which Spark leaves out."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        key, value = (_field_type(entry.fields_by_name[name], outer) for name in ("key", "value"))
+        key, value = (_field_type(entry.fields_by_name[name], outer, limits) for name in ("key", "value"))
         return None if value is None else pa.map_(key, pa.field("value", value, nullable=False))
-    kind = _value_type(field, outer)
+    kind = _value_type(field, outer, limits)
     if kind is not None and field.is_repeated:
         return pa.list_(pa.field("element", kind, nullable=False))
     return kind
 
 
-def _value_type(field: FieldDescriptor, outer: tuple[str, ...]) -> pa.DataType | None:
+def _value_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
     if field.message_type is None:
         return scalar_type(field)
     if (time := time_type(field.message_type)) is not None:
         return time
-    kind = _struct_type(field.message_type, outer)
+    kind = _struct_type(field.message_type, outer, limits)
     return kind if kind.num_fields else None
 
 
