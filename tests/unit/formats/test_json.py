@@ -168,6 +168,27 @@ def test_digits_of_texts() -> None:
     assert decoded.column[2].as_py() == (None if 2 in decoded.malformed else {"s": "0.10", "d": None, "i": None})
 
 
+def test_short_floats_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document whose floats have their shortest text, however it is spaced, is not parsed again for a string column."""
+
+    def exact(payload: bytes) -> Any:
+        raise AssertionError(payload)
+
+    monkeypatch.setattr("pyspark_zkafka.formats.json._exact_loads", exact)
+    compact, spaced = b'{"s":{"x":0.1,"y":"a b"}}', b'{ "s" :\t[2.5, 1e+30],\r\n "x y": "1.10"}'
+    decoded = decode(parse("s string"), compact, spaced, b'{"t": 1}')
+    assert [row["s"] for row in decoded.column.to_pylist()] == ['{"x":0.1,"y":"a b"}', "[2.5,1e+30]", None]
+
+
+def test_exponents_of_texts() -> None:
+    """An exponent beyond those of decimals makes its record malformed, and no other."""
+    tiny = b'{"s": [1e-99999999999999999999]}'
+    for fields in "s string", "s string, d decimal(5,2)":
+        decoded = decode(parse(fields), tiny, b'{"s": 1.10}')
+        assert list(decoded.malformed) == [0]
+        assert decoded.column.to_pylist()[1]["s"] == "1.10"
+
+
 @each(
     ("fields", "text", "says"),
     [
