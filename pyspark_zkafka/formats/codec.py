@@ -20,7 +20,8 @@ from pyspark_zkafka.formats.registry import StoredSchema
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 """The formats with schemas, and their names in a registry."""
 
-_RECORD = "topLevelRecord"  # as Spark's to_avro has it
+RECORD = "topLevelRecord"
+"""The name of the record in a schema that is made from a type, as in Spark's to_avro."""
 _PARSED = 256
 
 
@@ -165,7 +166,7 @@ def _require_kind(name: str, stored: StoredSchema) -> None:
 
 def schema_of(name: str, type: pa.DataType) -> StoredSchema:
     """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have."""
-    return StoredSchema(format_module(name).schema_of(type, _RECORD), KINDS[name])
+    return StoredSchema(format_module(name).schema_of(type, RECORD), KINDS[name])
 
 
 def record_name(name: str, schema: Any) -> str | None:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.formats.codec import RECORD, Decoded, Schema
 from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
 from pyspark_zkafka.formats.json_types import (
     BINARIES,
@@ -73,7 +73,7 @@ class JsonSchema:
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
         of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
-        validated.
+        validated, and none by a schema that was made from the type.
         """
         schema = _compiled(self.text, self.references)
         problems = list(mismatches(type, schema, ""))
@@ -83,7 +83,8 @@ class JsonSchema:
                 f"The column does not fit the JSON schema: {reasons}; rename, cast or leave out these fields"
             )
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        return JsonEncoder(type, schema, validator(self.text, self.references), every_row)
+        is_made = self.text == schema_of(type, RECORD)
+        return JsonEncoder(type, schema, None if is_made else validator(self.text, self.references), every_row)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:

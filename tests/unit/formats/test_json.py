@@ -14,7 +14,7 @@ import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats.codec import Decoded
-from pyspark_zkafka.formats.json import JsonSchema, parse, schema_of
+from pyspark_zkafka.formats.json import JsonEncoder, JsonSchema, parse, schema_of
 from tests.support.cases import each
 
 UTC = dt.timezone.utc
@@ -317,6 +317,20 @@ def test_values_of_other_types(row: Any, says: str) -> None:
     """Text that is no JSON, JSON of another type and a null are errors where the schema does not allow them."""
     with pytest.raises(InvalidRow, match=rf"Row 1 .*{says}"):
         encode(SEVERAL, {}, row)
+
+
+def test_own_schemas_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema made from the column's type allows every row, and no row is validated, whatever the fields are called."""
+
+    def validate(encoder: JsonEncoder, document: Any) -> None:
+        raise AssertionError(document)
+
+    monkeypatch.setattr(JsonEncoder, "_validate", validate)
+    kind = parse("not array<int>, e map<string,double>").type
+    text = schema_of(kind, "topLevelRecord")
+    assert encode(text, {"not": [None], "e": [("k", None)]}, kind=kind) == [b'{"not":[null],"e":{"k":null}}']
+    with pytest.raises(AssertionError):  # another type's schema
+        encode(text, {"e": [("k", None)]}, kind=parse("e map<string,double>").type)
 
 
 def test_null_elements() -> None:
