@@ -27,6 +27,10 @@ _CONSTRAINTS = (
 """Keywords that demand more than the types, which are checked once for a column."""
 
 
+_FORMATS = {"date-time": pa.timestamp("us", "UTC"), "date-time-local": pa.timestamp("us"), "date": pa.date32()}
+"""Types of strings by `format`. OpenAPI's registry of formats has date-time-local."""
+
+
 def public_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that Spark gets."""
     if kind == RAW:
@@ -163,7 +167,7 @@ def _type_of_keywords(node: dict[str, Any], resolver: Any, path: str, outer: tup
     if name == "string":
         if node.get("contentEncoding") == "base64":
             return pa.binary()
-        return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(str(node.get("format")), pa.string())
+        return _FORMATS.get(str(node.get("format")), pa.string())
     kind = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}.get(name)
     if kind is None:
         raise _invalid(path, f"{name!r} is no type")
@@ -214,7 +218,7 @@ def form(kind: pa.DataType) -> dict[str, Any]:
     if pa.types.is_boolean(kind):
         return {"type": "boolean"}
     if pa.types.is_timestamp(kind):
-        return {"type": "string", "format": "date-time"}
+        return {"type": "string", "format": "date-time" if kind.tz else "date-time-local"}
     if kind == pa.date32():
         return {"type": "string", "format": "date"}
     if kind in BINARIES:
