@@ -149,4 +149,4 @@ class ZKafkaDataSource(DataSource):
 
 def _decoded(pinned: PinnedFormats | None) -> tuple[dict[str, pa.DataType | None], bool]:
     """Return what formats change in the schema that a user may declare."""
-    return ({}, False) if pinned is None else (pinned.types, pinned.has_corrupt_columns)
+    return ({}, False) if pinned is None else (pinned.projectable, pinned.has_corrupt_columns)

@@ -57,6 +57,10 @@ class AvroSchema:
         """The type of from_avro. Raises OptionError (INVALID_SCHEMA) for a recursive schema."""
         return arrow_type(self.root)
 
+    @cached_property
+    def projectable(self) -> pa.DataType:
+        return arrow_type(self.root, partial=True)
+
     def decoder(self, writer: Schema | None, type: pa.DataType) -> AvroDecoder:
         """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
         if writer is not None and not isinstance(writer, AvroSchema):
@@ -85,7 +89,7 @@ def _root(schema: AvroSchema) -> AvroType:
 
 @lru_cache(_CACHED)
 def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Program:
-    if type != reader.type and (problems := list(_other_types(reader.type, type, "value"))):
+    if type != reader.projectable and (problems := list(_other_types(reader.projectable, type, "value"))):
         raise INVALID_SCHEMA(
             f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
         )

@@ -247,9 +247,12 @@ def _quoted(found: Any) -> str:
 # --- Avro to Spark -----------------------------------------------------------------------------------------------------
 
 
-def arrow_type(avro: AvroType) -> pa.DataType:
-    """Return the type of a column, as from_avro's. Raises OptionError (INVALID_SCHEMA) where Spark has no such type."""
-    return _Mapping().type(avro, "", ())
+def arrow_type(avro: AvroType, *, partial: bool = False) -> pa.DataType:
+    """Return the type of a column, as from_avro's; with `partial`, without the fields that contain their own record.
+
+    Raises OptionError (INVALID_SCHEMA) where Spark has no such type.
+    """
+    return _Mapping(partial).type(avro, "", ())
 
 
 def is_time(type: pa.DataType) -> bool:
@@ -258,11 +261,12 @@ def is_time(type: pa.DataType) -> bool:
 
 
 class _Mapping:
-    def __init__(self) -> None:
+    def __init__(self, partial: bool) -> None:
+        self._partial = partial
         self._fields = 0
 
-    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
-        """Return the type. `within` are the names of the records around it."""
+    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
+        """Return the type; None if it is left out. `within` are the names of the records around it."""
         self._fields += 1
         if self._fields > _MOST_FIELDS or path.count(".") > _MOST_DEPTH:
             raise invalid(f"it has more than {_MOST_FIELDS} fields, or is more than {_MOST_DEPTH} levels deep")
@@ -271,30 +275,38 @@ class _Mapping:
                 raise invalid(f"{_at(path)}a decimal has {avro.precision} digits; Spark's have at most {_MOST_DIGITS}")
             return pa.decimal128(avro.precision, avro.scale)
         if avro.kind == "array":
-            return pa.list_(self._field("element", avro.item, f"{path}.element", within))
+            element = self._field("element", avro.item, f"{path}.element", within)
+            return element and pa.list_(element)
         if avro.kind == "map":
-            return pa.map_(pa.field("key", pa.string(), False), self._field("value", avro.item, f"{path}.value", within))
+            value = self._field("value", avro.item, f"{path}.value", within)
+            return value and pa.map_(pa.field("key", pa.string(), False), value)
         if avro.kind == "record":
             if avro.name in within:
-                raise invalid(f"{_at(path)}the record {avro.name} is in itself; Spark has no recursive types")
+                if self._partial:
+                    return None
+                raise INVALID_SCHEMA(
+                    f"The Avro schema has no type in Spark: {_at(path)}the record {avro.name} is in itself; declare the "
+                    "frame's schema without this field"
+                )
             inner = (*within, avro.name)
-            return pa.struct([self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields])
+            return pa.struct(filter(None, [self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields]))
         if avro.kind == "union":
             return self._union(avro, path, within)
         return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
 
-    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
+    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
         values = avro.values
         if len(values) == 1:
             return self.type(values[0], path, within)
         if (wider := wider_kind(values)) is not None:
             return _PLAIN[wider]
         members = [(f"member{i}", value) for i, value in enumerate(values)]
-        types = [pa.field(name, self.type(value, f"{path}.{name}", within)) for name, value in members]
-        return pa.struct(types)
+        types = [(name, self.type(value, f"{path}.{name}", within)) for name, value in members]
+        return pa.struct([(name, kind) for name, kind in types if kind is not None])
 
-    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field:
-        return pa.field(name, self.type(avro, path, within), avro.is_nullable)
+    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field | None:
+        kind = self.type(avro, path, within)
+        return None if kind is None else pa.field(name, kind, avro.is_nullable)
 
 
 def wider_kind(values: list[AvroType]) -> str | None:

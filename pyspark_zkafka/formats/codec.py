@@ -59,11 +59,15 @@ class Encoder(Protocol):
 class Schema(Protocol):
     """A parsed schema of a format. Pickle-safe; compiled at first use, once in a process.
 
-    `type` is the Arrow type of the column, in the form of Spark's `to_arrow_type`.
+    `type` is the Arrow type of the column, in the form of Spark's `to_arrow_type`. It raises INVALID_SCHEMA if the schema
+    contains itself. `projectable` leaves these fields out.
     """
 
     @property
     def type(self) -> pa.DataType: ...
+
+    @property
+    def projectable(self) -> pa.DataType: ...
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
         """Return a decoder to the type, which is the schema's own or a projection of it.
@@ -80,7 +84,7 @@ class Schema(Protocol):
 class StringSchema:
     """The schema of the format string: UTF-8."""
 
-    type = pa.string()
+    type = projectable = pa.string()
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
         """Return a decoder to text."""

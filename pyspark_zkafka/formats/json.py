@@ -61,6 +61,8 @@ class JsonSchema:
     def type(self) -> pa.DataType:
         return public_type(_compiled(self.text, self.references))
 
+    projectable = type
+
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
         """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter.
 

@@ -52,7 +52,11 @@ class ProtobufSchema:
 
     @property
     def type(self) -> pa.DataType:
-        return _struct_type(_message_class(self).DESCRIPTOR, ())
+        return _struct_type(_message_class(self).DESCRIPTOR, (), partial=False)
+
+    @property
+    def projectable(self) -> pa.DataType:
+        return _struct_type(_message_class(self).DESCRIPTOR, (), partial=True)
 
     @property
     def message_indexes(self) -> bytes:
@@ -88,7 +92,7 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
         INVALID_SCHEMA: the text cannot be compiled, the message does not exist, or Spark has no type for a field.
     """
     schema = parse_untyped(text, references, message)
-    if not schema.type.num_fields:
+    if not schema.projectable.num_fields:
         raise INVALID_SCHEMA(
             f"The Protobuf message {schema.message} has no fields that Spark has a type for; choose another message"
         )
@@ -264,38 +268,41 @@ def _message_class(schema: ProtobufSchema) -> Any:
 # Types
 
 
-def _struct_type(descriptor: Descriptor, outer: tuple[str, ...]) -> pa.DataType:
+def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], *, partial: bool) -> pa.DataType:
     if descriptor.full_name in outer:
+        if partial:
+            return pa.struct([])
         cycle = " > ".join((*outer, descriptor.full_name))
         raise INVALID_SCHEMA(
-            f"The Protobuf message {descriptor.full_name} is recursive ({cycle}); Spark has no type for it"
+            f"The Protobuf message {descriptor.full_name} is recursive ({cycle}), and Spark has no type for it; declare "
+            "the frame's schema without this field"
         )
     fields = []
     for field in descriptor.fields:
-        kind = _field_type(field, (*outer, descriptor.full_name))
+        kind = _field_type(field, (*outer, descriptor.full_name), partial=partial)
         if kind is not None:
             fields.append(pa.field(field.name, kind, nullable=not field.is_required))
     return pa.struct(fields)
 
 
-def _field_type(field: FieldDescriptor, outer: tuple[str, ...]) -> pa.DataType | None:
+def _field_type(field: FieldDescriptor, outer: tuple[str, ...], *, partial: bool) -> pa.DataType | None:
     """Return a field's type; None for messages without fields, which Spark leaves out."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        key, value = (_field_type(entry.fields_by_name[name], outer) for name in ("key", "value"))
+        key, value = (_field_type(entry.fields_by_name[name], outer, partial=partial) for name in ("key", "value"))
         return None if value is None else pa.map_(key, pa.field("value", value, nullable=False))
-    kind = _value_type(field, outer)
+    kind = _value_type(field, outer, partial=partial)
     if kind is not None and field.is_repeated:
         return pa.list_(pa.field("element", kind, nullable=False))
     return kind
 
 
-def _value_type(field: FieldDescriptor, outer: tuple[str, ...]) -> pa.DataType | None:
+def _value_type(field: FieldDescriptor, outer: tuple[str, ...], *, partial: bool) -> pa.DataType | None:
     if field.message_type is None:
         return scalar_type(field)
     if (time := time_type(field.message_type)) is not None:
         return time
-    kind = _struct_type(field.message_type, outer)
+    kind = _struct_type(field.message_type, outer, partial=partial)
     return kind if kind.num_fields else None
 
 
