@@ -32,6 +32,7 @@ from pyspark_zkafka.formats.avro_types import (
     wider_kind,
 )
 from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.formats.columns import inner_path
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 
 __all__ = ["AvroSchema", "parse", "schema_of"]
@@ -229,7 +230,7 @@ class _Compiler:
             return self._value(node, writer, chosen, column, type, path)
         name = f"member{values.index(chosen)}"
         if (place := type.get_field_index(name)) >= 0:
-            member = self.read(writer, chosen, self._child(column, place), type[place].type, f"{path}.{name}".lstrip("."))
+            member = self.read(writer, chosen, self._child(column, place), type[place].type, inner_path(path, name))
             return self._set(node, _MEMBER, column, member, place)
         skipped, empty = self.skip(writer), self._new(path)
         return self._link(node, _RECORD, -1, [skipped, self._set(empty, _MEMBER, column, 0, -1)])
@@ -260,9 +261,9 @@ class _Compiler:
         if writer.kind in ("array", "map"):
             items = self._child(column)
             if writer.kind == "array":
-                item = self.read(writer.item, reader.item, items, type.value_type, f"{path}.element".lstrip("."))
+                item = self.read(writer.item, reader.item, items, type.value_type, inner_path(path, "element"))
                 return self._set(node, _ARRAY, column, item, number=int(self._is_empty(writer.item)))
-            item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, f"{path}.value".lstrip("."))
+            item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, inner_path(path, "value"))
             return self._set(node, _MAP, column, item, number=0)
         if writer.kind == "enum":
             return self._enum(node, writer, reader, column)
@@ -282,10 +283,10 @@ class _Compiler:
                 continue
             del missing[ours.name]
             place = places[ours.name]
-            inner = f"{path}.{ours.name}".lstrip(".")
+            inner = inner_path(path, ours.name)
             nodes.append(self.read(theirs.type, ours.type, self._child(column, place), type[place].type, inner))
         for ours in missing.values():
-            place, inner = places[ours.name], f"{path}.{ours.name}".lstrip(".")
+            place, inner = places[ours.name], inner_path(path, ours.name)
             nodes.append(self._constant(ours, self._child(column, place), type[place].type, inner))
         return nodes
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, listing
+from pyspark_zkafka.formats.columns import STRINGS, is_list
 
 __all__ = ["AvroField", "AvroType", "arrow_type", "is_time", "parse_type", "schema_of"]
 
@@ -352,7 +353,7 @@ def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problem
         made |= {"precision": type.precision, "scale": type.scale}
     elif is_list(type):
         made = {"type": "array", "items": _avro_type(type.value_type, type.value_field.nullable, name, space, problems)}
-    elif pa.types.is_map(type) and is_string(type.key_type):
+    elif pa.types.is_map(type) and type.key_type in STRINGS:
         made = {"type": "map", "values": _avro_type(type.item_type, type.item_field.nullable, name, space, problems)}
     elif pa.types.is_struct(type):
         problems += [
@@ -367,13 +368,3 @@ def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problem
     elif (made := _TO_AVRO.get(type)) is None:
         problems.append(f"{inner} has the type {type}, which Avro lacks")
     return [made, "null"] if nullable and made != "null" else made
-
-
-def is_string(type: pa.DataType) -> bool:
-    """True for text with offsets of any size."""
-    return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
-
-
-def is_list(type: pa.DataType) -> bool:
-    """True for a list with offsets of any size."""
-    return bool(pa.types.is_list(type) or pa.types.is_large_list(type))

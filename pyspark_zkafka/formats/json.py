@@ -23,14 +23,22 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import RECORD, Decoded, Schema
-from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
-from pyspark_zkafka.formats.json_types import (
+from pyspark_zkafka.formats.columns import (
     BINARIES,
-    RAW,
     STRINGS,
+    decode_rows,
+    dictionaries,
+    encode_rows,
+    grouped,
+    inner_path,
+    is_list,
+    masked,
+    offsets_of,
+)
+from pyspark_zkafka.formats.json_types import (
+    RAW,
     check_forms,
     has_constraints,
-    inner_path,
     is_json_schema,
     mismatches,
     public_type,
@@ -241,7 +249,7 @@ def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: 
     for value in values:
         try:
             converted.append(None if value is None else convert(value))
-        except (ValueError, ArithmeticError):
+        except (ValueError, ArithmeticError, LookupError):
             raise _problem(value, path, kind) from None
     return converted
 
@@ -315,7 +323,7 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
     elif pa.types.is_floating(kind):
         found = values
         if _check(values, {int, float, Decimal, str}, path, kind) - {float}:
-            found = _convert(values, lambda v: _NON_FINITE[v] if v in _NON_FINITE else _number(v), path, kind)
+            found = _convert(values, lambda v: _NON_FINITE[v] if type(v) is str else float(v), path, kind)
         numbers = pa.array(found, kind)
         if pc.any(pc.is_inf(numbers)).as_py():
             for value, number in zip(values, numbers.to_pylist(), strict=True):
@@ -333,12 +341,6 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
         _check(values, {str}, path, kind)
         return _built(values, lambda given: _times(pa.array(given, pa.string()), kind), path, kind)
     return _built(values, lambda given: pa.array(given, kind), path, kind)
-
-
-def _number(value: Any) -> float:
-    if type(value) is str:
-        raise ValueError
-    return float(value)
 
 
 def _built(values: list[Any], build: _Read, path: str, kind: pa.DataType) -> pa.Array:
@@ -390,10 +392,7 @@ class JsonEncoder:
         InvalidRow
             INVALID_VALUE: the schema does not allow a value, a text is no JSON where it must be, or a string is not UTF-8.
         """
-        try:
-            return pa.array(self._encode(column), pa.binary())
-        except (ValueError, OverflowError) as exc:
-            raise invalid_row(column, self._encode, "the JSON schema") from exc
+        return encode_rows(column, self._encode, "the JSON schema")
 
     def _encode(self, column: pa.Array) -> list[bytes | None]:
         import orjson
@@ -402,7 +401,7 @@ class JsonEncoder:
         values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
         try:
             documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
-        except orjson.JSONEncodeError as exc:  # a TypeError, for example because the value is nested too deeply
+        except orjson.JSONEncodeError as exc:  # for example because the value is nested too deeply
             raise ValueError(f"a value has no text: {exc}") from exc
         if self._validator is not None and column.type == self._type:
             for document in documents:
@@ -435,17 +434,12 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
             return masked(column, [{name: value for name, value in zip(names, row) if value is not None} for row in rows])  # noqa: B905
 
         return write_structs
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         elements = _writer(kind.value_type, schema.value_type)
         return lambda column: grouped(column, elements)
     if pa.types.is_map(kind):
         items = _writer(kind.item_type, schema.item_type)
-
-        def write_entries(entries: pa.Array) -> list[Any]:
-            key, item = entries.flatten()
-            return list(zip(key.to_pylist(), items(item), strict=True))
-
-        return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, write_entries)]
+        return lambda column: dictionaries(column, pa.Array.to_pylist, items)
     return _json_texts if schema == RAW else _scalar_writer(kind)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
 
 References = tuple[tuple[str, str], ...]
 
@@ -205,9 +206,6 @@ def _invalid(path: str, reason: str) -> Exception:
 
 # Forms of types
 
-STRINGS = (pa.string(), pa.large_string())
-BINARIES = (pa.binary(), pa.large_binary())
-
 
 def form(kind: pa.DataType) -> dict[str, Any]:
     """Return the JSON Schema of a type that is not nested; empty if JSON has no form of it."""
@@ -224,11 +222,6 @@ def form(kind: pa.DataType) -> dict[str, Any]:
     if kind in BINARIES:
         return {"type": "string", "contentEncoding": "base64"}
     return {"type": "string"} if kind in STRINGS else {}
-
-
-def inner_path(path: str, name: str) -> str:
-    """Return the path of a field, an element or a value inside a path, which may be empty."""
-    return f"{path}.{name}" if path else name
 
 
 def check_forms(kind: pa.DataType) -> None:
@@ -249,7 +242,7 @@ def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
         if kind.key_type not in STRINGS:
             yield f"{inner_path(path, 'key')} is {kind.key_type}"
         yield from _formless(kind.item_type, inner_path(path, "value"))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    elif is_list(kind):
         yield from _formless(kind.value_type, inner_path(path, "element"))
     elif not form(kind):
         yield f"{path or 'the column'} is {kind}"
@@ -287,7 +280,7 @@ def _schema_of(kind: pa.DataType) -> dict[str, Any]:
         return {"type": "object", "properties": {field.name: _schema_of(field.type) for field in kind}}
     if pa.types.is_map(kind):
         return {"type": "object", "additionalProperties": _nullable(_schema_of(kind.item_type), kind.item_field.nullable)}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         return {"type": "array", "items": _nullable(_schema_of(kind.value_type), kind.value_field.nullable)}
     return form(kind)
 

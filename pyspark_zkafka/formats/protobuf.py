@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import Schema
+from pyspark_zkafka.formats.columns import inner_path, is_list
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
@@ -52,11 +53,19 @@ class ProtobufSchema:
 
     @property
     def type(self) -> pa.DataType:
-        return _struct_type(_message_class(self).DESCRIPTOR, (), partial=False)
+        return self._column_type(partial=False)
 
     @property
     def projectable(self) -> pa.DataType:
-        return _struct_type(_message_class(self).DESCRIPTOR, (), partial=True)
+        return self._column_type(partial=True)
+
+    def _column_type(self, *, partial: bool) -> pa.DataType:
+        kind = _struct_type(_message_class(self).DESCRIPTOR, (), partial=partial)
+        if not kind.num_fields:
+            raise INVALID_SCHEMA(
+                f"The Protobuf message {self.message} has no fields that Spark has a type for; choose another message"
+            )
+        return kind
 
     @property
     def message_indexes(self) -> bytes:
@@ -89,18 +98,8 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
     Raises
     ------
     OptionError
-        INVALID_SCHEMA: the text cannot be compiled, the message does not exist, or Spark has no type for a field.
+        INVALID_SCHEMA: the text cannot be compiled, or the message does not exist.
     """
-    schema = parse_untyped(text, references, message)
-    if not schema.projectable.num_fields:
-        raise INVALID_SCHEMA(
-            f"The Protobuf message {schema.message} has no fields that Spark has a type for; choose another message"
-        )
-    return schema
-
-
-def parse_untyped(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> ProtobufSchema:
-    """Compile a schema as `parse` does, but allow a message that Spark has no type for."""
     try:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
     except ImportError as exc:
@@ -332,12 +331,9 @@ def schema_of(type: pa.DataType, name: str) -> str:
     if problems:
         reasons = listing(problems, separator="; ")
         raise INVALID_SCHEMA(f"The column has no Protobuf schema: {reasons}; cast or rename these fields, or give a schema")
-    imports = [f'import "google/protobuf/{file}.proto";' for file in ("duration", "timestamp") if _mentions(message, file)]
-    return "\n".join(['syntax = "proto3";', *imports, *message, ""])
-
-
-def _mentions(lines: list[str], file: str) -> bool:
-    return any(f"google.protobuf.{file.capitalize()}" in line for line in lines)
+    text = "\n".join([*message, ""])
+    files = [file for file in ("duration", "timestamp") if f"google.protobuf.{file.capitalize()}" in text]
+    return "\n".join(['syntax = "proto3";', *(f'import "google/protobuf/{file}.proto";' for file in files), text])
 
 
 def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) -> list[str]:
@@ -355,7 +351,7 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
 
     lines = []
     for number, column in enumerate(kind, 1):
-        inner = f"{path}.{column.name}" if path else column.name
+        inner = inner_path(path, column.name)
         if not (column.name.isascii() and column.name.isidentifier()):
             problems.append(f"{inner} is no name of a Protobuf field")
         if pa.types.is_map(column.type):
@@ -363,7 +359,7 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
             if key not in _KEYS:
                 problems.append(f"{inner}.key is {column.type.key_type}, and keys are strings, integers or booleans")
             type_text = f"map<{key}, {text_of(column.type.item_type, column.name, f'{inner}.value')}>"
-        elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        elif is_list(column.type):
             type_text = f"repeated {text_of(column.type.value_type, column.name, f'{inner}.element')}"
         else:
             type_text = f"optional {text_of(column.type, column.name, inner)}"

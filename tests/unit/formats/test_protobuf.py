@@ -134,11 +134,9 @@ def test_descriptors() -> None:
 @each(
     ("text", "says"),
     [
-        ('syntax = "proto3"; message A { A a = 1; }', "A has no fields"),
         ('syntax = "proto3"; message A { B b = 1; }', r'schema.proto:1:32: "B" is not defined.; correct'),
         ('syntax = "proto3"; import "x.proto"; message A { int32 b = 1; }', "x.proto: File not found"),
         ('syntax = "proto3";', "has no message;"),
-        ('syntax = "proto3"; message A {}', "A has no fields"),
         ("{", "protoc cannot compile"),
         ("no-such-file.desc", "neither .proto text nor base64"),
         ("AAAA", "has no descriptors"),
@@ -232,6 +230,14 @@ def test_recursive_messages(fields: str, says: str, others: pa.DataType | None) 
     if others is not None:
         assert schema.projectable == others
     assert "n: int32" in str(schema.projectable)
+
+
+@pytest.mark.parametrize("fields", ["", "A a = 1;"])
+def test_messages_without_fields(fields: str) -> None:
+    """A message that would be a struct without fields has no type, but may be a writer's."""
+    schema = parse(f'syntax = "proto3"; message A {{ {fields} }}')
+    with pytest.raises(OptionError, match="A has no fields that Spark has a type for; choose another message"):
+        _ = schema.projectable
 
 
 def test_recursion_that_is_left_out() -> None:
