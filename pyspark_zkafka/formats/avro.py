@@ -33,6 +33,7 @@ from pyspark_zkafka.formats.avro_types import (
 )
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import inner_path
+from pyspark_zkafka.model.records import projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 
 __all__ = ["AvroSchema", "parse", "schema_of"]
@@ -90,7 +91,7 @@ def _root(schema: AvroSchema) -> AvroType:
 
 @lru_cache(_CACHED)
 def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Program:
-    if type != reader.projectable and (problems := list(_other_types(reader.projectable, type, "value"))):
+    if problems := list(projection_problems("value", type, reader.projectable)):
         raise INVALID_SCHEMA(
             f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
         )
@@ -103,23 +104,6 @@ def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Progr
     except RecursionError:
         raise invalid("the writer's schema is nested too deeply") from None
     return compiler.program()
-
-
-def _other_types(found: pa.DataType, asked: pa.DataType, path: str) -> list[str]:
-    """Return what a requested type has that the schema's type does not."""
-    if pa.types.is_struct(found) and pa.types.is_struct(asked):
-        names = {f.name: f.type for f in found}
-        problems = [f"{path} has no field {f.name}" for f in asked if f.name not in names]
-        if len({f.name for f in asked}) < len(asked):
-            problems.append(f"{path} has two fields of one name")
-        return problems + [
-            p for f in asked if f.name in names for p in _other_types(names[f.name], f.type, f"{path}.{f.name}")
-        ]
-    if pa.types.is_list(found) and pa.types.is_list(asked):
-        return _other_types(found.value_type, asked.value_type, f"{path}.element")
-    if pa.types.is_map(found) and pa.types.is_map(asked) and pa.types.is_string(asked.key_type):
-        return _other_types(found.item_type, asked.item_type, f"{path}.value")
-    return [] if found == asked else [f"{path} is {found}, not {asked}"]
 
 
 # --- Compiling ---------------------------------------------------------------------------------------------------------
