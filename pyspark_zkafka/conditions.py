@@ -218,8 +218,9 @@ NO_LEADER = NoLeader.define("""NO_LEADER
     partitions with `offlinePartitions=skip`.""")
 
 TOKEN_UNAVAILABLE = BrokersUnavailable.define("""TOKEN_UNAVAILABLE
-    The function of `kafka.sasl.oauthbearer.token.provider` cannot be imported, fails, or returns no valid token. Correct
-    the function or its `kafka.sasl.oauthbearer.config`; see [Security](security.md#tokens-from-a-function).""")
+    The function of `kafka.sasl.oauthbearer.token.provider` cannot be imported, fails, or returns no valid token within
+    30 seconds. Correct the function or its `kafka.sasl.oauthbearer.config`; see
+    [Security](security.md#tokens-from-a-function).""")
 BROKERS_UNAVAILABLE = BrokersUnavailable.define("""BROKERS_UNAVAILABLE
     No broker, or no leader of the requested partitions, answered in time. Check that the brokers run, and that driver
     and executors can reach the brokers' registered addresses.""")

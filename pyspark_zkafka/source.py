@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_zkafka.worker import is_called_by, prepared_worker
+from pyspark_zkafka.worker import concise_errors, is_called_by, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,7 @@ class ZKafkaDataSource(DataSource):
 
     _pinned: PinnedFormats | None = None
 
+    @concise_errors()
     def schema(self) -> str | StructType:
         """Return the columns of Spark's own Kafka source (with headers if requested), or the view's columns.
 
@@ -67,6 +68,7 @@ class ZKafkaDataSource(DataSource):
             self._pinned = pin_formats(options)
         return self._pinned
 
+    @concise_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make a batch reader of records or of a view, for a projection of the schema."""
         with prepared_worker():
@@ -91,6 +93,7 @@ class ZKafkaDataSource(DataSource):
         reader_class = PushdownReader if narrows else ZKafkaReader
         return reader_class(options, projection, pinned)
 
+    @concise_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
         with prepared_worker():
@@ -106,6 +109,7 @@ class ZKafkaDataSource(DataSource):
         require_projection(projection, *_decoded(pinned))
         return ZKafkaStreamReader(options, projection, pinned)
 
+    @concise_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Make a batch writer; reads the partitions of the topics once for all tasks."""
         with prepared_worker():
@@ -115,6 +119,7 @@ class ZKafkaDataSource(DataSource):
             options, frame = self._write_options(schema, overwrite=overwrite, is_stream=False)
         return ZKafkaWriter(options, plan_write(options, frame))
 
+    @concise_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Make a writer of one micro-batch.
 
@@ -144,4 +149,4 @@ class ZKafkaDataSource(DataSource):
 
 def _decoded(pinned: PinnedFormats | None) -> tuple[dict[str, pa.DataType | None], bool]:
     """Return what formats change in the schema that a user may declare."""
-    return ({}, False) if pinned is None else (pinned.types, pinned.has_corrupt_columns)
+    return ({}, False) if pinned is None else (pinned.projectable, pinned.has_corrupt_columns)

@@ -13,7 +13,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark_zkafka.conditions import TOKEN_UNAVAILABLE
 
@@ -25,6 +27,7 @@ PROVIDER, CONFIG = "sasl.oauthbearer.token.provider", "sasl.oauthbearer.config"
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 _SHARE_OF_LIFETIME = 0.8
 _PAUSE_S = 5.0
+_LIMIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,12 @@ def is_provider_name(name: str) -> bool:
 def fetch_token(provider: str, config: str) -> Token:
     """Return the process's token of a provider. A new one is requested after 80 % of its lifetime.
 
-    If that fails, the present token is used until it expires. Blocks for as long as the provider's function. Thread-safe.
+    If that fails, the present token is used until it expires. Blocks for at most 30 seconds. Thread-safe.
 
     Raises
     ------
     BrokersUnavailable
-        TOKEN_UNAVAILABLE: the function cannot be imported, fails, or does not return a token and a future expiry.
+        TOKEN_UNAVAILABLE: the function cannot be imported, fails, or does not return a token and a future expiry in time.
     """
     with _lock:
         lock = _locks.setdefault((provider, config), threading.Lock())
@@ -96,8 +99,24 @@ def oauth_callback(provider: str) -> Callable[[str], tuple[str, float, str, dict
     return callback
 
 
+def _call(provider: str, config: str) -> Any:
+    """Call the function on a thread of its own, which is abandoned after the time limit."""
+    answer: Future[Any] = Future()
+
+    def call() -> None:
+        try:
+            answer.set_result(pkgutil.resolve_name(PRESETS.get(provider, provider))(config))
+        except BaseException as error:  # noqa: BLE001 - raised below
+            answer.set_exception(error)
+
+    threading.Thread(target=call, name=f"zkafka-token-{provider}", daemon=True).start()
+    if not wait([answer], _LIMIT_S).done:
+        raise TimeoutError(f"it has not returned within {_LIMIT_S:.0f} s")
+    return answer.result()
+
+
 def _request(provider: str, config: str, now: float) -> Token:
-    answer = pkgutil.resolve_name(PRESETS.get(provider, provider))(config)
+    answer = _call(provider, config)
     if not isinstance(answer, tuple) or len(answer) < 2:
         raise TypeError("the function does not return a tuple of the token and its expiry")
     text, expires_s, *rest = answer

@@ -1,4 +1,4 @@
-"""Set up Spark's Python workers: garbage collection, allocator, socket, SIGTERM, and detection of the calling module."""
+"""Set up Spark's Python workers: garbage collection, allocator, socket, SIGTERM, errors; and find the calling module."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from functools import cache
 from types import FrameType
 from typing import Any
+
+from pyspark_zkafka.errors import ZKafkaError
+
+_log = logging.getLogger(__name__)
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -61,6 +65,23 @@ def _freeze_imports() -> None:
     if len(sys.modules) > _frozen_modules:
         gc.freeze()
         _frozen_modules = len(sys.modules)
+
+
+@contextmanager
+def concise_errors() -> Iterator[None]:
+    """Make Spark's worker report an error of this package by its text alone, without a traceback. Also a decorator.
+
+    The text says all that a user needs. Spark would put the traceback before it, in each of its several copies. Errors
+    that this package does not define keep theirs, and so do all if SPARK_HIDE_TRACEBACK is set and empty. The worker ends
+    after the error, so that the variable concerns no other code.
+    """
+    try:
+        yield
+    except ZKafkaError:
+        _log.debug("this call of Spark failed", exc_info=True)
+        if any(name.startswith("pyspark.") for name, _ in _callers()):
+            os.environ.setdefault("SPARK_HIDE_TRACEBACK", "1")
+        raise
 
 
 @cache

@@ -32,6 +32,8 @@ from pyspark_zkafka.formats.avro_types import (
     wider_kind,
 )
 from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.formats.columns import inner_path
+from pyspark_zkafka.model.records import projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 
 __all__ = ["AvroSchema", "parse", "schema_of"]
@@ -56,6 +58,10 @@ class AvroSchema:
     def type(self) -> pa.DataType:
         """The type of from_avro. Raises OptionError (INVALID_SCHEMA) for a recursive schema."""
         return arrow_type(self.root)
+
+    @cached_property
+    def projectable(self) -> pa.DataType:
+        return arrow_type(self.root, partial=True)
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> AvroDecoder:
         """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
@@ -85,7 +91,7 @@ def _root(schema: AvroSchema) -> AvroType:
 
 @lru_cache(_CACHED)
 def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Program:
-    if type != reader.type and (problems := list(_other_types(reader.type, type, "value"))):
+    if problems := list(projection_problems("value", type, reader.projectable)):
         raise INVALID_SCHEMA(
             f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
         )
@@ -98,23 +104,6 @@ def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Progr
     except RecursionError:
         raise invalid("the writer's schema is nested too deeply") from None
     return compiler.program()
-
-
-def _other_types(found: pa.DataType, asked: pa.DataType, path: str) -> list[str]:
-    """Return what a requested type has that the schema's type does not."""
-    if pa.types.is_struct(found) and pa.types.is_struct(asked):
-        names = {f.name: f.type for f in found}
-        problems = [f"{path} has no field {f.name}" for f in asked if f.name not in names]
-        if len({f.name for f in asked}) < len(asked):
-            problems.append(f"{path} has two fields of one name")
-        return problems + [
-            p for f in asked if f.name in names for p in _other_types(names[f.name], f.type, f"{path}.{f.name}")
-        ]
-    if pa.types.is_list(found) and pa.types.is_list(asked):
-        return _other_types(found.value_type, asked.value_type, f"{path}.element")
-    if pa.types.is_map(found) and pa.types.is_map(asked) and pa.types.is_string(asked.key_type):
-        return _other_types(found.item_type, asked.item_type, f"{path}.value")
-    return [] if found == asked else [f"{path} is {found}, not {asked}"]
 
 
 # --- Compiling ---------------------------------------------------------------------------------------------------------
@@ -225,7 +214,7 @@ class _Compiler:
             return self._value(node, writer, chosen, column, type, path)
         name = f"member{values.index(chosen)}"
         if (place := type.get_field_index(name)) >= 0:
-            member = self.read(writer, chosen, self._child(column, place), type[place].type, f"{path}.{name}".lstrip("."))
+            member = self.read(writer, chosen, self._child(column, place), type[place].type, inner_path(path, name))
             return self._set(node, _MEMBER, column, member, place)
         skipped, empty = self.skip(writer), self._new(path)
         return self._link(node, _RECORD, -1, [skipped, self._set(empty, _MEMBER, column, 0, -1)])
@@ -256,9 +245,9 @@ class _Compiler:
         if writer.kind in ("array", "map"):
             items = self._child(column)
             if writer.kind == "array":
-                item = self.read(writer.item, reader.item, items, type.value_type, f"{path}.element".lstrip("."))
+                item = self.read(writer.item, reader.item, items, type.value_type, inner_path(path, "element"))
                 return self._set(node, _ARRAY, column, item, number=int(self._is_empty(writer.item)))
-            item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, f"{path}.value".lstrip("."))
+            item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, inner_path(path, "value"))
             return self._set(node, _MAP, column, item, number=0)
         if writer.kind == "enum":
             return self._enum(node, writer, reader, column)
@@ -278,10 +267,10 @@ class _Compiler:
                 continue
             del missing[ours.name]
             place = places[ours.name]
-            inner = f"{path}.{ours.name}".lstrip(".")
+            inner = inner_path(path, ours.name)
             nodes.append(self.read(theirs.type, ours.type, self._child(column, place), type[place].type, inner))
         for ours in missing.values():
-            place, inner = places[ours.name], f"{path}.{ours.name}".lstrip(".")
+            place, inner = places[ours.name], inner_path(path, ours.name)
             nodes.append(self._constant(ours, self._child(column, place), type[place].type, inner))
         return nodes
 

@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.avro_types import AvroField, AvroType, is_list, is_string, wider_kind
+from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
 from pyspark_zkafka.formats.codec import first_not_utf8
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
 
 __all__ = ["AvroEncoder", "encode_default"]
 
+_MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
 _Encode = Callable[[pa.Array, _Rows], pa.Array]
 """From values without null, and the row that each is in, to bytes."""
@@ -215,7 +217,7 @@ def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes]
         expected = f"a struct of {listing(names)}" if names else "null"
         problems.append(f"{path or 'the column'} is {type}, and the union needs {expected}")
         return _nothing
-    inner = [_plain(value, f.type, f"{path}.{f.name}".lstrip("."), problems) for value, f in zip(values, type, strict=True)]
+    inner = [_plain(value, f.type, inner_path(path, f.name), problems) for value, f in zip(values, type, strict=True)]
     marks = [pa.scalar(branches[avro.branches.index(value)], pa.binary()) for value in values]
     null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
 
@@ -242,16 +244,16 @@ def _plain(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) ->
     if avro.kind == "record" and pa.types.is_struct(type):
         return _record(avro, type, path, problems)
     if avro.kind == "array" and is_list(type):
-        return _blocks(None, _encoder(avro.item, type.value_type, f"{path}.element".lstrip("."), problems))
-    if avro.kind == "map" and pa.types.is_map(type) and is_string(type.key_type):
+        return _blocks(None, _encoder(avro.item, type.value_type, inner_path(path, "element"), problems))
+    if avro.kind == "map" and pa.types.is_map(type) and type.key_type in STRINGS:
         return _blocks(
-            _text(f"{path}.key".lstrip(".")), _encoder(avro.item, type.item_type, f"{path}.value".lstrip("."), problems)
+            _text(inner_path(path, "key")), _encoder(avro.item, type.item_type, inner_path(path, "value"), problems)
         )
-    if avro.kind == "string" and is_string(type):
+    if avro.kind == "string" and type in STRINGS:
         return _text(path)
-    if avro.kind == "enum" and is_string(type):
+    if avro.kind == "enum" and type in STRINGS:
         return _enum(avro, path)
-    if avro.kind == "fixed" and _is_binary(type) and avro.logical != "decimal":
+    if avro.kind == "fixed" and type in BINARIES and avro.logical != "decimal":
         return _fixed(avro, path)
     if (found := _scalar(avro, type)) is None:
         problems.append(f"{path or 'the column'} is {type}, and the schema has {_described(avro)}")
@@ -264,10 +266,6 @@ def _described(avro: AvroType) -> str:
     return f"{avro} ({logical})" if logical else str(avro)
 
 
-def _is_binary(type: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(type) or pa.types.is_large_binary(type))
-
-
 def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
     """Return the function for a type without parts; None if the column's type does not fit. The rules are to_avro's.
 
@@ -278,14 +276,9 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
         fits = logical == "decimal" and avro.scale == type.scale and avro.precision >= type.precision
         return (_decimal_bytes if kind == "bytes" else _decimal_fixed(avro.size)) if fits else None
     if pa.types.is_timestamp(type):
-        units = [logical.removeprefix("local-" if type.tz is None else "")]
-        if (
-            kind != "long"
-            or type.unit != "us"
-            or (logical and not logical.startswith("timestamp" if type.tz else "local-"))
-        ):
-            return None
-        return {"": _thousands, "timestamp-millis": _thousands, "timestamp-micros": _numbers}.get(units[0])
+        name = "timestamp" if type.tz else "local-timestamp"
+        encoders = {"": _thousands, f"{name}-millis": _thousands, f"{name}-micros": _numbers}
+        return encoders.get(logical) if kind == "long" and type.unit == "us" else None
     if pa.types.is_time64(type):
         return _thousands if logical == "time-micros" and type.unit == "ns" else None
     if pa.types.is_integer(type) and pa.types.is_signed_integer(type):
@@ -297,7 +290,7 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
         "boolean": (pa.types.is_boolean(type), _booleans),
         "int": (pa.types.is_date32(type), _numbers),
         "long": (pa.types.is_duration(type), _numbers),
-        "bytes": (_is_binary(type) and logical != "decimal", _strings),
+        "bytes": (type in BINARIES and logical != "decimal", _strings),
     }
     fits, encode = fitting.get(kind, (False, _nothing))
     return encode if fits else None
@@ -356,10 +349,10 @@ def _blocks(key: _Encode | None, item: _Encode) -> _Encode:
 
 def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
     names = {f.name for f in avro.fields}
-    problems += [f"{f'{path}.{f.name}'.lstrip('.')} is not in the schema" for f in type if f.name not in names]
+    problems += [f"{inner_path(path, f.name)} is not in the schema" for f in type if f.name not in names]
     encoders: list[tuple[int, _Encode]] = []
     for field in avro.fields:
-        inner, place = f"{path}.{field.name}".lstrip("."), type.get_field_index(field.name)
+        inner, place = inner_path(path, field.name), type.get_field_index(field.name)
         if place >= 0:
             encoders.append((place, _encoder(field.type, type[place].type, inner, problems)))
         elif field.type.is_nullable:
@@ -405,11 +398,7 @@ def encode_default(avro: AvroType, value: Any) -> bytes:
         return b""
     elif kind == "boolean" and isinstance(value, bool):
         return bytes([value])
-    elif (
-        kind in ("int", "long")
-        and type(value) is int
-        and -(1 << (63 if kind == "long" else 31)) <= value < 1 << (63 if kind == "long" else 31)
-    ):
+    elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
         return _varint(value)
     elif kind in ("float", "double") and type(value) in (int, float):
         try:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, listing
 from pyspark_zkafka.formats.codec import TypeLimits
+from pyspark_zkafka.formats.columns import STRINGS, is_list
 
 __all__ = ["AvroField", "AvroType", "arrow_type", "is_time", "parse_type", "schema_of"]
 
@@ -246,9 +247,12 @@ def _quoted(found: Any) -> str:
 # --- Avro to Spark -----------------------------------------------------------------------------------------------------
 
 
-def arrow_type(avro: AvroType) -> pa.DataType:
-    """Return the type of a column, as from_avro's. Raises OptionError (INVALID_SCHEMA) where Spark has no such type."""
-    return _Mapping().type(avro, "", ())
+def arrow_type(avro: AvroType, *, partial: bool = False) -> pa.DataType:
+    """Return the type of a column, as from_avro's; with `partial`, without the fields that contain their own record.
+
+    Raises OptionError (INVALID_SCHEMA) where Spark has no such type.
+    """
+    return _Mapping(partial).type(avro, "", ())
 
 
 def is_time(type: pa.DataType) -> bool:
@@ -257,42 +261,50 @@ def is_time(type: pa.DataType) -> bool:
 
 
 class _Mapping:
-    def __init__(self) -> None:
+    def __init__(self, partial: bool) -> None:
+        self._partial = partial
         self._limits = TypeLimits()
 
-    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
-        """Return the type. `within` are the names of the records around it."""
+    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
+        """Return the type; None if it is left out. `within` are the names of the records around it."""
         if avro.logical.endswith("decimal"):
             if avro.precision > _MOST_DIGITS:
                 raise invalid(f"{_at(path)}a decimal has {avro.precision} digits; Spark's have at most {_MOST_DIGITS}")
             return pa.decimal128(avro.precision, avro.scale)
         if avro.kind == "array":
-            return pa.list_(self._field("element", avro.item, f"{path}.element", within))
+            element = self._field("element", avro.item, f"{path}.element", within)
+            return element and pa.list_(element)
         if avro.kind == "map":
-            return pa.map_(pa.field("key", pa.string(), False), self._field("value", avro.item, f"{path}.value", within))
+            value = self._field("value", avro.item, f"{path}.value", within)
+            return value and pa.map_(pa.field("key", pa.string(), False), value)
         if avro.kind == "record":
             if avro.name in within:
-                raise invalid(f"{_at(path)}the record {avro.name} is in itself; Spark has no recursive types")
+                if self._partial:
+                    return None
+                raise INVALID_SCHEMA(
+                    f"The Avro schema has no type in Spark: {_at(path)}the record {avro.name} is in itself; declare the "
+                    "frame's schema without this field"
+                )
             inner = (*within, avro.name)
-            return pa.struct([self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields])
+            return pa.struct(filter(None, [self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields]))
         if avro.kind == "union":
             return self._union(avro, path, within)
         return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
 
-    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
+    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
         values = avro.values
         if len(values) == 1:
             return self.type(values[0], path, within)
         if (wider := wider_kind(values)) is not None:
             return _PLAIN[wider]
         members = [(f"member{i}", value) for i, value in enumerate(values)]
-        return pa.struct(
-            [self._field(name, value, f"{path}.{name}", within).with_nullable(True) for name, value in members]
-        )
+        fields = [self._field(name, value, f"{path}.{name}", within) for name, value in members]
+        return pa.struct([field.with_nullable(True) for field in fields if field is not None])
 
-    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field:
+    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field | None:
         with self._limits.level():
-            return pa.field(name, self.type(avro, path, within), avro.is_nullable)
+            kind = self.type(avro, path, within)
+        return None if kind is None else pa.field(name, kind, avro.is_nullable)
 
 
 def wider_kind(values: list[AvroType]) -> str | None:
@@ -338,7 +350,7 @@ def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problem
         made |= {"precision": type.precision, "scale": type.scale}
     elif is_list(type):
         made = {"type": "array", "items": _avro_type(type.value_type, type.value_field.nullable, name, space, problems)}
-    elif pa.types.is_map(type) and is_string(type.key_type):
+    elif pa.types.is_map(type) and type.key_type in STRINGS:
         made = {"type": "map", "values": _avro_type(type.item_type, type.item_field.nullable, name, space, problems)}
     elif pa.types.is_struct(type):
         problems += [
@@ -353,13 +365,3 @@ def _avro_type(type: pa.DataType, nullable: bool, name: str, space: str, problem
     elif (made := _TO_AVRO.get(type)) is None:
         problems.append(f"{inner} has the type {type}, which Avro lacks")
     return [made, "null"] if nullable and made != "null" else made
-
-
-def is_string(type: pa.DataType) -> bool:
-    """True for text with offsets of any size."""
-    return bool(pa.types.is_string(type) or pa.types.is_large_string(type))
-
-
-def is_list(type: pa.DataType) -> bool:
-    """True for a list with offsets of any size."""
-    return bool(pa.types.is_list(type) or pa.types.is_large_list(type))

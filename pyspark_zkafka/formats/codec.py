@@ -20,7 +20,8 @@ from pyspark_zkafka.formats.registry import StoredSchema
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 """The formats with schemas, and their names in a registry."""
 
-_RECORD = "topLevelRecord"  # as Spark's to_avro has it
+RECORD = "topLevelRecord"
+"""The name of the record in a schema that is made from a type, as in Spark's to_avro."""
 _PARSED = 256
 
 
@@ -81,11 +82,15 @@ class Encoder(Protocol):
 class Schema(Protocol):
     """A parsed schema of a format. Pickle-safe; compiled at first use, once in a process.
 
-    `type` is the Arrow type of the column, in the form of Spark's `to_arrow_type`.
+    `type` is the Arrow type of the column, in the form of Spark's `to_arrow_type`. It raises INVALID_SCHEMA if Spark has no
+    such type, as for a schema that contains itself. `projectable` leaves these fields out.
     """
 
     @property
     def type(self) -> pa.DataType: ...
+
+    @property
+    def projectable(self) -> pa.DataType: ...
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
         """Return a decoder to the type, which is the schema's own or a projection of it.
@@ -100,28 +105,31 @@ class Schema(Protocol):
 
 
 class StringSchema:
-    """The schema of the format string: UTF-8."""
+    """The schema of the format string, UTF-8, and its decoder and encoder."""
 
-    type = pa.string()
+    type = projectable = pa.string()
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
-        """Return a decoder to text."""
-        return _TextDecoder()
+        return self
 
     def encoder(self, type: pa.DataType) -> Encoder:
-        """Return an encoder of text; raises INVALID_SCHEMA for columns of other types."""
         if not (pa.types.is_string(type) or pa.types.is_large_string(type)):
             raise INVALID_SCHEMA(f"the format string needs a column of type string, and the column is {type}; cast it")
-        return _TextEncoder()
+        return self
 
-
-class _TextDecoder:
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
         try:
             return Decoded(payloads.cast(pa.string()))
         except pa.ArrowInvalid:
             malformed = dict(_not_utf8(payloads))
             return Decoded(without(payloads, list(malformed)).cast(pa.string()), malformed)
+
+    def encode(self, column: pa.Array) -> pa.Array:
+        data = column.cast(pa.binary())
+        row = first_not_utf8(data)
+        if row is not None:
+            raise INVALID_VALUE(f"Row {row} of a batch has a value in the column that is not UTF-8; correct the row")
+        return data
 
 
 def _not_utf8(payloads: pa.Array) -> Iterator[tuple[int, str]]:
@@ -141,15 +149,6 @@ def first_not_utf8(data: pa.Array) -> int | None:
     return None
 
 
-class _TextEncoder:
-    def encode(self, column: pa.Array) -> pa.Array:
-        data = column.cast(pa.binary())
-        row = first_not_utf8(data)
-        if row is not None:
-            raise INVALID_VALUE(f"Row {row} of a batch has a value in the column that is not UTF-8; correct the row")
-        return data
-
-
 def without(column: pa.Array, rows: list[int]) -> pa.Array:
     """Return the column with nulls in the given rows."""
     if not rows:
@@ -166,29 +165,19 @@ def format_module(name: str) -> Any:
 
 def parse_schema(name: str, stored: StoredSchema, message: str | None = None) -> Schema:
     """Parse a schema of a format, once in a process. Raises OptionError with the reason."""
-    _require_kind(name, stored)
+    require_kind(name, stored)
     return _parsed(name, stored.text, tuple(stored.references.items()), message)
 
 
-def parse_writer(name: str, stored: StoredSchema) -> Schema | None:
-    """Parse the schema that a record was written with, once in a process. Raises OptionError with the reason.
-
-    Returns None for JSON, which is decoded without it. Spark may have no type for the messages of a Protobuf schema.
-    """
-    _require_kind(name, stored)
-    if name == "json":
-        return None
-    return _parsed(name, stored.text, tuple(stored.references.items()), None, is_writer=True)
-
-
-def _require_kind(name: str, stored: StoredSchema) -> None:
+def require_kind(name: str, stored: StoredSchema) -> None:
+    """Raise INVALID_SCHEMA for a schema of another format."""
     if stored.kind != KINDS[name]:
         raise INVALID_SCHEMA(f"the schema is of the type {stored.kind}, and the format is {name}; correct the format")
 
 
 def schema_of(name: str, type: pa.DataType) -> StoredSchema:
     """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have."""
-    return StoredSchema(format_module(name).schema_of(type, _RECORD), KINDS[name])
+    return StoredSchema(format_module(name).schema_of(type, RECORD), KINDS[name])
 
 
 def record_name(name: str, schema: Any) -> str | None:
@@ -204,10 +193,6 @@ def record_name(name: str, schema: Any) -> str | None:
 
 
 @lru_cache(_PARSED)
-def _parsed(
-    name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None, *, is_writer: bool = False
-) -> Schema:
-    module = format_module(name)
-    parse = module.parse_untyped if is_writer and name == "protobuf" else module.parse
-    schema: Schema = parse(text, dict(references), message)
+def _parsed(name: str, text: str, references: tuple[tuple[str, str], ...], message: str | None) -> Schema:
+    schema: Schema = format_module(name).parse(text, dict(references), message)
     return schema

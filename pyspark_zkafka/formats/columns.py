@@ -1,4 +1,4 @@
-"""Columns from parsed rows, and Python values from columns: what Protobuf and JSON share."""
+"""What the formats share: kinds of types, columns from parsed rows, and Python values from columns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.formats.codec import Decoded
 
 _Row = TypeVar("_Row")
+
+STRINGS = (pa.string(), pa.large_string())
+BINARIES = (pa.binary(), pa.large_binary())
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """True for a list with offsets of any size."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def inner_path(path: str, name: str) -> str:
+    """Return the path of a field, an element or a value inside a path, which may be empty."""
+    return f"{path}.{name}" if path else name
 
 
 def decode_rows(
@@ -59,16 +72,35 @@ def grouped(column: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[
     return masked(column, [list(islice(values, size)) for size in np.diff(column.offsets.to_numpy()).tolist()])
 
 
+def dictionaries(
+    column: pa.Array, keys: Callable[[pa.Array], list[Any]], items: Callable[[pa.Array], list[Any]]
+) -> list[Any]:
+    """Convert a column of maps, and return a dictionary for each row."""
+
+    def convert(entries: pa.Array) -> list[Any]:
+        key, item = entries.flatten()
+        return list(zip(keys(key), items(item), strict=True))
+
+    return [None if pairs is None else dict(pairs) for pairs in grouped(column, convert)]
+
+
 def offsets_of(lists: Iterable[Sized]) -> pa.Array:
     """Return the offsets of lists in the concatenation of their elements."""
     return pa.array(accumulate(map(len, lists), initial=0), pa.int32())
 
 
-def invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema: str) -> InvalidRow:
-    """Return the error of the first row that cannot be encoded, with the name of its field.
+def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None]], schema: str) -> pa.Array:
+    """Return the encoded rows. `encode` raises ValueError or TypeError for a column of structs, or of some of their fields.
 
-    `encode` raises ValueError or TypeError for a column of structs, or of some of their fields.
+    Raises InvalidRow (INVALID_VALUE) for the first row that cannot be encoded, with the name of its field.
     """
+    try:
+        return pa.array(encode(column), pa.binary())
+    except (ValueError, TypeError, OverflowError) as exc:
+        raise _invalid_row(column, encode, schema) from exc
+
+
+def _invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema: str) -> InvalidRow:
     for number in range(len(column)):
         row = column.slice(number, 1)
         parts = [("", row)]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.formats.codec import Decoded, Decoder, Schema, parse_writer
+from pyspark_zkafka.formats.codec import Decoded, Decoder, Schema, parse_schema, require_kind
 from pyspark_zkafka.formats.registry import Registry, StoredSchema, UnknownSchema
 
 _ID_BYTES = 5
@@ -113,7 +113,9 @@ class ConfluentDecoder:
     def _new_decoder(self, stored: StoredSchema) -> Decoder:
         own = self._stored
         is_own = own is not None and (own.text, own.references, own.kind) == (stored.text, stored.references, stored.kind)
-        writer = None if is_own else parse_writer(self._name, stored)
+        require_kind(self._name, stored)
+        # JSON is decoded without the writer's schema.
+        writer = None if is_own or self._name == "json" else parse_schema(self._name, stored)
         if self._name == "protobuf":
             decoder: Decoder = self._reader.decoder(writer, self._type, indexed=True)  # type: ignore[call-arg]
             return decoder

@@ -66,6 +66,11 @@ class PinnedFormats:
         return {name: None if c.schema is None else c.schema.type for name, c in self.columns.items()}
 
     @property
+    def projectable(self) -> dict[str, pa.DataType | None]:
+        """The types that a declared schema may project."""
+        return {name: None if c.schema is None else c.schema.projectable for name, c in self.columns.items()}
+
+    @property
     def has_corrupt_columns(self) -> bool:
         """True if the frame has the columns for records that cannot be decoded."""
         return self.mode == "PERMISSIVE"

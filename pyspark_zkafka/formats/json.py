@@ -22,15 +22,23 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import Decoded, Schema
-from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
-from pyspark_zkafka.formats.json_types import (
+from pyspark_zkafka.formats.codec import RECORD, Decoded, Schema
+from pyspark_zkafka.formats.columns import (
     BINARIES,
-    RAW,
     STRINGS,
+    decode_rows,
+    dictionaries,
+    encode_rows,
+    grouped,
+    inner_path,
+    is_list,
+    masked,
+    offsets_of,
+)
+from pyspark_zkafka.formats.json_types import (
+    RAW,
     check_forms,
     has_constraints,
-    inner_path,
     is_json_schema,
     mismatches,
     public_type,
@@ -46,6 +54,7 @@ _QUOTED = 80
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_SPACES = b" \t\r\n"
 _PLAIN = Context(prec=100, rounding=ROUND_HALF_UP)
 
 
@@ -60,6 +69,8 @@ class JsonSchema:
     def type(self) -> pa.DataType:
         return public_type(_compiled(self.text, self.references))
 
+    projectable = type
+
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
         """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter.
 
@@ -72,7 +83,7 @@ class JsonSchema:
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
         of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
-        validated.
+        validated, and none by a schema that was made from the type.
         """
         schema = _compiled(self.text, self.references)
         problems = list(mismatches(type, schema, ""))
@@ -82,7 +93,8 @@ class JsonSchema:
                 f"The column does not fit the JSON schema: {reasons}; rename, cast or leave out these fields"
             )
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        return JsonEncoder(type, schema, validator(self.text, self.references), every_row)
+        is_made = self.text == schema_of(type, RECORD)
+        return JsonEncoder(type, schema, None if is_made else validator(self.text, self.references), every_row)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
@@ -129,29 +141,24 @@ class JsonDecoder:
         """Decode a binary array. A cell is null if its payload is null, malformed or the document `null`."""
         import orjson
 
-        loads: Callable[[bytes], Any] = _exact_loads if self._has_decimals else orjson.loads
-        values: list[Any] = []
+        documents: list[Any] = [None if payload is None else payload[skip:] for payload in payloads.to_pylist()]
         malformed: dict[int, str] = {}
-        for row, payload in enumerate(payloads.to_pylist()):
-            value = None
-            if payload is not None:
-                try:
-                    value = loads(payload[skip:] if skip else payload)
-                except (ValueError, RecursionError) as exc:
-                    malformed[row] = f"the bytes are no JSON: {exc}"
-            values.append(value)
+
+        def parse(row: int, loads: Callable[[bytes], Any]) -> Any:
+            document = documents[row]
+            try:
+                return None if document is None else loads(document)
+            except (ValueError, RecursionError) as exc:
+                malformed[row] = f"the bytes are no JSON: {exc}"
+                return None
+
+        values = [parse(row, _exact_loads if self._has_decimals else orjson.loads) for row in range(len(documents))]
         self._lost_digits = False
-        decoded = decode_rows(values, self._read, malformed)
-        if not self._lost_digits:
-            return decoded
-        malformed = dict(decoded.malformed)
-        for row, value in enumerate(values):  # malformed rows are None now
-            if _loses_digits(value, self._type):
-                try:
-                    values[row] = _exact_loads(payloads[row].as_py()[skip:])
-                except RecursionError as exc:
-                    values[row], malformed[row] = None, f"the bytes are no JSON: {exc}"
-        return decode_rows(values, self._read, malformed)
+        decoded = decode_rows(values, self._read, malformed)  # malformed rows are None now
+        lost = [row for row, value in enumerate(values) if self._lost_digits and _loses_digits(value, documents[row])]
+        for row in lost:
+            values[row] = parse(row, _exact_loads)
+        return decode_rows(values, self._read, malformed) if lost else decoded
 
     def _column_text(self, value: Any) -> str:
         """Return the JSON text of a value for a string column, and note if orjson has made a float of a number in it."""
@@ -163,28 +170,40 @@ def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is no number")
 
 
+def _decimal(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except ArithmeticError:
+        raise ValueError(f"the exponent of {_shown(digits)} is too large") from None
+
+
 def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
     number = Decimal(digits)
     return int(number) if -(2**63) <= number < 2**64 else number
 
 
-_EXACT = json.JSONDecoder(parse_float=Decimal, parse_int=_exact, parse_constant=_refused)
+_EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_refused)
 
 
-def _exact_loads(payload: bytes) -> Any:
+def _exact_loads(document: bytes) -> Any:
     """Parse a document without a loss of decimal digits."""
-    return _EXACT.decode(payload.decode())
+    return _EXACT.decode(document.decode())
 
 
-def _loses_digits(value: Any, kind: pa.DataType) -> bool:
-    """Return whether the text of a number in the value is needed, and is lost."""
-    if pa.types.is_string(kind):
-        return _has_floats(value)
-    if pa.types.is_struct(kind):
-        return type(value) is dict and any(_loses_digits(value.get(field.name), field.type) for field in kind)
-    if pa.types.is_map(kind):
-        return type(value) is dict and any(_loses_digits(item, kind.item_type) for item in value.values())
-    return pa.types.is_list(kind) and type(value) is list and any(_loses_digits(v, kind.value_type) for v in value)
+def _loses_digits(value: Any, document: bytes) -> bool:
+    """Return whether orjson may have changed the digits of a float.
+
+    It has not if its own text of the value, apart from spaces, is the document. Texts that differ in something else are
+    rare enough.
+    """
+    import orjson
+
+    if not _has_floats(value):
+        return False
+    try:
+        return orjson.dumps(value).translate(None, _SPACES) != document.translate(None, _SPACES)
+    except TypeError:  # nested too deeply
+        return True
 
 
 def _has_floats(value: Any) -> bool:
@@ -230,7 +249,7 @@ def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: 
     for value in values:
         try:
             converted.append(None if value is None else convert(value))
-        except (ValueError, ArithmeticError):
+        except (ValueError, ArithmeticError, LookupError):
             raise _problem(value, path, kind) from None
     return converted
 
@@ -304,7 +323,7 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
     elif pa.types.is_floating(kind):
         found = values
         if _check(values, {int, float, Decimal, str}, path, kind) - {float}:
-            found = _convert(values, lambda v: _NON_FINITE[v] if v in _NON_FINITE else _number(v), path, kind)
+            found = _convert(values, lambda v: _NON_FINITE[v] if type(v) is str else float(v), path, kind)
         numbers = pa.array(found, kind)
         if pc.any(pc.is_inf(numbers)).as_py():
             for value, number in zip(values, numbers.to_pylist(), strict=True):
@@ -322,12 +341,6 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
         _check(values, {str}, path, kind)
         return _built(values, lambda given: _times(pa.array(given, pa.string()), kind), path, kind)
     return _built(values, lambda given: pa.array(given, kind), path, kind)
-
-
-def _number(value: Any) -> float:
-    if type(value) is str:
-        raise ValueError
-    return float(value)
 
 
 def _built(values: list[Any], build: _Read, path: str, kind: pa.DataType) -> pa.Array:
@@ -379,10 +392,7 @@ class JsonEncoder:
         InvalidRow
             INVALID_VALUE: the schema does not allow a value, a text is no JSON where it must be, or a string is not UTF-8.
         """
-        try:
-            return pa.array(self._encode(column), pa.binary())
-        except (ValueError, OverflowError) as exc:
-            raise invalid_row(column, self._encode, "the JSON schema") from exc
+        return encode_rows(column, self._encode, "the JSON schema")
 
     def _encode(self, column: pa.Array) -> list[bytes | None]:
         import orjson
@@ -391,7 +401,7 @@ class JsonEncoder:
         values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
         try:
             documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
-        except orjson.JSONEncodeError as exc:  # a TypeError, for example because the value is nested too deeply
+        except orjson.JSONEncodeError as exc:  # for example because the value is nested too deeply
             raise ValueError(f"a value has no text: {exc}") from exc
         if self._validator is not None and column.type == self._type:
             for document in documents:
@@ -424,17 +434,12 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
             return masked(column, [{name: value for name, value in zip(names, row) if value is not None} for row in rows])  # noqa: B905
 
         return write_structs
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         elements = _writer(kind.value_type, schema.value_type)
         return lambda column: grouped(column, elements)
     if pa.types.is_map(kind):
         items = _writer(kind.item_type, schema.item_type)
-
-        def write_entries(entries: pa.Array) -> list[Any]:
-            key, item = entries.flatten()
-            return list(zip(key.to_pylist(), items(item), strict=True))
-
-        return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, write_entries)]
+        return lambda column: dictionaries(column, pa.Array.to_pylist, items)
     return _json_texts if schema == RAW else _scalar_writer(kind)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import TypeLimits
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
 
 References = tuple[tuple[str, str], ...]
 
@@ -26,6 +27,10 @@ _CONSTRAINTS = (
     "allOf", "not", "if",
 )  # fmt: skip
 """Keywords that demand more than the types, which are checked once for a column."""
+
+
+_FORMATS = {"date-time": pa.timestamp("us", "UTC"), "date-time-local": pa.timestamp("us"), "date": pa.date32()}
+"""Types of strings by `format`. OpenAPI's registry of formats has date-time-local."""
 
 
 def public_type(kind: pa.DataType) -> pa.DataType:
@@ -154,7 +159,7 @@ class _SchemaTypes:
         if name == "string":
             if node.get("contentEncoding") == "base64":
                 return pa.binary()
-            return {"date-time": pa.timestamp("us", "UTC"), "date": pa.date32()}.get(str(node.get("format")), pa.string())
+            return _FORMATS.get(str(node.get("format")), pa.string())
         kind = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}.get(name)
         if kind is None:
             raise _invalid(path, f"{name!r} is no type")
@@ -214,9 +219,6 @@ def _invalid(path: str, reason: str) -> Exception:
 
 # Forms of types
 
-STRINGS = (pa.string(), pa.large_string())
-BINARIES = (pa.binary(), pa.large_binary())
-
 
 def form(kind: pa.DataType) -> dict[str, Any]:
     """Return the JSON Schema of a type that is not nested; empty if JSON has no form of it."""
@@ -227,17 +229,12 @@ def form(kind: pa.DataType) -> dict[str, Any]:
     if pa.types.is_boolean(kind):
         return {"type": "boolean"}
     if pa.types.is_timestamp(kind):
-        return {"type": "string", "format": "date-time"}
+        return {"type": "string", "format": "date-time" if kind.tz else "date-time-local"}
     if kind == pa.date32():
         return {"type": "string", "format": "date"}
     if kind in BINARIES:
         return {"type": "string", "contentEncoding": "base64"}
     return {"type": "string"} if kind in STRINGS else {}
-
-
-def inner_path(path: str, name: str) -> str:
-    """Return the path of a field, an element or a value inside a path, which may be empty."""
-    return f"{path}.{name}" if path else name
 
 
 def check_forms(kind: pa.DataType) -> None:
@@ -258,7 +255,7 @@ def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
         if kind.key_type not in STRINGS:
             yield f"{inner_path(path, 'key')} is {kind.key_type}"
         yield from _formless(kind.item_type, inner_path(path, "value"))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    elif is_list(kind):
         yield from _formless(kind.value_type, inner_path(path, "element"))
     elif not form(kind):
         yield f"{path or 'the column'} is {kind}"
@@ -296,7 +293,7 @@ def _schema_of(kind: pa.DataType) -> dict[str, Any]:
         return {"type": "object", "properties": {field.name: _schema_of(field.type) for field in kind}}
     if pa.types.is_map(kind):
         return {"type": "object", "additionalProperties": _nullable(_schema_of(kind.item_type), kind.item_field.nullable)}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         return {"type": "array", "items": _nullable(_schema_of(kind.value_type), kind.value_field.nullable)}
     return form(kind)
 

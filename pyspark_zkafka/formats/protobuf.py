@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import Schema, TypeLimits
+from pyspark_zkafka.formats.columns import inner_path, is_list
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
@@ -52,7 +53,19 @@ class ProtobufSchema:
 
     @property
     def type(self) -> pa.DataType:
-        return _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits())
+        return self._column_type(partial=False)
+
+    @property
+    def projectable(self) -> pa.DataType:
+        return self._column_type(partial=True)
+
+    def _column_type(self, *, partial: bool) -> pa.DataType:
+        kind = _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits(), partial=partial)
+        if not kind.num_fields:
+            raise INVALID_SCHEMA(
+                f"The Protobuf message {self.message} has no fields that Spark has a type for; choose another message"
+            )
+        return kind
 
     @property
     def message_indexes(self) -> bytes:
@@ -85,18 +98,8 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
     Raises
     ------
     OptionError
-        INVALID_SCHEMA: the text cannot be compiled, the message does not exist, or Spark has no type for a field.
+        INVALID_SCHEMA: the text cannot be compiled, or the message does not exist.
     """
-    schema = parse_untyped(text, references, message)
-    if not schema.type.num_fields:
-        raise INVALID_SCHEMA(
-            f"The Protobuf message {schema.message} has no fields that Spark has a type for; choose another message"
-        )
-    return schema
-
-
-def parse_untyped(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> ProtobufSchema:
-    """Compile a schema as `parse` does, but allow a message that Spark has no type for."""
     try:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
     except ImportError as exc:
@@ -264,39 +267,42 @@ def _message_class(schema: ProtobufSchema) -> Any:
 # Types
 
 
-def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType:
+def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType:
     if descriptor.full_name in outer:
+        if partial:
+            return pa.struct([])
         cycle = " > ".join((*outer, descriptor.full_name))
         raise INVALID_SCHEMA(
-            f"The Protobuf message {descriptor.full_name} is recursive ({cycle}); Spark has no type for it"
+            f"The Protobuf message {descriptor.full_name} is recursive ({cycle}), and Spark has no type for it; declare "
+            "the frame's schema without this field"
         )
     fields = []
     for field in descriptor.fields:
         with limits.level():
-            kind = _field_type(field, (*outer, descriptor.full_name), limits)
+            kind = _field_type(field, (*outer, descriptor.full_name), limits, partial=partial)
         if kind is not None:
             fields.append(pa.field(field.name, kind, nullable=not field.is_required))
     return pa.struct(fields)
 
 
-def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
+def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType | None:
     """Return a field's type; None for messages without fields, which Spark leaves out."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        key, value = (_field_type(entry.fields_by_name[name], outer, limits) for name in ("key", "value"))
+        key, value = (_field_type(entry.fields_by_name[name], outer, limits, partial=partial) for name in ("key", "value"))
         return None if value is None else pa.map_(key, pa.field("value", value, nullable=False))
-    kind = _value_type(field, outer, limits)
+    kind = _value_type(field, outer, limits, partial=partial)
     if kind is not None and field.is_repeated:
         return pa.list_(pa.field("element", kind, nullable=False))
     return kind
 
 
-def _value_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
+def _value_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType | None:
     if field.message_type is None:
         return scalar_type(field)
     if (time := time_type(field.message_type)) is not None:
         return time
-    kind = _struct_type(field.message_type, outer, limits)
+    kind = _struct_type(field.message_type, outer, limits, partial=partial)
     return kind if kind.num_fields else None
 
 
@@ -326,12 +332,9 @@ def schema_of(type: pa.DataType, name: str) -> str:
     if problems:
         reasons = listing(problems, separator="; ")
         raise INVALID_SCHEMA(f"The column has no Protobuf schema: {reasons}; cast or rename these fields, or give a schema")
-    imports = [f'import "google/protobuf/{file}.proto";' for file in ("duration", "timestamp") if _mentions(message, file)]
-    return "\n".join(['syntax = "proto3";', *imports, *message, ""])
-
-
-def _mentions(lines: list[str], file: str) -> bool:
-    return any(f"google.protobuf.{file.capitalize()}" in line for line in lines)
+    text = "\n".join([*message, ""])
+    files = [file for file in ("duration", "timestamp") if f"google.protobuf.{file.capitalize()}" in text]
+    return "\n".join(['syntax = "proto3";', *(f'import "google/protobuf/{file}.proto";' for file in files), text])
 
 
 def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) -> list[str]:
@@ -349,7 +352,7 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
 
     lines = []
     for number, column in enumerate(kind, 1):
-        inner = f"{path}.{column.name}" if path else column.name
+        inner = inner_path(path, column.name)
         if not (column.name.isascii() and column.name.isidentifier()):
             problems.append(f"{inner} is no name of a Protobuf field")
         if pa.types.is_map(column.type):
@@ -357,7 +360,7 @@ def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) 
             if key not in _KEYS:
                 problems.append(f"{inner}.key is {column.type.key_type}, and keys are strings, integers or booleans")
             type_text = f"map<{key}, {text_of(column.type.item_type, column.name, f'{inner}.value')}>"
-        elif pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        elif is_list(column.type):
             type_text = f"repeated {text_of(column.type.value_type, column.name, f'{inner}.element')}"
         else:
             type_text = f"optional {text_of(column.type, column.name, inner)}"

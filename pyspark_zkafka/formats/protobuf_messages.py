@@ -16,7 +16,18 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import Decoded
-from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, masked, offsets_of
+from pyspark_zkafka.formats.columns import (
+    BINARIES,
+    STRINGS,
+    decode_rows,
+    dictionaries,
+    encode_rows,
+    grouped,
+    inner_path,
+    is_list,
+    masked,
+    offsets_of,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -266,10 +277,9 @@ def _enum_names(enum: EnumDescriptor) -> dict[int, str]:
 _Converter: TypeAlias = Callable[[pa.Array], list[Any]]
 """Returns the values of a column as the runtime takes them, None for null."""
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-_STRINGS = (pa.string(), pa.large_string())
 _ACCEPTED = {
     1: (*_INTEGERS, pa.date32()), 2: _INTEGERS, 3: _INTEGERS, 4: _INTEGERS, 5: (pa.float32(), pa.float64()),
-    6: (pa.float32(),), 7: (pa.bool_(),), 8: _STRINGS, 9: _STRINGS,
+    6: (pa.float32(),), 7: (pa.bool_(),), 8: STRINGS, 9: STRINGS,
 }  # fmt: skip
 """Accepted Arrow types by FieldDescriptor.CPPTYPE_*. Numbers of another width are checked in each row."""
 
@@ -300,10 +310,7 @@ class ProtobufEncoder:
             INVALID_VALUE: a value is outside the field's range, is no value of the enum, or is not UTF-8; an element of a
             list or map is null; a required field is null; several fields of a oneof are not null.
         """
-        try:
-            return pa.array(self._encode(column), pa.binary())
-        except (ValueError, TypeError) as exc:
-            raise invalid_row(column, self._encode, f"the Protobuf message {self._name}") from exc
+        return encode_rows(column, self._encode, f"the Protobuf message {self._name}")
 
     def _encode(self, column: pa.Array) -> list[bytes | None]:
         convert = self._convert if column.type == self._type else _converter_to(self._class.DESCRIPTOR, column.type, "", [])
@@ -324,7 +331,7 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
         return _to_list
     converters = []
     for column in kind:
-        inner = f"{path}.{column.name}" if path else column.name
+        inner = inner_path(path, column.name)
         field = descriptor.fields_by_name.get(column.name)
         if field is None:
             similar = nearest(column.name, descriptor.fields_by_name)
@@ -333,7 +340,7 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
         else:
             converters.append(_field_converter(field, column.type, inner, problems))
     problems += [
-        f"{path}.{field.name} is required and missing" if path else f"{field.name} is required and missing"
+        f"{inner_path(path, field.name)} is required and missing"
         for field in descriptor.fields
         if field.is_required and kind.get_field_index(field.name) < 0
     ]
@@ -362,14 +369,9 @@ def _field_converter(field: FieldDescriptor, kind: pa.DataType, path: str, probl
     if pa.types.is_map(kind) and entry is not None and entry.GetOptions().map_entry:
         keys = _value_converter(entry.fields_by_name["key"], kind.key_type, f"{path}.key", problems)
         items = _value_converter(entry.fields_by_name["value"], kind.item_type, f"{path}.value", problems)
-
-        def convert_entries(entries: pa.Array) -> list[Any]:
-            key, item = entries.flatten()
-            return list(zip(keys(key), items(item), strict=True))
-
-        return lambda column: [None if pairs is None else dict(pairs) for pairs in grouped(column, convert_entries)]
+        return lambda column: dictionaries(column, keys, items)
     if field.is_repeated and not (entry is not None and entry.GetOptions().map_entry):
-        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        if is_list(kind):
             elements = _value_converter(field, kind.value_type, f"{path}.element", problems)
             return lambda column: grouped(column, elements)
     elif not field.is_repeated:
@@ -385,7 +387,7 @@ def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, probl
         return lambda column: [
             None if v is None else _seconds_and_nanos(v, kind) for v in column.cast(pa.int64()).to_pylist()
         ]
-    accepted = (pa.binary(), pa.large_binary()) if field.type == _BYTES else _ACCEPTED[field.cpp_type]
+    accepted = BINARIES if field.type == _BYTES else _ACCEPTED[field.cpp_type]
     if kind not in accepted:
         problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
     if kind == pa.date32():

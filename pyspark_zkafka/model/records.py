@@ -93,7 +93,7 @@ def require_projection(
             if found is None:
                 problems += _not_null_problems(column.name, column.type)
             else:
-                problems += _projection_problems(column.name, column.type, found)
+                problems += projection_problems(column.name, column.type, found)
             continue
         types = own.get(column.name)
         if types is None:
@@ -113,11 +113,13 @@ def require_projection(
         raise INVALID_SCHEMA("The schema cannot be read: " + "; ".join(problems))
 
 
-def _projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> Iterator[str]:
+def projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> Iterator[str]:
     """Yield the problems of a declared type, which may have fewer fields of structs than a decoded column."""
     pairs: list[tuple[pa.Field, pa.Field]]
     if pa.types.is_struct(declared) and pa.types.is_struct(own):
         known = {field.name: field for field in own}
+        if len({field.name for field in declared}) < declared.num_fields:
+            yield f"{path} has two fields of one name"
         for field in declared:
             if field.name not in known:
                 yield f"there is no field {path}.{field.name}; there are {', '.join(known)}"
@@ -134,7 +136,7 @@ def _projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> 
     for field, found in pairs:
         if found.nullable and not field.nullable:
             yield f"{path}.{field.name} cannot be NOT NULL: the schema allows null"
-        yield from _projection_problems(f"{path}.{field.name}", field.type, found.type)
+        yield from projection_problems(f"{path}.{field.name}", field.type, found.type)
 
 
 def _not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:

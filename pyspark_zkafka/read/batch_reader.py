@@ -26,7 +26,7 @@ from pyspark_zkafka.model.planning import Split, coalesce
 from pyspark_zkafka.model.pushdown import Comparison, Operator, PushedFilters, pushed_filters
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.retries import Retry
-from pyspark_zkafka.worker import TaskObject, collector_paused, prepared_worker
+from pyspark_zkafka.worker import TaskObject, collector_paused, concise_errors, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +57,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         self._formats = formats
         self._pushed: PushedFilters | None = None
 
+    @concise_errors()
     def partitions(self) -> Sequence[InputPartition]:
         """Return the splits, in the order in which Spark runs them. Blocks for a few round trips."""
         with prepared_worker():
@@ -69,9 +70,9 @@ class ZKafkaReader(TaskObject, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of each split as Arrow batches, in offset order; none for the placeholder of an empty plan."""
-        if not isinstance(partition, SplitPartition):
-            return iter(())
-        return self._read(partition)
+        with concise_errors():
+            if isinstance(partition, SplitPartition):
+                yield from self._read(partition)
 
     def _read(self, partition: SplitPartition) -> Iterator[pa.RecordBatch]:
         with prepared_worker(for_task=True):
@@ -155,6 +156,7 @@ class ViewReader(TaskObject, DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @concise_errors()
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition, which contains the rows. Blocks for a few round trips to ZooKeeper or the brokers."""
         with prepared_worker():

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from pyspark_zkafka.model.planning import TriggerLimits
 from pyspark_zkafka.read.batch_reader import ZKafkaReader, split_partitions
-from pyspark_zkafka.worker import TaskObject, exit_on_sigterm, ignoring_sigterm, prepared_worker
+from pyspark_zkafka.worker import TaskObject, concise_errors, exit_on_sigterm, ignoring_sigterm, prepared_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +36,7 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
         self._formats = formats
         self._driver: StreamDriver | None = None
 
+    @concise_errors()
     def initialOffset(self) -> dict[str, Any]:
         """Return the start offset of a new query: the group's committed offsets, if there is a group."""
         return self._opened_driver().initial()
@@ -47,10 +48,12 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
             return ReadAllAvailable()
         return ReadMaxRows(_NO_ROW_LIMIT if limits.max_records is None else limits.max_records)
 
+    @concise_errors()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Commit the positions in `start`. Returns the end of the next micro-batch, or `start` if there are no records."""
         return self._opened_driver().latest(start, limited=not isinstance(limit, ReadAllAvailable))
 
+    @concise_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the present ends of the logs as the query's end. The limits determine the number of micro-batches."""
         self._opened_driver().fix_bounds()
@@ -59,6 +62,7 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
         """Return the ends of the logs, for the query's progress."""
         return None if self._driver is None else self._driver.report()
 
+    @concise_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the splits of the micro-batch. They follow from `end` alone, whatever has changed since it was planned."""
         if start == end:
@@ -70,6 +74,7 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
         """Return the records of a split as Arrow batches, in offset order."""
         return ZKafkaReader(self._options.read, self._schema, self._formats).read(partition)
 
+    @concise_errors()
     def commit(self, end: dict[str, Any]) -> None:
         """Commit finished positions that `latestOffset` could not commit."""
         self._opened_driver().commit()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_zkafka.options.values import WriteOptions
-from pyspark_zkafka.worker import TaskObject, prepared_worker
+from pyspark_zkafka.worker import TaskObject, concise_errors, prepared_worker
 from pyspark_zkafka.write.plan import WritePlan, plan_write
 from pyspark_zkafka.write.rows import RowSender, Written, first_turn
 
@@ -40,6 +40,7 @@ class RowWriter(TaskObject):
         self._options = options
         self._plan = plan
 
+    @concise_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """See `write_rows`."""
         return write_rows(self._options, self._planned(), iterator)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_zkafka.worker import prepared_worker
+from pyspark_zkafka.worker import concise_errors, prepared_worker
 from pyspark_zkafka.write.task import RowWriter, count_repeated, count_rows
 
 _log = logging.getLogger(__name__)
@@ -16,6 +16,7 @@ _log = logging.getLogger(__name__)
 class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
     """Writes a batch. At-least-once, unless the options say otherwise: a task that runs again writes its rows again."""
 
+    @concise_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the offsets that the options name; called on the driver when every task has succeeded.
 

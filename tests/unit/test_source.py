@@ -6,9 +6,16 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from pyspark_zkafka.errors import OptionError
-from pyspark_zkafka.read.batch_reader import PushdownReader
+from pyspark_zkafka.read.batch_reader import PushdownReader, ZKafkaReader
+from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 from pyspark_zkafka.source import ZKafkaDataSource
 
+NODE = """{"type": "record", "name": "R", "fields": [
+    {"name": "n", "type": "int"},
+    {"name": "list", "type": {"type": "array", "items": "R"}},
+    {"name": "map", "type": {"type": "map", "values": ["null", "R"]}},
+    {"name": "next", "type": ["null", "R"]}
+]}"""
 CONNECT = {"kafka.bootstrap.servers": "broker1:9092"}
 VALUE = StructType([StructField("value", BinaryType())])
 
@@ -35,6 +42,30 @@ def test_schema_that_is_not_ours(column: StructField) -> None:
         source(subscribe="t").streamReader(schema)
     with pytest.raises(OptionError):
         source(view="brokers").reader(schema)
+
+
+@pytest.mark.parametrize(
+    ("format", "schema"),
+    [
+        ("avro", NODE),
+        (
+            "protobuf",
+            'syntax = "proto3"; message R { int32 n = 1; repeated R list = 2; map<string, R> map = 3; R next = 4; }',
+        ),
+    ],
+)
+def test_recursive_schemas(format: str, schema: str) -> None:
+    """A schema that contains itself has no type, but may be read by a declared one without the fields that do."""
+    found = source(subscribe="t", **{"value.format": format, "value.schema": schema})
+    with pytest.raises(OptionError, match=r"R is .*; declare the frame's schema without this field"):
+        found.schema()
+    number = StructField("n", IntegerType(), nullable=format == "protobuf")
+    value = StructType([StructField("value", StructType([number]))])
+    assert isinstance(found.reader(value), ZKafkaReader)
+    assert isinstance(found.streamReader(value), ZKafkaStreamReader)
+    for name in "next", "list", "map":
+        with pytest.raises(OptionError, match=rf"there is no field value.{name}; there are n"):
+            found.reader(StructType([StructField("value", StructType([StructField(name, StructType([number]))]))]))
 
 
 def test_options_of_readers() -> None:

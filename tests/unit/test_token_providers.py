@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -89,6 +90,31 @@ def test_wrong_answers(answers: Any, wrong: Callable[[], Any], why: str) -> None
         with pytest.raises(BrokersUnavailable, match=f"TOKEN_UNAVAILABLE.*{NAME} failed.*{why}"):
             fetch_token(NAME, "")
     assert len(calls) == 2
+
+
+def test_function_that_hangs(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that does not return fails by its name; a present token is used on."""
+    monkeypatch.setattr(token_providers, "_LIMIT_S", 0.05)
+    hanging = threading.Event()
+    answers(hanging.wait)
+    started = time.monotonic()
+    with pytest.raises(BrokersUnavailable, match=f"{NAME} failed: TimeoutError: it has not returned within 0 s"):
+        fetch_token(NAME, "")
+    now = time.time()
+    answers(lambda: ("old", now + 100))
+    fetch_token(NAME, "")
+    monkeypatch.setattr(time, "time", lambda: now + 81)
+    answers(hanging.wait)
+    assert fetch_token(NAME, "").text == "old"
+    assert time.monotonic() - started < 10
+    hanging.set()
+
+
+def test_function_that_exits(answers: Any) -> None:
+    """What the function raises reaches the caller, also an exit."""
+    answers(sys.exit)
+    with pytest.raises(SystemExit):
+        fetch_token(NAME, "")
 
 
 def test_cannot_be_imported() -> None:

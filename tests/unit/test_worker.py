@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.read.batch_reader import ViewReader, ZKafkaReader
 from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
-from pyspark_zkafka.worker import TaskObject, collector_paused, is_called_by, send_promptly
+from pyspark_zkafka.worker import TaskObject, collector_paused, concise_errors, is_called_by, send_promptly
 from pyspark_zkafka.write.writers import ZKafkaStreamWriter, ZKafkaWriter
 
 ALLOCATE = """
@@ -213,3 +214,30 @@ def test_workers_without_these_options_still_work(connection: socket.socket, mon
     connection.close()
     assert not daemon()(connection, send_promptly)
     assert not daemon()("no socket", send_promptly)
+
+
+@pytest.mark.parametrize(
+    ("error", "caller", "given", "expected"),
+    [
+        (ZKafkaError("CONDITION", "text"), "pyspark.worker", None, "1"),
+        (ZKafkaError("CONDITION", "text"), "pyspark.worker", "", ""),
+        (ZKafkaError("CONDITION", "text"), "a_program_of_the_user", None, None),
+        (ValueError("a bug"), "pyspark.worker", None, None),
+    ],
+)
+def test_tracebacks_are_hidden(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, caller: str, given: str | None, expected: str | None
+) -> None:
+    """A worker reports an error of this package without the traceback, unless the user wants it; a bug keeps it."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # so that monkeypatch removes what the call sets
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
+    if given is not None:
+        monkeypatch.setenv("SPARK_HIDE_TRACEBACK", given)
+
+    @concise_errors()
+    def read() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        daemon(caller)(None, read)
+    assert os.environ.get("SPARK_HIDE_TRACEBACK") == expected

@@ -50,7 +50,7 @@ def test_refused_text(text: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
-        (record(("next", ["null", "R"])), "in field next, the record R is in itself"),
+        (record(("next", ["null", "R"])), "in field next, the record R is in itself; declare the frame's schema without"),
         (record(("a", {"type": "array", "items": record(("b", "R"), name="Q")})), "in field a.element.b, the record R"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "a decimal has 39 digits; Spark's have at most 38"),
     ],

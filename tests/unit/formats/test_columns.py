@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.formats.columns import decode_rows, grouped, invalid_row, offsets_of
+from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.formats.columns import decode_rows, encode_rows, grouped, offsets_of
 from tests.support.cases import each
 
 
@@ -46,14 +47,16 @@ def test_rows_that_do_not_fit() -> None:
     """The first row that cannot be encoded is named, with its field if one field alone is to blame."""
     column = pa.array([None, {"a": 1, "b": 1}, {"a": 1, "b": 20}, {"a": 6, "b": 6}])
 
-    def each_below_ten(part: pa.Array) -> None:
-        for row in part.drop_null().to_pylist():
-            if sum(row.values()) >= 10:
-                raise ValueError("too large")
+    def each_below_ten(part: pa.Array) -> list[bytes | None]:
+        rows = part.to_pylist()
+        if any(row is not None and sum(row.values()) >= 10 for row in rows):
+            raise ValueError("too large")
+        return [None if row is None else b"x" for row in rows]
 
     schema = "the schema S"
     expected = r"Row 2 of a batch has a value in the field b that the schema S does not allow: too large; correct the row"
-    assert expected in str(invalid_row(column, each_below_ten, schema))
-    assert "Row 0 of a batch has a value that the schema S" in str(invalid_row(column.slice(3), each_below_ten, schema))
-    with pytest.raises(RuntimeError):
-        invalid_row(column.slice(0, 2), each_below_ten, schema)
+    with pytest.raises(InvalidRow, match=expected):
+        encode_rows(column, each_below_ten, schema)
+    with pytest.raises(InvalidRow, match="Row 0 of a batch has a value that the schema S"):
+        encode_rows(column.slice(3), each_below_ten, schema)
+    assert encode_rows(column.slice(0, 2), each_below_ten, schema).to_pylist() == [None, b"x"]

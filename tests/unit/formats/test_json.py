@@ -14,7 +14,7 @@ import pytest
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats.codec import Decoded
-from pyspark_zkafka.formats.json import JsonSchema, parse, schema_of
+from pyspark_zkafka.formats.json import JsonEncoder, JsonSchema, parse, schema_of
 from tests.support.cases import each
 
 UTC = dt.timezone.utc
@@ -168,6 +168,27 @@ def test_digits_of_texts() -> None:
     assert decoded.column[2].as_py() == (None if 2 in decoded.malformed else {"s": "0.10", "d": None, "i": None})
 
 
+def test_short_floats_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document whose floats have their shortest text, however it is spaced, is not parsed again for a string column."""
+
+    def exact(payload: bytes) -> Any:
+        raise AssertionError(payload)
+
+    monkeypatch.setattr("pyspark_zkafka.formats.json._exact_loads", exact)
+    compact, spaced = b'{"s":{"x":0.1,"y":"a b"}}', b'{ "s" :\t[2.5, 1e+30],\r\n "x y": "1.10"}'
+    decoded = decode(parse("s string"), compact, spaced, b'{"t": 1}')
+    assert [row["s"] for row in decoded.column.to_pylist()] == ['{"x":0.1,"y":"a b"}', "[2.5,1e+30]", None]
+
+
+def test_exponents_of_texts() -> None:
+    """An exponent beyond those of decimals makes its record malformed, and no other."""
+    tiny = b'{"s": [1e-99999999999999999999]}'
+    for fields in "s string", "s string, d decimal(5,2)":
+        decoded = decode(parse(fields), tiny, b'{"s": 1.10}')
+        assert list(decoded.malformed) == [0]
+        assert decoded.column.to_pylist()[1]["s"] == "1.10"
+
+
 @each(
     ("fields", "text", "says"),
     [
@@ -298,6 +319,20 @@ def test_values_of_other_types(row: Any, says: str) -> None:
         encode(SEVERAL, {}, row)
 
 
+def test_own_schemas_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema made from the column's type allows every row, and no row is validated, whatever the fields are called."""
+
+    def validate(encoder: JsonEncoder, document: Any) -> None:
+        raise AssertionError(document)
+
+    monkeypatch.setattr(JsonEncoder, "_validate", validate)
+    kind = parse("not array<int>, e map<string,double>").type
+    text = schema_of(kind, "topLevelRecord")
+    assert encode(text, {"not": [None], "e": [("k", None)]}, kind=kind) == [b'{"not":[null],"e":{"k":null}}']
+    with pytest.raises(AssertionError):  # another type's schema
+        encode(text, {"e": [("k", None)]}, kind=parse("e map<string,double>").type)
+
+
 def test_null_elements() -> None:
     """A null in an array or a map is an error, also with a schema that is not checked for each row."""
     for inner in '"type": "array", "items"', '"type": "object", "additionalProperties"':
@@ -395,13 +430,21 @@ def test_types_without_a_form(kind: pa.DataType) -> None:
         assert caught.value.condition == "INVALID_SCHEMA"
 
 
+def test_local_times_return() -> None:
+    """A time without a zone is the same after writing and reading with the schema made from its type."""
+    kind, time = parse("n timestamp_ntz").type, dt.datetime(2026, 2, 28, 10, 0, 0, 123456)
+    schema = parse(schema_of(kind, "topLevelRecord"))
+    (document,) = schema.encoder(kind).encode(pa.array([{"n": time}], kind)).to_pylist()
+    assert decode(schema, document).column.to_pylist() == [{"n": time}]
+
+
 def test_schema_of() -> None:
     """The schema made from a type accepts the type, and gives integers and decimals JSON's wider types."""
     text = schema_of(parse(ALL).type, "Order")
     assert json.loads(text)["title"] == "Order"
     schema = parse(text)
     expected = ALL.replace("f float", "f double").replace("decimal(10,2)", "double").replace("int>", "bigint>")
-    expected = expected.replace("a:int,", "a:bigint,").replace("_ntz", "")
+    expected = expected.replace("a:int,", "a:bigint,")
     assert schema.type == parse(expected).type
     column = pa.array([{"l": [None], "m": [("k", None)]}], parse(ALL).type)
     assert schema.encoder(column.type).encode(column).to_pylist() == [b'{"l":[null],"m":{"k":null}}']

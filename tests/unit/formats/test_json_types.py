@@ -30,6 +30,7 @@ def of_property(schema: Any, **definitions: Any) -> pa.DataType:
         ({"type": "boolean"}, pa.bool_()),
         ({"type": "string"}, pa.string()),
         ({"type": "string", "format": "date-time"}, pa.timestamp("us", "UTC")),
+        ({"type": "string", "format": "date-time-local"}, pa.timestamp("us")),
         ({"type": "string", "format": "date"}, pa.date32()),
         ({"type": "string", "format": "uuid"}, pa.string()),
         ({"type": "string", "format": ["date"]}, pa.string()),

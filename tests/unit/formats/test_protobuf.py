@@ -134,16 +134,9 @@ def test_descriptors() -> None:
 @each(
     ("text", "says"),
     [
-        ('syntax = "proto3"; message A { A a = 1; }', r"A is recursive \(A > A\)"),
-        ('syntax = "proto3"; message A { B b = 1; } message B { repeated A a = 1; }', r"\(A > B > A\)"),
-        (
-            'syntax = "proto3"; import "google/protobuf/struct.proto"; message A { google.protobuf.Struct s = 1; }',
-            "recursive",
-        ),
         ('syntax = "proto3"; message A { B b = 1; }', r'schema.proto:1:32: "B" is not defined.; correct'),
         ('syntax = "proto3"; import "x.proto"; message A { int32 b = 1; }', "x.proto: File not found"),
         ('syntax = "proto3";', "has no message;"),
-        ('syntax = "proto3"; message A {}', "A has no fields"),
         ("{", "protoc cannot compile"),
         ("no-such-file.desc", "neither .proto text nor base64"),
         ("AAAA", "has no descriptors"),
@@ -215,3 +208,40 @@ def test_schema_of_unfit_types() -> None:
         schema_of(kind, "M")
     with pytest.raises(OptionError, match="needs a struct"):
         schema_of(pa.int32(), "M")
+
+
+@each(
+    ("fields", "says", "others"),
+    [
+        ("int32 n = 1; A a = 2;", r"A is recursive \(A > A\)", pa.struct([("n", pa.int32())])),
+        (
+            "B b = 1; } message B { int32 n = 1; repeated A a = 2;",
+            r"\(A > B > A\)",
+            pa.struct([("b", pa.struct([("n", pa.int32())]))]),
+        ),
+        ("google.protobuf.ListValue l = 1; int32 n = 2;", "google.protobuf.Value is recursive", None),
+    ],
+)
+def test_recursive_messages(fields: str, says: str, others: pa.DataType | None) -> None:
+    """A message within itself has no type, but one without the fields that contain it."""
+    schema = parse(f'syntax = "proto3"; import "google/protobuf/struct.proto"; message A {{ {fields} }}')
+    with pytest.raises(OptionError, match=rf"{says}.*; declare the frame's schema without this field"):
+        _ = schema.type
+    if others is not None:
+        assert schema.projectable == others
+    assert "n: int32" in str(schema.projectable)
+
+
+@pytest.mark.parametrize("fields", ["", "A a = 1;"])
+def test_messages_without_fields(fields: str) -> None:
+    """A message that would be a struct without fields has no type, but may be a writer's."""
+    schema = parse(f'syntax = "proto3"; message A {{ {fields} }}')
+    with pytest.raises(OptionError, match="A has no fields that Spark has a type for; choose another message"):
+        _ = schema.projectable
+
+
+def test_recursion_that_is_left_out() -> None:
+    """A message within itself is decoded without the field that contains it."""
+    schema = parse('syntax = "proto3"; message A { int32 n = 1; A a = 2; }')
+    decoded = schema.decoder(None, pa.struct([("n", pa.int32())])).decode(pa.array([b"\x08\5\x12\2\x08\6"], pa.binary()))
+    assert decoded.column.to_pylist() == [{"n": 5}]
