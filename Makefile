@@ -81,6 +81,7 @@ audit: $(RELEASE_READY)
 docs: $(READY)
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/licences.py
+	$(BIN)/python docs/pictures.py
 
 # Executes the notebooks, and stores them with their outputs; NOTEBOOKS="batch.ipynb" for some.
 notebooks: $(READY)

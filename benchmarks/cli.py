@@ -88,7 +88,7 @@ def measure_all(
 @app.command("markdown")
 def print_markdown(
     figures: _Figures,
-    update: Annotated[bool, typer.Option(help="Also replace the tables in README.md and docs/.")] = False,
+    update: Annotated[bool, typer.Option(help="Also replace the tables in docs/.")] = False,
 ) -> None:
     """Print the tables of the documentation from what runs have saved."""
     found = markdown.tables(results.load(figures))

@@ -13,12 +13,7 @@ from benchmarks.results import EITHER, PEERS, CaseName, Contender, Round, Summar
 from benchmarks.session import ROOT, SETTINGS
 from benchmarks.shapes import SHAPES
 
-PAGES = (
-    ROOT / "README.md",
-    ROOT / "docs" / "performance.md",
-    ROOT / "docs" / "benchmarks.md",
-    ROOT / "docs" / "exactly-once.md",
-)
+PAGES = (ROOT / "docs" / "why.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "benchmarks.md")
 """The pages whose tables `replaced` replaces."""
 _BLOCK = re.compile(r"(?s)(?<=<!-- figures: )([a-z0-9-]+)( -->\n).*?(?=<!-- end of figures -->)")
 _MAIN_SHAPES = ("small", "big")
@@ -102,7 +97,7 @@ def _cells(found: Summary | None, peers: Sequence[str]) -> list[str]:
 
 
 def _summary_table(rounds: list[Round]) -> str:
-    """What the README shows: speeds under both settings, and ratios to the fastest row of the JVM connector."""
+    """What the page on reasons shows: speeds under both settings, and ratios to the fastest row of the JVM connector."""
     mains = [one for work in ("read", "write", "stream20") for one in _main(rounds, work)]
     if not mains:
         return ""

@@ -13,19 +13,19 @@ from pyspark_zkafka.testing import conditions as local
 
 _OPTIONS = """# Options
 
-Options of `spark.read.format("zkafka")` and `df.write.format("zkafka")`. Names are case-insensitive. Unknown names,
-malformed values and contradictory options are refused in one error, before any task runs.
+After this page you know every option of `spark.read.format("zkafka")` and `df.write.format("zkafka")`. Names are
+case-insensitive. Unknown names, malformed values and contradictions are refused in one error, before any task runs.
 
-If several options set the start, `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, which takes
-precedence over `startingOffsets`. The same applies to the end. `startingOffsets` as JSON must name every partition, or its
-topic, unless `auto.offset.reset` sets the start of the other partitions.
+Of several options for a start, `startingTimestamp` wins over `startingOffsetsByTimestamp`, and that over
+`startingOffsets`; ends likewise. `startingOffsets` as JSON must name every partition or its topic, unless
+`auto.offset.reset` sets the start of the others.
 
 | option | value | default | for | description |
 |---|---|---|---|---|
 """
 _PROPERTIES = """# Client properties: `kafka.*`
 
-Options with the prefix `kafka.` are librdkafka's properties. Each property is translated, refused with the reason, or
+After this page you know what happens to a `kafka.*` option: it is translated for librdkafka, refused with the reason, or
 passed on. None is dropped.
 
 - Names of Kafka's Java clients, and aliases, are translated as in the first table.
@@ -34,11 +34,9 @@ passed on. None is dropped.
 - Every other property is passed on under its own name; see librdkafka's
   [CONFIGURATION.md](https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md).
 
-Before any task runs, the driver's librdkafka checks names, values, and all properties together. The error quotes its
-reason. A number that librdkafka would misread is refused: it reads `10s` as 10. The executors need the same librdkafka.
-
-If librdkafka is linked statically into confluent-kafka's module, the driver cannot check properties. They are passed on,
-and the first client refuses bad ones with `UNUSABLE_KAFKA_PROPERTY`.
+Before any task runs, the driver's librdkafka checks all properties together, and the error quotes its reason. A number
+that it would misread, such as `10s`, is refused. The executors need the same librdkafka. Where it is linked statically
+into confluent-kafka's module, the first client refuses bad properties with `UNUSABLE_KAFKA_PROPERTY`.
 
 The tables cover Kafka's Java clients 3.9.1 and librdkafka 2.16.
 
@@ -49,9 +47,9 @@ The tables cover Kafka's Java clients 3.9.1 and librdkafka 2.16.
 """
 _ERRORS = """# Errors
 
-An error reads `[CONDITION] what happened; what was found; what to do`. Spark wraps errors in its own, and keeps only the
-text: read the line that starts with the condition. Errors that are not listed here are Spark's; see
-[Troubleshooting](troubleshooting.md).
+After this page you know the cause and the remedy of each error. An error reads `[CONDITION] what happened, with what was
+found. What to do.` Spark wraps it, and keeps only the text: read the line that starts with the condition. Others are
+Spark's: see [When things go wrong](troubleshooting.md).
 
 In Python, all errors are `ZKafkaError`s, with the attributes `condition`, `message`, `parameters` and `retriable`. The
 tables have one heading for each class in `pyspark_zkafka.errors`. After a retriable error, the same call may succeed.

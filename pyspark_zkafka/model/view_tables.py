@@ -1,6 +1,6 @@
 """The views: their columns, the options that they allow, and the conversion of their rows to Arrow.
 
-docs/views.md has the source of each column.
+docs/columns.md has the source of each column.
 """
 
 from __future__ import annotations

@@ -69,10 +69,16 @@ CONNECTION: tuple[Option, ...] = (
         choice("open", "readable", "creator"),
         _ALL,
         "ACL of znodes created below `/consumers`. open: everybody has all rights, as with the old consumer; creator: only "
-        "clients with the same credentials have them; readable: others may read. See [Security](security.md).",
+        "clients with the same credentials have them; readable: others may read. See [Security](security-zookeeper.md).",
         "open",
     ),
-    Option("zookeeper.ssl.client.enable", BOOLEAN, _ALL, "Use TLS to ZooKeeper. See [Security](security.md).", "false"),
+    Option(
+        "zookeeper.ssl.client.enable",
+        BOOLEAN,
+        _ALL,
+        "Use TLS to ZooKeeper. See [Security](security-zookeeper.md).",
+        "false",
+    ),
     Option(
         "zookeeper.ssl.truststore.location", PEM_FILE, _ALL, "Trusted authorities.", Derived("the system's authorities")
     ),

@@ -98,7 +98,7 @@ class Target:
         return parse_connection(self.options)
 
     def view(self, name: str, **options: str) -> list[Row]:
-        """Return the rows of one of the package's views, as in docs/views.md; `options` restrict it."""
+        """Return the rows of one of the package's views, as in docs/columns.md; `options` restrict it."""
         self._require_cluster()
         return plan_view(name, parse_read({**self.options, "view": name, **options}))
 

@@ -1,7 +1,7 @@
 """The code blocks of README and docs run, on one cluster and in one Spark session, in the order of each page.
 
-A block sees what the blocks above it on its page have made, and what `names` has. Its addresses and folders are
-replaced by real ones; its queries are run until they have read all that there is, and stopped.
+A block sees what the blocks above it on its page have made, and what `names` has. Its addresses, folders and passwords
+are replaced by real ones; its queries are run until they have read all that there is, and stopped.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ GROUPS = ("billing", "shipping", "settlement", "events-loader", "receipts")
 KEYS, RECORDS = 4, 40
 _ZOOKEEPER = re.compile(r"zk1:218[12](?:,zk\d:218[12])*(?:/kafka)?")
 _BROKERS = re.compile(r"(?:broker|kafka)1:9092(?:,(?:broker|kafka)\d:9092)*")
+_SECRETS = re.compile(r"\$\{env:\w+_PASSWORD\}")  # the variables would have to be set before the JVM of the tests starts
 _FOLDERS = re.compile(r"(?<=\")/(?:checkpoints|data)(?=[/\"])")
 
 
@@ -94,34 +95,19 @@ def _forget_in_kafka(cluster: LocalCluster, groups: list[str]) -> None:
 
 @pytest.fixture
 def real(prepared: LocalCluster, tmp_path: Path) -> Callable[[str], str]:
-    """Replaces the addresses and folders in a block by those of the test."""
+    """Replaces the addresses, folders and passwords in a block by those of the test."""
 
     def replace(text: str) -> str:
-        text = _ZOOKEEPER.sub(prepared.zookeeper_connect, text)
+        text = _SECRETS.sub("secret", _ZOOKEEPER.sub(prepared.zookeeper_connect, text))
         return _FOLDERS.sub(lambda found: f"{tmp_path}{found[0]}", _BROKERS.sub(prepared.bootstrap_servers, text))
 
     return replace
 
 
 @pytest.fixture
-def names(spark: SparkSession, prepared: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """The names that blocks use without making them, and the variables of the environment that they read."""
-    for variable in ("KAFKA_PASSWORD", "ZOOKEEPER_PASSWORD"):
-        monkeypatch.setenv(variable, "secret")
-    kafka = {"zookeeper.connect": prepared.zookeeper_connect}
-    stream = spark.readStream.format("zkafka").options(**kafka, subscribe="orders", startingOffsets="earliest").load()
-    frame = spark.createDataFrame([("a", "1"), ("b", "2")], "key string, value string")
-    yield {
-        "spark": spark,
-        "cluster": prepared,
-        "kafka": kafka,
-        "frame": frame,
-        "invoices": frame,
-        "stream": stream.select("key", "value"),
-        "totals": stream.groupBy("key").count().selectExpr("key", "cast(count as string) as value"),
-        "transform": lambda frame: frame.select("key", "value"),
-        "secret": lambda name: f"secret of {name}",
-    }
+def names(spark: SparkSession, prepared: LocalCluster) -> Iterator[dict[str, Any]]:
+    """The only names that blocks use without making them: the session, and the cluster for tests that a page defines."""
+    yield {"spark": spark, "cluster": prepared}
     _finish(spark)
 
 
@@ -135,7 +121,8 @@ def _finish(spark: SparkSession) -> None:
 
 def _run_python(block: Block, text: str, names: dict[str, Any]) -> None:
     known, cluster = set(names), names["cluster"]
-    code = f"orders_read = (spark.read.format('zkafka').options(**kafka, subscribe='orders')\n{text}\n).load()"
+    connection = f"{{'zookeeper.connect': {cluster.zookeeper_connect!r}}}"
+    code = f"(spark.read.format('zkafka').options(**{connection}, subscribe='orders')\n{text}\n).load()"
     exec(compile(code if is_fragment(block) else text, str(block), "exec"), names)
     for name in sorted(name for name in set(names) - known if name.startswith("test_")):
         names[name](cluster)

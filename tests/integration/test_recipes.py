@@ -36,7 +36,7 @@ def test_recipes(spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: C
     names: dict[str, Any] = {"spark": spark}
     for block in blocks(ROOT / "docs" / "recipes.md"):
         if block.language == "python":
-            text = block.text.replace("zk1:2181/kafka", zkafka_cluster.zookeeper_connect)
+            text = block.text.replace("broker1:9092", zkafka_cluster.bootstrap_servers)
             exec(text.replace('"orders"', f'"{orders}"').replace('"customers"', f'"{customers}"'), names)
             if "latest" in names and "before_changes" not in names:
                 names["before_changes"] = {tuple(row) for row in names["latest"].collect()}

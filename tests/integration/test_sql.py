@@ -97,7 +97,7 @@ def test_pipeline(
     (program,) = re.findall(
         r"```python\n(from pyspark import pipelines.*?)```", (ROOT / "docs/sql.md").read_text(), re.DOTALL
     )
-    program = program.replace("zk1:2181/kafka", zkafka_cluster.zookeeper_connect)
+    program = program.replace("broker1:9092", zkafka_cluster.bootstrap_servers)
     program = program.replace('"subscribe", "orders"', f'"subscribe", "{topic}"')
     program = program.replace('"topic": "invoices"', f'"topic": "{copied}"')
     (tmp_path / "transformations").mkdir()

@@ -16,7 +16,7 @@ from pyspark_zkafka.model.view_tables import VIEWS, build_view, require_view_pro
 from pyspark_zkafka.options.batch import parse_read
 from tests.support.cases import each
 
-DOCS = Path(__file__).parents[3] / "docs" / "views.md"
+DOCS = Path(__file__).parents[3] / "docs" / "columns.md"
 ZOOKEEPER = {"zookeeper.connect": "zk:2181"}
 
 
@@ -43,7 +43,7 @@ def arrow(ddl: str) -> pa.Schema:
 
 
 def test_docs_have_every_column() -> None:
-    """docs/views.md lists the columns of each view, with their types, in order."""
+    """docs/columns.md lists the columns of each view, with their types, in order."""
     sections = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)[1:]
     documented = {
         s.split("\n", 1)[0]: dict(re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \|", s, re.MULTILINE)) for s in sections
