@@ -1,4 +1,4 @@
-"""Kafka for Spark in Python, for clusters that ZooKeeper coordinates: ``spark.read.format("zkafka")``.
+"""Kafka for Spark in Python, with or without ZooKeeper: ``spark.read.format("zkafka")``.
 
 Spark imports this module to find the data source, in every application that has it installed. So importing it is cheap, and
 never fails, not even where kazoo or confluent-kafka is missing: clients are imported when they are used.

@@ -93,7 +93,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Kafka for Spark in Python, for clusters that ZooKeeper coordinates."""
+    """Kafka for Spark in Python, with or without ZooKeeper."""
 
 
 @app.command("demo")
