@@ -21,7 +21,7 @@ from pyspark_zkafka import token_providers
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 
 CLIENT_DEFAULTS: dict[str, Any] = {"client.id": "zkafka", "reconnect.backoff.ms": 20}
-"""Defaults of consumers and producers; a user's settings override them."""
+"""Defaults of all clients; a user's settings override them."""
 
 INTRODUCTION_S = 1.0
 """The time-out of the first metadata request. The next request reports any error."""

@@ -91,8 +91,8 @@ def _fetch_bytes(kafka: Mapping[str, Any]) -> int:
 
 
 def shared_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the properties of the connection, as an admin client needs them."""
-    return {name: value for name, value in properties.items() if concerns_connection(name)}
+    """Select the properties of the connection, with the defaults of all clients, as an admin client needs them."""
+    return {**CLIENT_DEFAULTS, **{name: value for name, value in properties.items() if concerns_connection(name)}}
 
 
 def lookup_properties(properties: Mapping[str, Any]) -> dict[str, Any]:

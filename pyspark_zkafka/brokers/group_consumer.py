@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, make_consumer
+from pyspark_zkafka.brokers.clients import make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
 from pyspark_zkafka.conditions import GROUP_PROTOCOL_UNSUPPORTED, INCONSISTENT_GROUP_PROTOCOL, INSTANCE_ID_TAKEN
@@ -279,8 +279,7 @@ def group_properties(
     servers: str, connection: ConnectionOptions, group: str, options: KafkaGroupOptions
 ) -> dict[str, str | int | float | bool]:
     """librdkafka's properties of a member that reads nothing."""
-    properties: dict[str, Any] = {**CLIENT_DEFAULTS, **lookup_properties(connection.kafka)}
-    properties |= {
+    properties = lookup_properties(connection.kafka) | {
         "bootstrap.servers": servers,
         "group.id": group,
         "group.protocol": options.protocol,

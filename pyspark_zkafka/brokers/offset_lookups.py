@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, IsolationLevel, KafkaE
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, MessageClient
+from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 from pyspark_zkafka.errors import NoLeader, UnknownTopic
@@ -92,7 +92,6 @@ def lookup_client(properties: Mapping[str, Any], *, read_committed: bool) -> Mes
     """A client for `find_watermarks`, not open. With `read_committed`, the latest offset is the last stable one."""
     return MessageClient(
         {
-            **CLIENT_DEFAULTS,
             **lookup_properties(properties),
             "group.id": "zkafka",  # librdkafka requires a name, but does not join
             "enable.auto.commit": False,

@@ -6,6 +6,8 @@ sends the requests that `requests` returns, in order, on one connection per brok
 Rules, which `tests/simulation/test_producing.py` checks against a broker of values:
 
 - A batch that was sent keeps its bytes, sequence and place until the brokers' answer is definite.
+- A batch that is too large for the topic is split. Its parts share its sequences and its place, and are sent one at a time,
+  so the batches behind it keep theirs. If the batch was written after all, brokers refuse the parts as out of order.
 - Batches of a partition never overtake each other: after a failure the next one is sent only when no other is in flight.
 - A batch may have been written unless it was never sent, or each attempt was refused before the append.
 
@@ -18,6 +20,7 @@ References
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +34,8 @@ MOST_IN_FLIGHT = 5
 
 NONE, CORRUPT_MESSAGE, NOT_ENOUGH_REPLICAS = 0, 2, 19
 OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID = 45, 46, 59
+_TOO_LARGE = frozenset({10, 18})
+"""A batch above the topic's max.message.bytes, and above its segment.bytes."""
 LEADER_ERRORS = frozenset({3, 5, 6, 9, 13, 56, 74, 75, 76, 100, 103})
 """Errors after which the leader is looked up again."""
 RETRIABLE = LEADER_ERRORS | {CORRUPT_MESSAGE, 7, NOT_ENOUGH_REPLICAS, 20, 51}
@@ -126,6 +131,7 @@ class Producing:
 
     Times are of the driver's monotonic clock, in seconds. With `transactional`, batches of a partition wait until it is
     registered in the open transaction, and lost sequences fail the transaction instead of changing the producer id.
+    `halves` splits a batch of several records in two, each with at least one record.
 
     Attributes
     ----------
@@ -138,11 +144,19 @@ class Producing:
     """
 
     def __init__(
-        self, *, delivery_timeout_s: float, retry_backoff_s: float, most_request_bytes: int, transactional: bool = False
+        self,
+        *,
+        delivery_timeout_s: float,
+        retry_backoff_s: float,
+        most_request_bytes: int,
+        halves: Callable[[Batch], tuple[Batch, Batch]],
+        transactional: bool = False,
     ) -> None:
         self._delivery_timeout_s = delivery_timeout_s
         self._retry_backoff_s = retry_backoff_s
         self._most_request_bytes = most_request_bytes
+        self._halves = halves
+        self._refused_bytes: dict[str, int] = {}  # by topic, the smallest size that was too large
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._active: dict[TopicPartition, _Partition] = {}  # those with batches
         self._leaders: dict[TopicPartition, int] = {}
@@ -329,7 +343,7 @@ class Producing:
         taken: list[Batch] = []
         size = 0
         for partition in partitions:
-            batch = partition.waiting[0]
+            batch = self._next(partition)
             if taken and size + batch.size_bytes > self._most_request_bytes:
                 continue
             partition.waiting.popleft()
@@ -341,6 +355,22 @@ class Producing:
             size += batch.size_bytes
             taken.append(batch)
         return tuple(taken)
+
+    def _next(self, partition: _Partition) -> Batch:
+        """The next batch of a partition, split while batches of its size are too large for the topic."""
+        while (batch := partition.waiting[0]).records > 1 and batch.size_bytes >= self._refused_bytes.get(
+            batch.partition.topic, sys.maxsize
+        ):
+            first, second = self._halves(batch)
+            for part in (first, second):
+                part.created_at, part.place = batch.created_at, batch.place
+                part.may_be_written, part.is_unanswered = batch.may_be_written, batch.is_unanswered
+            if batch.sequence is not None:
+                first.sequence, second.sequence = batch.sequence, (batch.sequence + first.records) % SEQUENCES
+            partition.waiting.popleft()
+            partition.waiting.extendleft((second, first))
+            self.queued_bytes += first.size_bytes + second.size_bytes - batch.size_bytes
+        return batch
 
     def _end(self, batch: Batch, code: int | None, now: float) -> None:
         """End an attempt, with the broker's code, or None without an answer."""
@@ -362,6 +392,9 @@ class Producing:
             self._fail(batch, OUT_OF_ORDER)
         elif code == OUT_OF_ORDER and not is_first:
             pass  # the batch before it is to be sent again first
+        elif code in _TOO_LARGE and batch.records > 1:
+            topic = batch.partition.topic
+            self._refused_bytes[topic] = min(batch.size_bytes, self._refused_bytes.get(topic, sys.maxsize))
         elif code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
             # The broker does not know what it has acknowledged. If that was this task's, it is lost. In a transaction, only
             # the coordinator changes the epoch.

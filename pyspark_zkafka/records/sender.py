@@ -11,7 +11,10 @@ from confluent_kafka import KafkaError
 
 from pyspark_zkafka.model.rows import OutgoingBatch
 
-_WRITE = "an ACL must allow Write on the topic"
+_HINTS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Write on the topic",
+    KafkaError.MSG_SIZE_TOO_LARGE: "kafka.message.max.bytes or the topic's max.message.bytes is smaller",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,9 @@ class Failure:
     def of(cls, topic: str, partition: int, code: int) -> Failure:
         """The failure with a code of librdkafka, whichever call reported it."""
         error = KafkaError(code)
-        right = f"; {_WRITE}" if code == KafkaError.TOPIC_AUTHORIZATION_FAILED else ""
+        hint = f"; {_HINTS[code]}" if code in _HINTS else ""
         overdue_topic = topic if code == KafkaError._MSG_TIMED_OUT else None
-        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}{right}", overdue_topic)
+        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}{hint}", overdue_topic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,30 @@ class TestRefused:
         with pytest.raises(Exception, match=rf"DELIVERY_FAILED.*{topic}-0: MSG_SIZE_TOO_LARGE.*were acknowledged"):
             write(frame, topic=topic)
 
+    @pytest.mark.parametrize(
+        ("limit", "options"),
+        [
+            (20_000, {}),
+            (2_000, {"kafka.compression.type": "lz4"}),
+            (20_000, {"deliveryGuarantee": "exactly-once", "batchId": "1", "writerName": "small"}),
+        ],
+    )
+    def test_smaller_batches(
+        self,
+        spark: SparkSession,
+        write: Callable[..., None],
+        read: Read,
+        new_topic: NewTopic,
+        limit: int,
+        options: dict[str, str],
+    ) -> None:
+        """A topic that takes only small batches is written to in order, with the default settings."""
+        topic = new_topic(config={"max.message.bytes": str(limit)})
+        frame = spark.range(0, 3000, 1, 1).select(F.rpad(F.col("id").cast("string"), 1000, ".").alias("value"))
+        write(frame, topic=topic, **options)
+        rows = read({"subscribe": topic}, schema="value string, offset long").orderBy("offset").collect()
+        assert [row.value.rstrip(".") for row in rows] == [str(n) for n in range(3000)]
+
 
 class TestCommitOffsets:
     """commitOffsets on a write."""

@@ -65,9 +65,9 @@ static uint64_t read_bytes(uint64_t hash, const uint8_t **at, const uint8_t *end
     return hash;
 }
 
-static uint64_t hash_of(const struct zkafka_open_batch *batch) {
+/* The hash of what came before, and of the records of a batch. */
+static uint64_t hash_of(uint64_t hash, const struct zkafka_open_batch *batch) {
     const uint8_t *at = batch->data + HEADER_BYTES, *end = batch->data + batch->used;
-    uint64_t hash = 0;
     int64_t latest = INT64_MIN;
     for (int64_t n = 0; n < batch->records; n++) {
         int64_t size = read_varint(&at, end);
@@ -91,12 +91,33 @@ static uint64_t hash_of(const struct zkafka_open_batch *batch) {
 
 /* --- Batches -------------------------------------------------------------------------------------------------------- */
 
+/* Encodes the records of a batch again, in two batches, whose memory is larger than necessary by chance. */
+static void split(const struct open *batch) {
+    int64_t first = below((int)batch->state.records + 1), counts[] = {first, batch->state.records - first}, done = HEADER_BYTES;
+    uint64_t hash = 0;
+    for (int i = 0; i < 2; i++) {
+        struct zkafka_open_batch part = {.capacity = batch->state.used - done + HEADER_BYTES + 10 * counts[i], .used = HEADER_BYTES};
+        bool fits = !one_in(10);
+        if (!fits) part.capacity = HEADER_BYTES + below(100);
+        part.data = malloc((size_t)part.capacity);
+        int64_t size = zkafka_encode_again(&part, batch->state.data + done, counts[i], batch->state.base_timestamp_ms);
+        hash = hash_of(hash, &part);
+        if (size < 0 && fits) fail("a record that does not fit");
+        if (size < 0 && part.used + part.needed <= part.capacity) fail("a record that fits, and was not taken");
+        free(part.data);
+        if (size < 0) return;
+        done += size;
+    }
+    if (done != batch->state.used || hash != batch->hash) fail("records other than those split");
+}
+
 static void close_batch(struct open *batch) {
     if (!batch->state.data) return;
     zkafka_close_batch(batch->state.data, batch->state.used, below(32), batch->state.records, batch->state.base_timestamp_ms,
                        batch->state.max_timestamp_ms, (int64_t)any(), below(1 << 15), (int32_t)any());
     look(batch->state.data, (size_t)batch->state.used);
-    if (hash_of(&batch->state) != batch->hash) fail("records other than those appended");
+    if (hash_of(0, &batch->state) != batch->hash) fail("records other than those appended");
+    split(batch);
     free(batch->state.data);
     *batch = (struct open){0};
     closed++;

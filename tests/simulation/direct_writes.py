@@ -1,7 +1,7 @@
 """Writes of the real direct sender to scripted brokers on sockets, in random schedules.
 
-Brokers are slow, move leaders and damage responses. They refuse batches and cut connections before and after the append, or
-process requests of lost connections late.
+Brokers are slow, move leaders and damage responses. They may refuse large batches, refuse others and cut connections
+before and after the append, or process requests of lost connections late.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class DirectSchedule:
         self._is_impatient = r.random() < 0.1
         # The brokers' threads choose, too, so that each kind of request has choices of its own.
         self._choices = random.Random(seed + 1)
-        self._cluster = ScriptedCluster(self._treat, brokers=r.randint(1, 3), partitions=self._partitions)
+        self._cluster = ScriptedCluster(
+            self._treat, most_bytes=r.choice([500, 10_000]), brokers=r.randint(1, 3), partitions=self._partitions
+        )
         self._limits = QueueLimits(size_bytes=r.choice([2_000, 20_000, 10**6]))
         self._properties: dict[str, Any] = {
             "batch.size": r.choice([100, 500, 5_000]),

@@ -1,7 +1,8 @@
 """An idempotent producer's requests against a cluster of values, in random schedules.
 
 The brokers check sequences as Kafka's ``ProducerStateManager`` does, remember five batches of a producer, move leaders, and
-answer with errors before and after an append. Connections lose requests and answers; a lost request may still be processed.
+answer with errors before and after an append. The topic limits the size of batches, and may lower the limit.
+Connections lose requests and answers; a lost request may still be processed. The data of a batch are its records' numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import NamedTuple
 
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -43,7 +44,7 @@ class Log:
     """A partition: its leader, the batches in it, and its producers by id."""
 
     leader: int
-    batches: list[int] = field(default_factory=list)
+    batches: list[tuple[int, ...]] = field(default_factory=list)
     producers: dict[ProducerId, Known] = field(default_factory=dict)
 
 
@@ -63,6 +64,11 @@ class Connection:
     answers: deque[tuple[int, dict[TopicPartition, int]]] = field(default_factory=deque)
 
 
+def _size(records: int) -> int:
+    """The size of a batch."""
+    return 10 + 8 * records
+
+
 class Schedule:
     """One random schedule of a task that writes; `run` raises AssertionError where a rule is broken."""
 
@@ -80,18 +86,22 @@ class Schedule:
         self._forgets = r.random() < 0.2
         self._loses_logs = r.random() < 0.1
         self._refuses = r.random() < 0.1
+        self._limit = r.choice([_size(1), 40, 1_000, 1_000])
+        self._lowers_limit = r.random() < 0.1
+        self._has_refused = False  # what it may have taken before
         self._refuses_unknown = r.random() < 0.5
         self._first_sequence = r.choice([0, 0, SEQUENCES - r.randint(1, 40)])
         self._lost: set[int] = set()
-        self._begun = dict.fromkeys(self._partitions, 0)
+        self._begun = dict.fromkeys(self._partitions, 0)  # numbers of records
         self._has_forgotten = False
         self._is_impatient = r.random() < 0.3
         self.producing = Producing(
             delivery_timeout_s=5.0 if self._is_impatient else 1e9,
             retry_backoff_s=0.1,
             most_request_bytes=r.choice([100, 1000]),
+            halves=self.halves,
         )
-        self._made: dict[TopicPartition, list[Batch]] = {tp: [] for tp in self._partitions}
+        self._made: dict[TopicPartition, list[int]] = {tp: [] for tp in self._partitions}
 
     def run(self) -> Producing:
         """Add batches and let things happen until all is acknowledged, or a batch has failed."""
@@ -103,6 +113,7 @@ class Schedule:
                 to_add -= 1
             if step > 1_000:
                 self._faults, self._forgets, self._loses_logs, self._refuses = 0.0, False, False, False
+                self._lowers_limit = False
             self._happen()
             self._drive()
             if self.producing.is_done and self._random.random() < 0.3:
@@ -122,10 +133,17 @@ class Schedule:
 
     def _add(self) -> None:
         partition = self._random.choice(self._partitions)
-        records = self._random.randint(1, 9)
-        batch = Batch(partition, records, self._random.randint(10, 90), self._now, data=next(self._numbers))
-        self._made[partition].append(batch)
+        batch = self._batch(partition, tuple(islice(self._numbers, self._random.randint(1, 9))))
+        self._made[partition] += batch.data
         self.producing.add(batch)
+
+    def _batch(self, partition: TopicPartition, records: tuple[int, ...]) -> Batch:
+        return Batch(partition, len(records), _size(len(records)), self._now, data=records)
+
+    def halves(self, batch: Batch) -> tuple[Batch, Batch]:
+        """Two batches with the records of one."""
+        cut = batch.records // 2
+        return self._batch(batch.partition, batch.data[:cut]), self._batch(batch.partition, batch.data[cut:])
 
     def _drive(self) -> None:
         producing = self.producing
@@ -161,10 +179,12 @@ class Schedule:
             log = self._logs[r.choice(self._partitions)]
             log.leader = r.choice(BROKERS)
             if self._loses_logs and r.random() < 0.3 and log.batches:
-                self._lost.add(log.batches.pop())
+                self._lost.update(log.batches.pop())
                 for known in log.producers.values():
                     if known.batches:
                         known.batches.pop()
+        if self._lowers_limit and r.random() < 0.02:
+            self._limit, self._has_refused = _size(1), True
         if self._forgets and r.random() < 0.05:
             self._forget(r.choice(self._partitions))
 
@@ -195,6 +215,9 @@ class Schedule:
         if r.random() < self._faults * 0.1:
             return NOT_ENOUGH_REPLICAS
         if self._refuses and r.random() < 0.05:
+            self._has_refused = True
+            return TOO_LARGE
+        if _size(batch.records) > self._limit:
             return TOO_LARGE
         last = (first + batch.records - 1) % SEQUENCES
         known = log.producers.get(producer)
@@ -222,11 +245,10 @@ class Schedule:
 
     def _check(self) -> None:
         producing = self.producing
-        open_batches = {batch.data: batch for batch in producing.open_batches()}
-        flying = {batch.data for p in producing._partitions.values() for batch in p.flying}
-        for partition, made in self._made.items():
-            written = self._logs[partition].batches
-            numbers = [batch.data for batch in made]
+        open_batches = {number: batch for batch in producing.open_batches() for number in batch.data}
+        flying = {number for p in producing._partitions.values() for batch in p.flying for number in batch.data}
+        for partition, numbers in self._made.items():
+            written = [number for records in self._logs[partition].batches for number in records]
             acknowledged = [n for n in numbers if n not in open_batches]
             assert len(set(written)) == len(written), f"{partition}: written twice: {written}"
             assert written == sorted(written), f"{partition}: out of order: {written}"
@@ -234,16 +256,16 @@ class Schedule:
             assert set(kept) <= set(written), f"{partition}: acknowledged, not written: {set(kept) - set(written)}"
             surely_not = {n for n, b in open_batches.items() if b.partition == partition and not b.may_be_written} - flying
             assert not surely_not & set(written), f"{partition}: said not to be written: {surely_not & set(written)}"
-            assert producing.delivered[partition] == sum(
-                b.records for b in made[self._begun[partition] :] if b.data in acknowledged
-            )
+            assert producing.delivered[partition] == len(set(numbers[self._begun[partition] :]) & set(acknowledged))
         if producing.failed is None:
             assert not open_batches
         else:
-            assert self._may_fail(producing.failed.code), f"failed without need: {producing.failed.code}"
+            assert self._may_fail(*producing.failed), f"failed without need: {producing.failed.code}"
 
-    def _may_fail(self, code: int) -> bool:
+    def _may_fail(self, batch: Batch, code: int) -> bool:
         """True if something happened after which a batch may end with a code."""
         if code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
-            return self._has_forgotten or bool(self._lost)
-        return code in (TOO_LARGE, UNKNOWN_SERVER_ERROR) or (code == OVERDUE and self._is_impatient)
+            return self._has_forgotten or bool(self._lost) or self._has_refused
+        if code == TOO_LARGE:
+            return batch.records == 1 and self._has_refused
+        return code == UNKNOWN_SERVER_ERROR or (code == OVERDUE and self._is_impatient)

@@ -87,7 +87,45 @@ def retry_what_the_broker_refuses(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(producing, "RETRIABLE", frozenset({*range(200)}))
 
 
+def send_the_second_half_first(patch: pytest.MonkeyPatch) -> None:
+    halves = Schedule.halves
+    patch.setattr(Schedule, "halves", lambda self, batch: halves(self, batch)[::-1])
+
+
+def change_after_a_split(patch: pytest.MonkeyPatch, change: Callable[[producing._Partition], None]) -> None:
+    next_of = Producing._next
+
+    def wrong(self: Producing, partition: producing._Partition) -> Batch:
+        before = len(partition.waiting)
+        found = next_of(self, partition)
+        if len(partition.waiting) > before:
+            change(partition)
+        return found
+
+    patch.setattr(Producing, "_next", wrong)
+
+
+def give_the_second_half_a_new_sequence(patch: pytest.MonkeyPatch) -> None:
+    change_after_a_split(patch, lambda partition: setattr(partition.waiting[1], "sequence", None))
+
+
+def call_halves_unwritten(patch: pytest.MonkeyPatch) -> None:
+    def change(partition: producing._Partition) -> None:
+        for batch in partition.waiting:
+            batch.may_be_written = False
+
+    change_after_a_split(patch, change)
+
+
+def never_split(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producing, "_TOO_LARGE", frozenset())
+
+
 MISTAKES = (
+    send_the_second_half_first,
+    give_the_second_half_a_new_sequence,
+    call_halves_unwritten,
+    never_split,
     retry_with_a_new_sequence,
     retry_while_others_are_in_flight,
     retry_after_the_others,

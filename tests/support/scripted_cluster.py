@@ -22,7 +22,7 @@ __all__ = ["DAMAGES", "INIT_PRODUCER_ID", "METADATA", "PRODUCE", "SERVED", "Log"
 
 PRODUCE, METADATA, INIT_PRODUCER_ID = 0, 3, 22
 SERVED = {**RANGES, PRODUCE: (0, 8), INIT_PRODUCER_ID: (0, 1)}
-NONE, NOT_LEADER, OUT_OF_ORDER, DUPLICATE = 0, 6, 45, 46
+NONE, NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, DUPLICATE = 0, 6, 10, 45, 46
 _VALUE = pa.schema([("value", pa.binary())])
 
 Answers = Mapping[int, int]
@@ -90,11 +90,13 @@ class ScriptedCluster:
         self,
         treat: Callable[[int, Received], Treatment] = lambda broker, request: Treatment(),
         *,
+        most_bytes: int = 2**31,
         brokers: int = 1,
         partitions: int = 2,
         produce_version: int = 8,
     ) -> None:
         self._treat = treat
+        self._most_bytes = most_bytes  # of a record batch
         served = {**SERVED, PRODUCE: (0, produce_version)}
         self.logs = [Log(n % brokers) for n in range(partitions)]
         self.brokers = [ScriptedBroker(partial(self._respond, n), served) for n in range(brokers)]
@@ -164,7 +166,10 @@ class ScriptedCluster:
         found = {}
         for partition, data in _batches(request):
             log = self.logs[partition]
-            found[partition] = log.append(data, partition) if log.leader == broker else NOT_LEADER
+            if log.leader != broker:
+                found[partition] = NOT_LEADER
+            else:
+                found[partition] = log.append(data, partition) if len(data) <= self._most_bytes else TOO_LARGE
         return found
 
     def _metadata(self, error: int) -> bytes:

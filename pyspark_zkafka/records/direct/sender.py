@@ -94,6 +94,7 @@ class DirectSender(Sender):
             delivery_timeout_s=self._settings.delivery_timeout_s,
             retry_backoff_s=settings.retry_backoff.first_s,
             most_request_bytes=self._settings.most_request_bytes,
+            halves=self._encoder.halves,
             transactional=self._settings.transactional_id is not None,
         )
         self._coordinators = CoordinatorConnections(self._client, self._report)

@@ -27,6 +27,14 @@ static uint8_t *put_varint(uint8_t *at, int64_t value) {
     return at;
 }
 
+static int64_t take_varint(const uint8_t **at) {
+    uint64_t rest = 0;
+    int shift = 0;
+    do rest |= (uint64_t)(**at & 0x7f) << shift, shift += 7;
+    while (*(*at)++ & 0x80);
+    return (int64_t)(rest >> 1) ^ -(int64_t)(rest & 1);
+}
+
 static uint8_t *put_bytes(uint8_t *at, const void *data, size_t size) {
     if (!data) return put_varint(at, -1);
     at = put_varint(at, (int64_t)size);
@@ -87,39 +95,62 @@ static int64_t timestamp_of(const struct ArrowArray *timestamps, int64_t row, in
     return ((const int64_t *)timestamps->buffers[1])[row + timestamps->offset];
 }
 
+/* Appends a record up to its key, if there is room for `rest` bytes more. Returns where these go, or null. */
+static uint8_t *begin_record(struct zkafka_open_batch *batch, int64_t timestamp, int64_t rest) {
+    bool is_first = batch->records == 0;
+    /* Like Java, this wraps around between times that are too far from each other. */
+    int64_t delta = is_first ? 0 : (int64_t)((uint64_t)timestamp - (uint64_t)batch->base_timestamp_ms);
+    int64_t body = 1 + varint_bytes(delta) + varint_bytes(batch->records) + rest;
+    int64_t size = varint_bytes(body) + body;
+    if (batch->used + size > batch->capacity || batch->records == INT32_MAX) {
+        batch->needed = size;
+        return NULL;
+    }
+    uint8_t *at = put_varint(batch->data + batch->used, body);
+    *at++ = 0; /* attributes */
+    at = put_varint(at, delta);
+    at = put_varint(at, batch->records);
+    batch->used += size;
+    batch->records++;
+    if (is_first) batch->base_timestamp_ms = batch->max_timestamp_ms = timestamp;
+    if (timestamp > batch->max_timestamp_ms) batch->max_timestamp_ms = timestamp;
+    return at;
+}
+
 int64_t zkafka_encode(struct zkafka_open_batch *batch, const int32_t *rows, int64_t count, const struct ArrowArray *value,
                       int32_t value_is_large, const struct ArrowArray *key, int32_t key_is_large, const struct ArrowArray *timestamps,
                       const struct ArrowArray *headers, int64_t now_ms) {
     batch->needed = 0;
     for (int64_t i = 0; i < count; i++) {
-        int64_t row = rows[i], timestamp = timestamp_of(timestamps, row, now_ms);
-        bool is_first = batch->records == 0;
-        /* Like Java, this wraps around between times that are too far from each other. */
-        int64_t delta = is_first ? 0 : (int64_t)((uint64_t)timestamp - (uint64_t)batch->base_timestamp_ms);
+        int64_t row = rows[i];
         size_t value_size = 0, key_size = 0;
         const void *value_data = arrow_bytes(value, value_is_large, row, &value_size);
         const void *key_data = key ? arrow_bytes(key, key_is_large, row, &key_size) : NULL;
         struct span entries = entries_of(headers, row);
-        int64_t body = 1 + varint_bytes(delta) + varint_bytes(batch->records) + field_bytes(key_data, key_size) +
-                       field_bytes(value_data, value_size) + headers_bytes(headers, entries);
-        int64_t size = varint_bytes(body) + body;
-        if (batch->used + size > batch->capacity || batch->records == INT32_MAX) {
-            batch->needed = size;
-            return i;
-        }
-        uint8_t *at = put_varint(batch->data + batch->used, body);
-        *at++ = 0; /* attributes */
-        at = put_varint(at, delta);
-        at = put_varint(at, batch->records);
+        int64_t rest = field_bytes(key_data, key_size) + field_bytes(value_data, value_size) + headers_bytes(headers, entries);
+        uint8_t *at = begin_record(batch, timestamp_of(timestamps, row, now_ms), rest);
+        if (!at) return i;
         at = put_bytes(at, key_data, key_size);
         at = put_bytes(at, value_data, value_size);
         put_headers(at, headers, entries);
-        batch->used += size;
-        batch->records++;
-        if (is_first) batch->base_timestamp_ms = batch->max_timestamp_ms = timestamp;
-        if (timestamp > batch->max_timestamp_ms) batch->max_timestamp_ms = timestamp;
     }
     return count;
+}
+
+int64_t zkafka_encode_again(struct zkafka_open_batch *batch, const uint8_t *records, int64_t count, int64_t base_timestamp_ms) {
+    const uint8_t *from = records;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t body = take_varint(&from);
+        const uint8_t *end = from + body;
+        from++; /* attributes */
+        uint64_t delta = (uint64_t)take_varint(&from);
+        take_varint(&from); /* its number in the batch */
+        uint8_t *at = begin_record(batch, (int64_t)((uint64_t)base_timestamp_ms + delta), end - from);
+        if (!at) return -1;
+        memcpy(at, from, (size_t)(end - from));
+        from = end;
+    }
+    return from - records;
 }
 
 void zkafka_close_batch(uint8_t *data, int64_t size, int32_t attributes, int64_t records, int64_t base_timestamp_ms,

@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import NO_NATIVE_PATH
 from pyspark_zkafka.model.topic_names import require_topic_name
 
-INTERFACE = 8
+INTERFACE = 9
 """The ZKAFKA_INTERFACE of `zkafka.h` that this module calls."""
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -102,6 +102,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         c_int64,
         (POINTER(OpenBatch), c_void_p, c_int64, c_void_p, c_int32, c_void_p, c_int32, c_void_p, c_void_p, c_int64),
     ),
+    "encode_again": (c_int64, (POINTER(OpenBatch), c_void_p, c_int64, c_int64)),
     "close_batch": (None, (c_void_p, c_int64, c_int32, c_int64, c_int64, c_int64, c_int64, c_int32, c_int32)),
     "avro_decode": (c_int64, (POINTER(AvroProgram), c_void_p, c_int32, c_int64, c_void_p, c_void_p)),
     "hash": (c_bool, (c_int32, c_void_p, c_int32, c_void_p)),

@@ -20,6 +20,9 @@ from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_arg
 
 HEADER_BYTES = 61
 _FIRST_BYTES = 2 * 1024
+_MORE_BYTES = (
+    10  # by which a record can grow in another batch: 9 of its time, relative to the first record's, and 1 of its length
+)
 _LZ4_HEAD = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, without a checksum of the content
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_PLAIN = 1 << 31
@@ -43,6 +46,12 @@ class Compression:
         found = pa.Codec(self.codec, compression_level=self.level)
         return lambda records: found.compress(pa.py_buffer(records))
 
+    def decompressed(self, records: memoryview, size: int) -> memoryview:
+        """Return the records of a batch as they were before compression, of `size` bytes."""
+        if self.codec == "none":
+            return records
+        return memoryview(pa.Codec(self.codec).decompress(pa.py_buffer(records), size))
+
 
 def _lz4_frame(records: memoryview) -> bytes:
     """Compress records into a frame of independent blocks: Java's consumers refuse the linked blocks of Arrow's codec."""
@@ -60,10 +69,11 @@ def _lz4_frame(records: memoryview) -> bytes:
 
 @dataclass(eq=False, slots=True)
 class EncodedBatch:
-    """A closed batch: header and records. The header is filled in by `sealed`."""
+    """A closed batch: header and records, which have `plain_bytes` before compression. `sealed` fills in the header."""
 
     data: memoryview
     attributes: int
+    plain_bytes: int
     records: int
     base_timestamp_ms: int
     max_timestamp_ms: int
@@ -85,10 +95,11 @@ class EncodedBatch:
 
 
 class _Open:
-    """A batch that rows are appended to. Its memory grows up to the size of a full batch."""
+    """A batch that rows are appended to. Its memory grows up to `most_bytes`, the size of a full batch."""
 
-    def __init__(self, room: int, opened_at: float) -> None:
+    def __init__(self, room: int, most_bytes: int, opened_at: float) -> None:
         self.memory = bytearray(room)
+        self.most_bytes = most_bytes
         self.state = OpenBatch(used=HEADER_BYTES)
         self.opened_at = opened_at
         self._point()
@@ -129,11 +140,13 @@ class RecordEncoder:
     ) -> None:
         self._batch_bytes = max(batch_bytes, HEADER_BYTES + 1)
         self._batch_records = batch_records
+        self._compression = compression
         self._compress = compression.compressor()
         self._attributes = _CODECS[compression.codec] | (_TRANSACTIONAL if transactional else 0)
         self._clock = clock
         self._now_ms = now_ms
         self._open: dict[TopicPartition, _Open] = {}
+        self._smaller: dict[str, int] = {}  # sizes of full batches, for topics that refused larger ones
         self.open_bytes = 0
 
     @property
@@ -165,7 +178,7 @@ class RecordEncoder:
             while start < stop:
                 batch = self._open.get(partition)
                 if batch is None:
-                    batch = self._open[partition] = self._new()
+                    batch = self._open[partition] = self._new(rows.topic)
                 count = min(stop - start, self._batch_records - batch.state.records)
                 start += require().encode(byref(batch.state), address + 4 * start, count, *columns)
                 if start < stop and not self._has_made_room(batch):
@@ -177,24 +190,45 @@ class RecordEncoder:
         for partition in sorted(due, key=lambda tp: self._open[tp].opened_at):
             yield self._close(partition)
 
-    def _new(self) -> _Open:
-        found = _Open(min(_FIRST_BYTES, self._batch_bytes), self._clock())
+    def halves(self, batch: Batch) -> tuple[Batch, Batch]:
+        """Split a closed batch in two; later batches of its topic are no larger than half of it, before compression."""
+        topic, encoded = batch.partition.topic, batch.data
+        self._smaller[topic] = min(encoded.plain_bytes // 2, self._smaller.get(topic, self._batch_bytes))
+        records = self._compression.decompressed(encoded.data[HEADER_BYTES:], encoded.plain_bytes)
+        address = np.frombuffer(records, np.uint8).ctypes.data
+
+        def part(start: int, count: int) -> tuple[Batch, int]:
+            half = _Open(HEADER_BYTES + len(records) - start + _MORE_BYTES * count, 0, 0.0)
+            size = require().encode_again(byref(half.state), address + start, count, encoded.base_timestamp_ms)
+            if size < 0:
+                raise RuntimeError("the records of a batch do not fit into two")
+            return self._closed(batch.partition, half), start + size
+
+        first, middle = part(0, batch.records // 2)
+        return first, part(middle, batch.records - first.records)[0]
+
+    def _new(self, topic: str) -> _Open:
+        most_bytes = self._smaller.get(topic, self._batch_bytes)
+        found = _Open(min(_FIRST_BYTES, most_bytes), most_bytes, self._clock())
         self.open_bytes += len(found.memory)
         return found
 
     def _has_made_room(self, batch: _Open) -> bool:
         """Grow a batch for the next row; False if the batch is full."""
         needed = batch.state.used + batch.state.needed
-        if batch.state.records >= self._batch_records or (needed > self._batch_bytes and batch.state.records):
+        if batch.state.records >= self._batch_records or (needed > batch.most_bytes and batch.state.records):
             return False
         self.open_bytes -= len(batch.memory)
-        batch.grow(max(needed, min(2 * len(batch.memory), self._batch_bytes)))
+        batch.grow(max(needed, min(2 * len(batch.memory), batch.most_bytes)))
         self.open_bytes += len(batch.memory)
         return True
 
     def _close(self, partition: TopicPartition) -> Batch:
         batch = self._open.pop(partition)
         self.open_bytes -= len(batch.memory)
+        return self._closed(partition, batch)
+
+    def _closed(self, partition: TopicPartition, batch: _Open) -> Batch:
         state = batch.state
         data = memoryview(batch.memory)[: state.used]
         if 10 * state.used < 9 * len(batch.memory):
@@ -204,5 +238,7 @@ class RecordEncoder:
             smaller = bytearray(HEADER_BYTES + len(records))
             smaller[HEADER_BYTES:] = memoryview(records)
             data = memoryview(smaller)
-        encoded = EncodedBatch(data, self._attributes, state.records, state.base_timestamp_ms, state.max_timestamp_ms)
+        plain_bytes = state.used - HEADER_BYTES
+        times = state.base_timestamp_ms, state.max_timestamp_ms
+        encoded = EncodedBatch(data, self._attributes, plain_bytes, state.records, *times)
         return Batch(partition, state.records, len(data), self._clock(), encoded)

@@ -9,7 +9,7 @@
 #include "arrow_abi.h"
 #include <stddef.h>
 
-#define ZKAFKA_INTERFACE 8
+#define ZKAFKA_INTERFACE 9
 #define ZKAFKA_EXPORT __attribute__((visibility("default")))
 
 ZKAFKA_EXPORT int zkafka_interface(void);
@@ -116,6 +116,9 @@ struct zkafka_open_batch {
 ZKAFKA_EXPORT int64_t zkafka_encode(struct zkafka_open_batch *, const int32_t *rows, int64_t count, const struct ArrowArray *value,
                                     int32_t value_is_large, const struct ArrowArray *key, int32_t key_is_large,
                                     const struct ArrowArray *timestamps, const struct ArrowArray *headers, int64_t now_ms);
+/* Appends the first `count` records of a closed batch, not compressed, from its first timestamp. Returns how many bytes they have
+ * there; -1: they do not fit. */
+ZKAFKA_EXPORT int64_t zkafka_encode_again(struct zkafka_open_batch *, const uint8_t *records, int64_t count, int64_t base_timestamp_ms);
 /* Fills in the header of a batch of `size` bytes, whose records may be compressed. */
 ZKAFKA_EXPORT void zkafka_close_batch(uint8_t *data, int64_t size, int32_t attributes, int64_t records, int64_t base_timestamp_ms,
                                       int64_t max_timestamp_ms, int64_t producer_id, int32_t producer_epoch, int32_t first_sequence);

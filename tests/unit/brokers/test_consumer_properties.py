@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_zkafka.brokers.clients import make_consumer
+from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, make_consumer
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties, lookup_properties
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports
 from pyspark_zkafka.options.batch import parse_connection
@@ -40,8 +40,8 @@ def test_lookups(response: int) -> None:
 
 
 def test_lookups_without_limits() -> None:
-    """Without a limit of the user's, librdkafka's defaults apply."""
-    assert lookup_properties({"linger.ms": "5"}) == {}
+    """Without a limit of the user's, librdkafka's limits apply."""
+    assert lookup_properties({"linger.ms": "5"}) == CLIENT_DEFAULTS
 
 
 def test_rack() -> None:

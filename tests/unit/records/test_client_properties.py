@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.brokers.clients import MessageClient, librdkafka_logger
+from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, MessageClient, librdkafka_logger
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties, shared_properties
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.brokers.log_probes import sample_record_bytes
@@ -181,7 +181,9 @@ def test_admin_client_gets_the_connection_alone() -> None:
         "fetch.max.bytes": "1",
         "check.crcs": "1",
     }
-    assert shared_properties(given) == {"security.protocol": "SSL", "sasl.username": "u", "socket.timeout.ms": "1"}
+    selected = {"security.protocol": "SSL", "sasl.username": "u", "socket.timeout.ms": "1"}
+    assert shared_properties(given) == {**CLIENT_DEFAULTS, **selected}
+    assert shared_properties({"client.id": "mine"})["client.id"] == "mine"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,12 @@ def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
 @pytest.mark.parametrize(
     ("code", "cause", "overdue_topic"),
     [
-        (KafkaError.MSG_SIZE_TOO_LARGE, "MSG_SIZE_TOO_LARGE: Broker: Message size too large", None),
+        (
+            KafkaError.MSG_SIZE_TOO_LARGE,
+            "MSG_SIZE_TOO_LARGE: Broker: Message size too large; kafka.message.max.bytes or the topic's max.message.bytes "
+            "is smaller",
+            None,
+        ),
         (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out", "orders"),
         (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -134,7 +139,7 @@ def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
     ],
 )
 def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:
-    """A failure names the partition and librdkafka's error, the right that is missing, and the topic of a late record."""
+    """A failure names the partition and librdkafka's error, the right or limit to change, and a late record's topic."""
     assert Failure.of("orders", 3, code) == Failure("orders-3", cause, overdue_topic)
 
 

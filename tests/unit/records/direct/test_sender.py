@@ -26,7 +26,7 @@ from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, 
 
 SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
 HANGS_S = 20.0
-NONE, NOT_LEADER, TOO_LARGE, DUPLICATE = 0, 6, 10, 46
+NONE, NOT_LEADER, TOO_LARGE, DUPLICATE, INVALID_RECORD = 0, 6, 10, 46, 87
 
 
 class Sent(NamedTuple):
@@ -180,18 +180,32 @@ def test_duplicates() -> None:
 
 def test_refused() -> None:
     """An error that does not pass fails the write, with its partition and name; nothing else is sent."""
-    log = Log(TOO_LARGE)
+    log = Log(INVALID_RECORD)
     with opened(log) as sender:
         add(sender, 1, b"a")
         finish(sender)
         assert sender.failure is not None
         assert sender.failure.partition == "t-1"
-        assert sender.failure.cause.startswith("MSG_SIZE_TOO_LARGE: ")
+        assert sender.failure.cause.startswith("INVALID_RECORD: ")
         add(sender, 0, b"b")
         sender.flush(0.01)
         sender.purge(in_flight=True)
         assert (sender.queued, sender.counts.acknowledged) == (0, 0)
     assert len(log.batches) == 1
+
+
+def test_too_large() -> None:
+    """A batch that the topic refuses is sent in halves, with its sequences. A row that it refuses fails the write."""
+    log = Log(TOO_LARGE, NONE, NONE, TOO_LARGE)
+    with opened(log) as sender:
+        add(sender, 1, b"a", b"b", b"c")
+        finish(sender)
+        assert (sender.failure, sender.counts.acknowledged) == (None, 3)
+        add(sender, 1, b"d")
+        finish(sender)
+        assert sender.failure is not None
+        assert sender.failure.cause.endswith("; kafka.message.max.bytes or the topic's max.message.bytes is smaller")
+    assert [(batch.sequence, batch.records) for batch in log.batches] == [(0, 3), (0, 1), (1, 2), (3, 1)]
 
 
 def test_uncertain() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
@@ -110,6 +111,36 @@ def test_any_rows(rows: list[Row], batch_bytes: int, batch_records: int, codec: 
     for number in range(4):
         mine = [row for row, partition in zip(rows, partitions, strict=True) if partition == number]
         assert found.get(number, []) == expected(mine)
+
+
+@settings(deadline=None)
+@given(rows=ROWS.filter(lambda rows: len(rows) > 1), codec=st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]))
+def test_halves(rows: list[Row], codec: str) -> None:
+    """The halves of a batch have its records, and later batches of its topic at most half of its bytes."""
+    encode = encoder(codec=codec)
+    one_partition = np.zeros(len(rows), dtype=np.int32)
+    assert not [*encode.add(outgoing(rows), one_partition)]
+    (batch,) = encode.close_all()
+    halves = encode.halves(batch)
+    assert [half.records for half in halves] == [len(rows) // 2, len(rows) - len(rows) // 2]
+    assert [row for half in halves for row in decoded(half)] == expected(rows)
+    for later in (*encode.add(outgoing(rows), one_partition), *encode.close_all()):
+        assert later.records == 1 or later.data.plain_bytes <= batch.data.plain_bytes // 2
+
+
+def test_halves_of_halves() -> None:
+    """A topic's batches shrink with what is split; those of other topics do not."""
+    encode = encoder()
+    rows: list[Row] = [(bytes(90), None, 1, [])] * 100
+    assert not [*encode.add(outgoing(rows), np.zeros(100, dtype=np.int32))]
+    (batch,) = encode.close_all()
+    encode.halves(encode.halves(batch)[1])
+    one_partition = np.zeros(100, dtype=np.int32)
+    sizes = [
+        {b.records for b in (*encode.add(replace(outgoing(rows), topic=topic), one_partition), *encode.close_all())}
+        for topic in "tu"
+    ]
+    assert sizes == [{24, 4}, {100}]
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
