@@ -14,7 +14,7 @@ partition that the stream has read and does not read now keeps an empty range.
 the query started, has read the partitions below ``known``. Later partitions are new, and are read from their beginning.
 
 The third number of a range is the group's committed offset at planning time, and the fourth is the ``mzxid`` of the commit.
-The third is left out if the group had no offset, or there was no group. Earlier versions also left it out if it equalled the
+The third is left out without a group, or if the group had no offset. Earlier versions also left it out if it equalled the
 start and there was no fourth.
 """
 

@@ -1,4 +1,4 @@
-"""Runs schedules of use: ``python -m tests.faults.use 100``, or one again: ``python -m tests.faults.use --seed 7 --kind member``."""
+"""Runs schedules of use: ``python -m tests.faults.use 100``, or one again, with ``--seed 7 --kind member``."""
 
 from __future__ import annotations
 

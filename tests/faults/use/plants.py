@@ -26,7 +26,7 @@ def edit(patch: pytest.MonkeyPatch, owner: Any, name: str, old: str, new: str) -
     if source.count(old) != 1:
         raise LookupError(f"{owner.__name__}.{name} has {source.count(old)} times {old!r}: the plant is out of date")
     made: dict[str, Any] = {}
-    exec(compile(source.replace(old, new), f"<{name} with a planted fault>", "exec"), function.__globals__, made)  # noqa: S102
+    exec(compile(source.replace(old, new), f"<{name} with a planted fault>", "exec"), function.__globals__, made)
     patch.setattr(owner, name, made[function.__name__])
 
 
@@ -44,12 +44,15 @@ class Plant:
         The kinds of schedules, of streams or of writes, that find it.
     test : str
         The test that finds it instead.
+    seeds : tuple of int
+        Seeds of schedules that have found it, to be tried first.
     """
 
     case: int
     apply: Callable[[pytest.MonkeyPatch], None]
     kinds: tuple[str, ...] = ()
     test: str = ""
+    seeds: tuple[int, ...] = ()
 
 
 PLANTS: dict[str, Plant] = {}
@@ -57,9 +60,9 @@ PLANTS: dict[str, Plant] = {}
 _Apply = Callable[[pytest.MonkeyPatch], None]
 
 
-def _plant(case: int, *kinds: str, test: str = "") -> Callable[[_Apply], _Apply]:
+def _plant(case: int, *kinds: str, test: str = "", seeds: tuple[int, ...] = ()) -> Callable[[_Apply], _Apply]:
     def add(apply: _Apply) -> _Apply:
-        PLANTS[apply.__name__] = Plant(case, apply, kinds, test)
+        PLANTS[apply.__name__] = Plant(case, apply, kinds, test, seeds)
         return apply
 
     return add
@@ -219,7 +222,8 @@ def hide_the_other_store(patch: pytest.MonkeyPatch) -> None:
     """A higher offset in one of two stores is overlooked."""
     from pyspark_zkafka.group.offsets import GroupOffsets
 
-    edit(patch, GroupOffsets, "commit", "for tp, offset in written.items() if tp not in kept}", "for tp, offset in written.items()}")
+    old = "for tp, offset in written.items() if tp not in kept}"
+    edit(patch, GroupOffsets, "commit", old, "for tp, offset in written.items()}")
 
 
 @_plant(24, "alone", "member")
@@ -238,7 +242,8 @@ def write_without_a_name(patch: pytest.MonkeyPatch) -> None:
     """A write of which Spark does not say the micro-batch counts as a job of its own."""
     from pyspark_zkafka.write import exactly_once
 
-    old = """raise _unnamed("Spark's task does not say which micro-batch it belongs to", commits=options.commit is not None)"""
+    old = """raise _unnamed("Spark's task does not say which micro-batch it belongs to", """
+    old += "commits=options.commit is not None)"
     new = 'return Writing(QueryName(once.prefix, call, once.writer or ""), Attempt(slot, 0, call, is_job=True))'
     edit(patch, exactly_once, "identify", old, new)
 

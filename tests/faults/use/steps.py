@@ -17,9 +17,9 @@ _CUTS = ("planned", "read", "done", "idle")
 class Use(NamedTuple):
     """The options and the trigger of one run.
 
-    `topics` is ``a``, ``ab``, ``pattern`` or ``assign``, which is partition 0 of a. `group` is empty, ``commits``, ``zookeeper``,
-    ``kafka`` or ``static``. `cut` is when the process is killed, in its second micro-batch. `unknown` names a partition in
-    startingOffsets that does not exist.
+    `topics` is ``a``, ``ab``, ``pattern`` or ``assign``, which is partition 0 of a. `group` is empty, ``commits``,
+    ``zookeeper``, ``kafka`` or ``static``. `cut` is when the process is killed, in its second micro-batch. `unknown` names
+    a partition in startingOffsets that does not exist.
     """
 
     query: int = 0
@@ -75,7 +75,7 @@ class _Draw:
                 lambda: Step("truncate", (topic,)),
                 lambda: Step("fresh", (query,)),
             ],
-            [8, 2, 1, 1, 6, 1.5, 1.2, 0.4, 0.5, 0.5],
+            [8, 2, 1, 1.2, 6, 1.5, 1.2, 0.7, 0.5, 1],
         )
         return make[0]()
 
@@ -107,11 +107,12 @@ class _Draw:
     def disturbance(self) -> Step | None:
         """What happens after the first micro-batch of a run."""
         chance, topic = self.chance, self.chance.choice("ab")
-        if chance.random() < 0.6:
+        if chance.random() < 0.5:
             return None
         return chance.choice(
             [
-                Step("pause", (chance.choice(("broker", "broker", "zookeeper")),)),
+                Step("pause", ("broker",)),
+                Step("pause", (chance.choice(("broker", "zookeeper")),)),
                 Step("produce", (topic, chance.randint(1, 4), False)),
                 Step("grow", (topic,)),
                 Step("recreate", (topic, chance.randint(1, 2), chance.random() < 0.5)),

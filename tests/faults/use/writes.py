@@ -61,7 +61,7 @@ class Attempt(NamedTuple):
     slots: int
 
 
-def attempts_of(seed: int, length: int = 9) -> list[Attempt]:
+def attempts_of(seed: int, length: int = 6) -> list[Attempt]:
     """Return a schedule: a way of writing, and attempts in this way, or with one change of it."""
     chance = random.Random(f"{seed} writes")
     form = chance.choice(_FORMS)
@@ -201,7 +201,8 @@ class Schedule:
         is_nameless = way.form == "thread" and not way.is_numbered
         has_changed = self.first is not None and self.first != way
         is_refusal = isinstance(error, LedgerError) or (isinstance(error, OptionError) and is_nameless)
-        assert is_refusal and (is_nameless or has_changed), f"refused without a reason: {error}"
+        has_reason = is_refusal and (is_nameless or has_changed)
+        assert has_reason, f"refused without a reason: {error}"
 
     def _options(self, way: Way) -> dict[str, str]:
         given = {
@@ -232,7 +233,7 @@ class Schedule:
         return [b"%d:" % self._number(slot, n) for n in range(_ROWS)]
 
 
-def find(cluster: LocalCluster, seed: int, kind: str = "writes", plant: str | None = None, length: int = 9) -> str | None:
+def find(cluster: LocalCluster, seed: int, kind: str = "writes", plant: str | None = None, length: int = 6) -> str | None:
     """Run a schedule. Returns how it violates what must hold, with its attempts; None if it does not."""
     schedule = Schedule(cluster, attempts_of(seed, length), plant)
     try:
