@@ -44,15 +44,15 @@ class Plant:
         The kinds of schedules, of streams or of writes, that find it.
     test : str
         The test that finds it instead.
-    seeds : tuple of int
-        Seeds of schedules that have found it, to be tried first.
+    history : str
+        The history in `histories` in which it shows.
     """
 
     case: int
     apply: Callable[[pytest.MonkeyPatch], None]
     kinds: tuple[str, ...] = ()
     test: str = ""
-    seeds: tuple[int, ...] = ()
+    history: str = ""
 
 
 PLANTS: dict[str, Plant] = {}
@@ -60,9 +60,9 @@ PLANTS: dict[str, Plant] = {}
 _Apply = Callable[[pytest.MonkeyPatch], None]
 
 
-def _plant(case: int, *kinds: str, test: str = "", seeds: tuple[int, ...] = ()) -> Callable[[_Apply], _Apply]:
+def _plant(case: int, *kinds: str, test: str = "", history: str = "") -> Callable[[_Apply], _Apply]:
     def add(apply: _Apply) -> _Apply:
-        PLANTS[apply.__name__] = Plant(case, apply, kinds, test, seeds)
+        PLANTS[apply.__name__] = Plant(case, apply, kinds, test, history)
         return apply
 
     return add
@@ -122,7 +122,7 @@ def back_off_for_long(patch: pytest.MonkeyPatch) -> None:
 # --- B. streams
 
 
-@_plant(6, "alone", "member", "pair")
+@_plant(6, "alone", "member", "pair", history="a broker is silent after the first micro-batch")
 def end_before_the_ends(patch: pytest.MonkeyPatch) -> None:
     """AvailableNow ends with success where a leader does not answer."""
     from pyspark_zkafka.read.stream_ends import FixedEnds
@@ -130,7 +130,7 @@ def end_before_the_ends(patch: pytest.MonkeyPatch) -> None:
     edit(patch, FixedEnds, "wait", "if not own and not others:", "if True:")
 
 
-@_plant(6, "pair", "member")
+@_plant(6, "pair", "member", history="a member is killed, and another one starts at once")
 def leave_a_dead_member_its_share(patch: pytest.MonkeyPatch) -> None:
     """AvailableNow does not wait for the partitions of a member that was killed."""
     from pyspark_zkafka.read.stream_ends import FixedEnds
@@ -138,7 +138,7 @@ def leave_a_dead_member_its_share(patch: pytest.MonkeyPatch) -> None:
     edit(patch, FixedEnds, "wait", "if member is not None and others:", "others = []\n    if False:")
 
 
-@_plant(6, "member")
+@_plant(6, "member", history="once, in a group in Kafka, with a checkpoint")
 def do_not_wait_for_an_assignment(patch: pytest.MonkeyPatch) -> None:
     """A run with `once`, in a group in Kafka and with a checkpoint, reads nothing."""
     from pyspark_zkafka.read.stream_driver import StreamDriver
@@ -146,7 +146,7 @@ def do_not_wait_for_an_assignment(patch: pytest.MonkeyPatch) -> None:
     edit(patch, StreamDriver, "latest", "self._session.member is not None and self._start is None", "False")
 
 
-@_plant(7, "member", "pair")
+@_plant(7, "member", "pair", history="a topic is created again, and the checkpoint is lost, with two stores")
 def forget_who_wrote_an_offset(patch: pytest.MonkeyPatch) -> None:
     """With two stores, the offsets of a deleted topic are used in the new one."""
     from pyspark_zkafka.group.offsets import GroupOffsets
@@ -162,7 +162,7 @@ def forget_who_wrote_an_offset(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupOffsets, "_outdated", lambda self, stored: set())
 
 
-@_plant(8, "alone")
+@_plant(8, "alone", history="a query subscribes to the topic of which it was assigned a partition")
 def start_added_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
     """Partitions that the checkpoint does not have, as only some were assigned, start where their logs end."""
     from pyspark_zkafka.model.checkpoint import TopicIdentity, first_identity
@@ -172,7 +172,7 @@ def start_added_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
     edit(patch, StreamStarts, "_is_added", "return is_new or (", "return is_new or False and (")
 
 
-@_plant(9, "pair")
+@_plant(9, "pair", history="a query returns after another one has read a topic created again")
 def go_back_in_a_topic_created_again(patch: pytest.MonkeyPatch) -> None:
     """A query with an old checkpoint reads a topic again that the group has read since it was created again."""
     from pyspark_zkafka.model.resumption import is_followed
@@ -180,7 +180,7 @@ def go_back_in_a_topic_created_again(patch: pytest.MonkeyPatch) -> None:
     _everywhere(patch, is_followed, lambda planned, stored, last: False)
 
 
-@_plant(10, "member", "pair")
+@_plant(10, "member", "pair", history="a topic grows while a static member restarts")
 def leave_a_static_member_without_its_share(patch: pytest.MonkeyPatch) -> None:
     """A static member does not get partitions that were added while it restarted."""
     from pyspark_zkafka.group.kafka_state import stall_s
@@ -188,7 +188,7 @@ def leave_a_static_member_without_its_share(patch: pytest.MonkeyPatch) -> None:
     _everywhere(patch, stall_s, lambda options: float("inf"))
 
 
-@_plant(11, "member", "pair")
+@_plant(11, "member", "pair", history="startingOffsets of a group names an unknown partition")
 def ignore_unknown_starts(patch: pytest.MonkeyPatch) -> None:
     """In a group, startingOffsets may name partitions that do not exist."""
     from pyspark_zkafka.read.stream_positions import StreamStarts
@@ -204,7 +204,7 @@ def believe_the_first_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Retry, "ask_again", lambda self, first, is_doubtful, ask: first)
 
 
-@_plant(13, "member", "pair")
+@_plant(13, "member", "pair", history="a topic is deleted while a member restarts")
 def forget_a_deletion_at_a_restart(patch: pytest.MonkeyPatch) -> None:
     """Only a query that runs notices that a topic was deleted."""
     from pyspark_zkafka.read import stream_planner
@@ -226,7 +226,7 @@ def hide_the_other_store(patch: pytest.MonkeyPatch) -> None:
     edit(patch, GroupOffsets, "commit", old, "for tp, offset in written.items()}")
 
 
-@_plant(24, "alone", "member")
+@_plant(24, "alone", "member", history="a topic is removed from the subscription")
 def report_unsubscribed_topics(patch: pytest.MonkeyPatch) -> None:
     """A topic that was merely removed from `subscribe` is reported as deleted."""
     from pyspark_zkafka.read.stream_driver import StreamDriver
@@ -237,7 +237,7 @@ def report_unsubscribed_topics(patch: pytest.MonkeyPatch) -> None:
 # --- C. exactly once
 
 
-@_plant(15, "writes")
+@_plant(15, "writes", history="a thread of foreachBatch writes")
 def write_without_a_name(patch: pytest.MonkeyPatch) -> None:
     """A write of which Spark does not say the micro-batch counts as a job of its own."""
     from pyspark_zkafka.write import exactly_once
@@ -248,7 +248,7 @@ def write_without_a_name(patch: pytest.MonkeyPatch) -> None:
     edit(patch, exactly_once, "identify", old, new)
 
 
-@_plant(16, "writes")
+@_plant(16, "writes", history="a write is named while its micro-batch is interrupted")
 def forget_the_former_name(patch: pytest.MonkeyPatch) -> None:
     """A write that is named while its micro-batch is interrupted does not look under the name that it had."""
     from pyspark_zkafka.write.exactly_once import _SlotTask
@@ -258,7 +258,7 @@ def forget_the_former_name(patch: pytest.MonkeyPatch) -> None:
     edit(patch, _SlotTask, "_take", old, new)
 
 
-@_plant(17, "writes")
+@_plant(17, "writes", history="transactionalIdPrefix changes while a micro-batch is interrupted")
 def look_nowhere_else(patch: pytest.MonkeyPatch) -> None:
     """An interrupted micro-batch is written again when the prefix, the name or the topic of the ledger has changed."""
     from pyspark_zkafka.write.exactly_once import _SlotTask
@@ -266,7 +266,7 @@ def look_nowhere_else(patch: pytest.MonkeyPatch) -> None:
     edit(patch, _SlotTask, "_take", "query is not None and QueryName.belongs(base, query)", "False")
 
 
-@_plant(18, "writes")
+@_plant(18, "writes", history="transactions have six seconds, and a recorded slot comes late")
 def keep_ten_seconds_of_six(patch: pytest.MonkeyPatch) -> None:
     """With a short transaction.timeout.ms, no slot waits for another."""
     from pyspark_zkafka.write.exactly_once import _SlotTask

@@ -30,7 +30,7 @@ from tests.faults.use.steps import Step, Use, steps_of
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["Violation", "find", "shortest"]
+__all__ = ["Violation", "find", "shortest", "violation"]
 
 _BROKER = 0
 _PAUSE_S = 1.2
@@ -551,18 +551,23 @@ def _shown(places: set[Place]) -> str:
     return "; ".join(f"{log.topic}-{log.partition} (life {log.life}) at {offsets}" for log, offsets in logs.items())
 
 
-def find(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str | None:
+def violation(cluster: LocalCluster, steps: Sequence[Step], plant: str | None = None) -> str | None:
     """Run a schedule. Returns how it violates what must hold, with its steps; None if it does not."""
-    schedule = Schedule(cluster, steps_of(seed, kind, length), plant)
+    schedule = Schedule(cluster, steps, plant)
     try:
         schedule.run()
     except Violation as error:
-        taken = "\n  ".join(map(str, schedule.taken))
-        return f"seed {seed}, {kind}: {error}\n  {taken}"
+        return "\n  ".join([str(error), *map(str, schedule.taken)])
     return None
 
 
+def find(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str | None:
+    """The violation of the schedule of a seed."""
+    found = violation(cluster, steps_of(seed, kind, length), plant)
+    return None if found is None else f"seed {seed}, {kind}: {found}"
+
+
 def shortest(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str:
-    """Return the same violation after as few steps as possible."""
+    """The same violation after as few steps as possible."""
     found = (find(cluster, seed, kind, plant, steps) for steps in range(length + 1))
     return next((text for text in found if text is not None), f"seed {seed}, {kind}: not found again")

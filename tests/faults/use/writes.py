@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -33,12 +34,13 @@ from tests.support.numbered_rows import numbers
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["KINDS", "find"]
+__all__ = ["KINDS", "Attempt", "Way", "find", "violation"]
 
 KINDS = ("writes",)
 _SLOTS = 3
 _ROWS = 4
 _TIMEOUT_S = 90
+_LATER_S = 0.5
 _FORMS = ("stream", "foreachBatch", "thread")
 
 
@@ -175,10 +177,12 @@ class Schedule:
         options = self._options(way)
         try:
             plan = _Call(_plan, options, way.form == "stream", plant=self.plant).result()
-            calls = {
-                slot: _Call(_write, options, plan, self._context(way, slot, run), self._values(slot), plant=self.plant)
-                for slot in slots
-            }
+            calls = {}
+            for slot in slots:
+                if calls and slot in self.recorded:
+                    time.sleep(_LATER_S)  # so that slots that are not recorded have to wait for it
+                context = self._context(way, slot, run)
+                calls[slot] = _Call(_write, options, plan, context, self._values(slot), plant=self.plant)
         except ZKafkaError as error:
             self._check(way, error)
             return
@@ -233,12 +237,17 @@ class Schedule:
         return [b"%d:" % self._number(slot, n) for n in range(_ROWS)]
 
 
-def find(cluster: LocalCluster, seed: int, kind: str = "writes", plant: str | None = None, length: int = 6) -> str | None:
+def violation(cluster: LocalCluster, attempts: Sequence[Attempt], plant: str | None = None) -> str | None:
     """Run a schedule. Returns how it violates what must hold, with its attempts; None if it does not."""
-    schedule = Schedule(cluster, attempts_of(seed, length), plant)
+    schedule = Schedule(cluster, attempts, plant)
     try:
         schedule.run()
     except AssertionError as error:
-        text = "\n  ".join(schedule.log)
-        return f"seed {seed}, {kind}: {error}\n  {text}"
+        return "\n  ".join([str(error), *schedule.log])
     return None
+
+
+def find(cluster: LocalCluster, seed: int, kind: str = "writes", plant: str | None = None, length: int = 6) -> str | None:
+    """The violation of the schedule of a seed."""
+    found = violation(cluster, attempts_of(seed, length), plant)
+    return None if found is None else f"seed {seed}, {kind}: {found}"
