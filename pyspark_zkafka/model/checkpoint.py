@@ -14,7 +14,8 @@ partition that the stream has read and does not read now keeps an empty range.
 the query started, has read the partitions below ``known``. Later partitions are new, and are read from their beginning.
 
 The third number of a range is the group's committed offset at planning time, and the fourth is the ``mzxid`` of the commit.
-The third is left out if it equals the start and there is no fourth.
+The third is left out without a group, or if the group had no offset. Earlier versions also left it out if it equalled the
+start and there was no fourth.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class StreamOffset:
             numbers = [start, until]
             if mzxid is not None:
                 numbers += [start if committed is None else committed, mzxid]
-            elif committed not in (None, start):
+            elif committed is not None:
                 numbers.append(committed)
             topics[tp.topic]["partitions"][str(tp.partition)] = numbers
         return {"version": VERSION, "topics": topics}
@@ -171,7 +172,7 @@ def _parse_partition(text: str) -> int:
 def _parse_range(numbers: list[Any]) -> PlannedRange:
     if not 2 <= len(numbers) <= 4 or not _are_longs(numbers) or min(numbers) < 0 or numbers[1] < numbers[0]:
         raise ValueError("a range of offsets")
-    return PlannedRange(*numbers) if len(numbers) > 2 else PlannedRange(numbers[0], numbers[1], numbers[0])
+    return PlannedRange(*numbers)
 
 
 def _are_longs(numbers: list[Any]) -> bool:

@@ -51,9 +51,9 @@ class PartitionProgress:
         return self.resets or (not is_stored and self.position >= self.moved_to)
 
     def planned_range(self, until: int) -> PlannedRange:
-        """Return the range from the position to `until`. An unknown committed offset is recorded as the position."""
+        """Return the range from the position to `until`, with the group's offset if it is known."""
         stored = self.committed
-        known = (self.position, None) if stored is None else (stored.offset, stored.mzxid)
+        known = (None, None) if stored is None else (stored.offset, stored.mzxid)
         return PlannedRange(self.position, until, *known)
 
 

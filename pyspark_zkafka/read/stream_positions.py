@@ -240,7 +240,7 @@ class StreamStarts:
         span = facts.planned
         if self.options.group is not None or span is None or span.committed is None:
             return facts.stored
-        return StoredOffset(span.committed, span.mzxid) if span.mzxid is not None or span.committed != span.start else None
+        return StoredOffset(span.committed, span.mzxid)
 
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
         """Return True if the query did not know the partition when it started.

@@ -173,12 +173,16 @@ def test_group_that_is_left(beside: dict[str, str]) -> None:
     assert planned(driver(session, startingOffsets="latest", **beside), end) == [(1, 10, 100)]
 
 
-def test_offset_of_a_group_that_is_left() -> None:
-    """A query that leaves its group keeps the group's offset in the checkpoint, and later resumes at its own end."""
+@pytest.mark.parametrize("mzxid", [40, None])
+def test_offset_of_a_group_that_is_left(mzxid: int | None) -> None:
+    """A query that leaves its group keeps the group's offset in the checkpoint, and later resumes at its own end.
+
+    The group's offset may be the start of the first micro-batch, in either store.
+    """
     member = Member(T0)
     session = Session(member)
     session.logs = {T0: 20}
-    session.stored[T0] = StoredOffset(10, mzxid=40)
+    session.stored[T0] = StoredOffset(10, mzxid=mzxid)
     joined = driver(session, startingOffsets="committed")
     end = joined.latest(joined.initial(), limited=True)
     alone = Session()

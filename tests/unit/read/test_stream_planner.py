@@ -65,8 +65,9 @@ class TestProgress:
         assert progress.is_due is is_due
 
     def test_planned_range(self) -> None:
-        """The checkpoint has the committed offset with the transaction that wrote it, or the position in its place."""
-        assert PartitionProgress(5).planned_range(9) == Range(5, 9, 5)
+        """The checkpoint has the committed offset, if there is one, with the transaction that wrote it."""
+        assert PartitionProgress(5).planned_range(9) == Range(5, 9)
+        assert PartitionProgress(5, StoredOffset(5)).planned_range(9) == Range(5, 9, 5)
         assert PartitionProgress(5, StoredOffset(3, 77)).planned_range(9) == Range(5, 9, 3, 77)
 
 
@@ -97,7 +98,7 @@ class TestState:
         assert after.committed == {T0: StoredOffset(5, 77)}
         assert after.due() == {}
         assert after.finish({T1: Range(5, 60)}).due() == {T1: 60}
-        assert after.assigned[T1].planned_range(9) == Range(5, 9, 5)
+        assert after.assigned[T1].planned_range(9) == Range(5, 9)
 
     def test_epochs(self) -> None:
         """The leader epoch of a log that has the position is remembered."""
@@ -174,7 +175,7 @@ class TestEndOf:
         """What is not assigned now is remembered with what this run committed last, while it exists."""
         before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, uncommitted_starts={U0: Range(1, 1)})
         after, end = end_of(before, finished(T0, T1, U0), {T0: OffsetRange(T0, 5, 9)}, cluster())
-        assert end.ranges == {T0: Range(5, 9, 5), T1: Range(5, 5, 4, 77)}
+        assert end.ranges == {T0: Range(5, 9), T1: Range(5, 5, 4, 77)}
         assert end.topics == {"t": TopicIdentity(None, 7, 2)}
         assert (after.uncommitted_starts, after.replaced) == ({}, {})
 
@@ -183,4 +184,4 @@ class TestEndOf:
         replaced = state(p0=0).replace_topic("t", TopicIdentity(None, 8))
         before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)}, {})
         _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))
-        assert end == StreamOffset({T0: Range(0, 2, 0)}, {"t": TopicIdentity(None, 8, 1)})
+        assert end == StreamOffset({T0: Range(0, 2)}, {"t": TopicIdentity(None, 8, 1)})

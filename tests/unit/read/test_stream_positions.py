@@ -165,7 +165,7 @@ def test_new_partition() -> None:
 
 def test_position_outside_of_the_log() -> None:
     """A position outside the log is data loss, or moves to the start of the log. The group's offset is reset."""
-    span = PlannedRange(3, 5, 3)
+    span = PlannedRange(3, 5)
     with pytest.raises(DataLoss, match="OFFSET_OUT_OF_RANGE"):
         find(Session(), checkpoint(span))
     found = starts(Session(), failOnDataLoss="false").find([T0], checkpoint(span))
@@ -180,7 +180,7 @@ def test_low_end_of_a_new_leader() -> None:
 
 def test_replaced_topic() -> None:
     """A topic that was created again is read from its beginning."""
-    found = starts(Session()).find([T0], checkpoint(PlannedRange(10, 20, 10)), replaced={"t"})
+    found = starts(Session()).find([T0], checkpoint(PlannedRange(10, 20)), replaced={"t"})
     assert found[T0] == PartitionProgress(10, resets=True)
 
 

@@ -1,0 +1,356 @@
+"""The faults of the last review, planted back one by one: `Plant.apply` changes a line of a function as it was wrong.
+
+`CASES` has, for each of its 26 cases, how the fault is found: by schedules of use, or by a test of another kind. Where the
+code has changed, `edit` fails: then change the plant, or say why it is no longer needed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+__all__ = ["PLANTS", "Plant", "edit"]
+
+
+def edit(patch: pytest.MonkeyPatch, owner: Any, name: str, old: str, new: str) -> None:
+    """Replace a text, which is there once, in a function of a class or a module."""
+    found = owner.__dict__[name]
+    function = inspect.unwrap(getattr(found, "fget", None) or getattr(found, "__func__", found))
+    source = textwrap.dedent(inspect.getsource(function))
+    if source.count(old) != 1:
+        raise LookupError(f"{owner.__name__}.{name} has {source.count(old)} times {old!r}: the plant is out of date")
+    made: dict[str, Any] = {}
+    exec(compile(source.replace(old, new), f"<{name} with a planted fault>", "exec"), function.__globals__, made)
+    patch.setattr(owner, name, made[function.__name__])
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A planted fault.
+
+    Attributes
+    ----------
+    case : int
+        The case of the review.
+    apply : callable
+        Plants the fault.
+    kinds : tuple of str
+        The kinds of schedules, of streams or of writes, that find it.
+    test : str
+        The test that finds it instead.
+    history : str
+        The history in `histories` in which it shows.
+    """
+
+    case: int
+    apply: Callable[[pytest.MonkeyPatch], None]
+    kinds: tuple[str, ...] = ()
+    test: str = ""
+    history: str = ""
+
+
+PLANTS: dict[str, Plant] = {}
+
+_Apply = Callable[[pytest.MonkeyPatch], None]
+
+
+def _plant(case: int, *kinds: str, test: str = "", history: str = "") -> Callable[[_Apply], _Apply]:
+    def add(apply: _Apply) -> _Apply:
+        PLANTS[apply.__name__] = Plant(case, apply, kinds, test, history)
+        return apply
+
+    return add
+
+
+def _everywhere(patch: pytest.MonkeyPatch, function: Any, replacement: Any) -> None:
+    """Replace a function in each module that has imported it."""
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("pyspark_zkafka") and module.__dict__.get(function.__name__) is function:
+            patch.setattr(module, function.__name__, replacement)
+
+
+# --- A. reading
+
+
+@_plant(1, test="tests/native/test_decoder_model.py::test_decoder")
+def keep_the_records_of_the_batch_before(patch: pytest.MonkeyPatch) -> None:
+    """Where a batch cannot be decompressed, the records of the one before it are decoded again."""
+    from pyspark_zkafka.records.native.record_decoder import RecordDecoder
+
+    edit(patch, RecordDecoder, "_decode", "self._decompressed = None  #", "pass  #")
+
+
+@_plant(2, test="tests/unit/read/test_split_reader.py::test_silence_after_a_low_end_is_no_truncation")
+def take_an_outage_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
+    """Once a low end was seen, silence is a loss."""
+    from pyspark_zkafka.read.split_reader import SplitReader
+
+    edit(patch, SplitReader, "_on_timeout", "if self._is_at_end and log_end <= self._position:", "if self._is_at_end:")
+
+
+@_plant(3, test="tests/unit/records/native/test_decompression.py::test_bytes_after_gzip")
+def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
+    """A batch that brokers and librdkafka accept is corrupt."""
+    from pyspark_zkafka.records.native import decompression
+
+    edit(patch, decompression, "_gzip", "while not members or rest[:2] == _GZIP_MAGIC:", "while rest:")
+    patch.setitem(decompression._DECOMPRESSORS, 1, decompression._gzip)
+
+
+@_plant(4, test="tests/unit/records/direct/test_fetcher.py::test_wait_at_the_end_of_the_log")
+def ask_without_a_pause(patch: pytest.MonkeyPatch) -> None:
+    """A task that waits for a transaction sends fetches all the time."""
+    from pyspark_zkafka.records.direct.fetcher import Fetcher
+
+    edit(patch, Fetcher, "_send", "wait_ms << min(self._empty, 10)", "wait_ms")
+
+
+@_plant(5, test="tests/unit/records/direct/test_fetcher.py::test_backoff")
+def back_off_for_long(patch: pytest.MonkeyPatch) -> None:
+    """Each error of a fetch backs off as a connection does that fails."""
+    from pyspark_zkafka.records.direct.fetcher import Fetcher
+
+    edit(patch, Fetcher, "_fail", "backoff.wait_s(", "self._client.settings.reconnect_backoff.wait_s(")
+
+
+# --- B. streams
+
+
+@_plant(6, "alone", "member", "pair", history="a broker is silent after the first micro-batch")
+def end_before_the_ends(patch: pytest.MonkeyPatch) -> None:
+    """AvailableNow ends with success where a leader does not answer."""
+    from pyspark_zkafka.read.stream_ends import FixedEnds
+
+    edit(patch, FixedEnds, "wait", "if not own and not others:", "if True:")
+
+
+@_plant(6, "pair", "member", history="a member is killed, and another one starts at once")
+def leave_a_dead_member_its_share(patch: pytest.MonkeyPatch) -> None:
+    """AvailableNow does not wait for the partitions of a member that was killed."""
+    from pyspark_zkafka.read.stream_ends import FixedEnds
+
+    edit(patch, FixedEnds, "wait", "if member is not None and others:", "others = []\n    if False:")
+
+
+@_plant(6, "member", history="once, in a group in Kafka, with a checkpoint")
+def do_not_wait_for_an_assignment(patch: pytest.MonkeyPatch) -> None:
+    """A run with `once`, in a group in Kafka and with a checkpoint, reads nothing."""
+    from pyspark_zkafka.read.stream_driver import StreamDriver
+
+    edit(patch, StreamDriver, "latest", "self._session.member is not None and self._start is None", "False")
+
+
+@_plant(7, "member", "pair", history="a topic is created again, and the checkpoint is lost, with two stores")
+def forget_who_wrote_an_offset(patch: pytest.MonkeyPatch) -> None:
+    """With two stores, the offsets of a deleted topic are used in the new one."""
+    from pyspark_zkafka.group.offsets import GroupOffsets
+    from pyspark_zkafka.model.resumption import StoredOffset
+
+    committed = GroupOffsets.committed
+
+    def without_marks(self: Any, *given: Any, **named: Any) -> Any:
+        found = committed(self, *given, **named)
+        return {tp: StoredOffset(stored.offset) for tp, stored in found.items()} if len(self._stores) > 1 else found
+
+    patch.setattr(GroupOffsets, "committed", without_marks)
+    patch.setattr(GroupOffsets, "_outdated", lambda self, stored: set())
+
+
+@_plant(8, "alone", history="a query subscribes to the topic of which it was assigned a partition")
+def start_added_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Partitions that the checkpoint does not have, as only some were assigned, start where their logs end."""
+    from pyspark_zkafka.model.checkpoint import TopicIdentity, first_identity
+    from pyspark_zkafka.read.stream_positions import StreamStarts
+
+    _everywhere(patch, first_identity, lambda topic, known: TopicIdentity.of(topic, len(topic.partitions)))
+    edit(patch, StreamStarts, "_is_added", "return is_new or (", "return is_new or False and (")
+
+
+@_plant(9, "pair", history="a query returns after another one has read a topic created again")
+def go_back_in_a_topic_created_again(patch: pytest.MonkeyPatch) -> None:
+    """A query with an old checkpoint reads a topic again that the group has read since it was created again."""
+    from pyspark_zkafka.model.resumption import is_followed
+
+    _everywhere(patch, is_followed, lambda planned, stored, last: False)
+
+
+@_plant(10, "member", "pair", history="a topic grows while a static member restarts")
+def leave_a_static_member_without_its_share(patch: pytest.MonkeyPatch) -> None:
+    """A static member does not get partitions that were added while it restarted."""
+    from pyspark_zkafka.group.kafka_state import stall_s
+
+    _everywhere(patch, stall_s, lambda options: float("inf"))
+
+
+@_plant(11, "member", "pair", history="startingOffsets of a group names an unknown partition")
+def ignore_unknown_starts(patch: pytest.MonkeyPatch) -> None:
+    """In a group, startingOffsets may name partitions that do not exist."""
+    from pyspark_zkafka.read.stream_positions import StreamStarts
+
+    edit(patch, StreamStarts, "initial", "check_named(", "self.options.group is None and check_named(")
+
+
+@_plant(12, test="tests/property/test_low_ends.py::test_low_ends")
+def believe_the_first_end(patch: pytest.MonkeyPatch) -> None:
+    """A low end after an election is a loss at once."""
+    from pyspark_zkafka.retries import Retry
+
+    patch.setattr(Retry, "ask_again", lambda self, first, is_doubtful, ask: first)
+
+
+@_plant(13, "member", "pair", history="a topic is deleted while a member restarts")
+def forget_a_deletion_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """Only a query that runs notices that a topic was deleted."""
+    from pyspark_zkafka.read import stream_planner
+
+    old = "gone = sorted(tp for tp in finished.ranges if"
+    edit(patch, stream_planner, "check_topics", old, "gone = sorted(tp for tp in state.assigned if")
+    _everywhere(patch, stream_planner.__dict__["check_topics"], stream_planner.check_topics)
+    from pyspark_zkafka.read import stream_driver
+
+    patch.setattr(stream_driver, "check_topics", stream_planner.check_topics)
+
+
+@_plant(14, test="tests/unit/group/test_offsets.py::test_higher_offset_in_one_store")
+def hide_the_other_store(patch: pytest.MonkeyPatch) -> None:
+    """A higher offset in one of two stores is overlooked."""
+    from pyspark_zkafka.group.offsets import GroupOffsets
+
+    old = "for tp, offset in written.items() if tp not in kept}"
+    edit(patch, GroupOffsets, "commit", old, "for tp, offset in written.items()}")
+
+
+@_plant(24, "alone", "member", history="a topic is removed from the subscription")
+def report_unsubscribed_topics(patch: pytest.MonkeyPatch) -> None:
+    """A topic that was merely removed from `subscribe` is reported as deleted."""
+    from pyspark_zkafka.read.stream_driver import StreamDriver
+
+    patch.setattr(StreamDriver, "_unsubscribed_topics", lambda self, finished: frozenset())
+
+
+# --- C. exactly once
+
+
+@_plant(15, "writes", history="a thread of foreachBatch writes")
+def write_without_a_name(patch: pytest.MonkeyPatch) -> None:
+    """A write of which Spark does not say the micro-batch counts as a job of its own."""
+    from pyspark_zkafka.write import exactly_once
+
+    old = """raise _unnamed("Spark's task does not say which micro-batch it belongs to", """
+    old += "commits=options.commit is not None)"
+    new = 'return Writing(QueryName(once.prefix, call, once.writer or ""), Attempt(slot, 0, call, is_job=True))'
+    edit(patch, exactly_once, "identify", old, new)
+
+
+@_plant(16, "writes", history="a write is named while its micro-batch is interrupted")
+def forget_the_former_name(patch: pytest.MonkeyPatch) -> None:
+    """A write that is named while its micro-batch is interrupted does not look under the name that it had."""
+    from pyspark_zkafka.write.exactly_once import _SlotTask
+
+    old = "QueryName.belongs(base, query)"
+    new = 'not base.startswith(f"{self._name.prefix}-{query}") and QueryName.belongs(base, query)'
+    edit(patch, _SlotTask, "_take", old, new)
+
+
+@_plant(17, "writes", history="transactionalIdPrefix changes while a micro-batch is interrupted")
+def look_nowhere_else(patch: pytest.MonkeyPatch) -> None:
+    """An interrupted micro-batch is written again when the prefix, the name or the topic of the ledger has changed."""
+    from pyspark_zkafka.write.exactly_once import _SlotTask
+
+    edit(patch, _SlotTask, "_take", "query is not None and QueryName.belongs(base, query)", "False")
+
+
+@_plant(18, "writes", history="transactions have six seconds, and a recorded slot comes late")
+def keep_ten_seconds_of_six(patch: pytest.MonkeyPatch) -> None:
+    """With a short transaction.timeout.ms, no slot waits for another."""
+    from pyspark_zkafka.write.exactly_once import _SlotTask
+
+    edit(patch, _SlotTask, "_await", "min(_COMMIT_S, producer.transaction_timeout_ms / 4000)", "_COMMIT_S")
+
+
+@_plant(19, test="tests/unit/brokers/test_ledger_offsets.py")
+def believe_the_width_of_a_ledger(patch: pytest.MonkeyPatch) -> None:
+    """A group whose name has a huge width makes as many objects."""
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
+
+    edit(patch, Ledger, "_partitions_of", "min(", "max(")
+
+
+# --- D. writing
+
+
+@_plant(20, test="tests/unit/model/test_rows.py::test_timestamps_floor_to_milliseconds")
+def pass_through_local_time(patch: pytest.MonkeyPatch) -> None:
+    """A column `timestamp` is cut off in its time zone, where an hour may come twice."""
+    from pyspark_zkafka.model import rows
+
+    old = "pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])"
+    new = 'pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", tz=column.type.tz)).cast(pa.int64())'
+    edit(patch, rows, "_milliseconds", old, new)
+
+
+@_plant(21, test="tests/unit/records/test_sender.py::test_no_limit_of_records")
+def take_no_limit_for_no_room(patch: pytest.MonkeyPatch) -> None:
+    """queue.buffering.max.messages=0 leaves no room for any record."""
+    from pyspark_zkafka.records.producer import CountingProducer
+
+    edit(patch, CountingProducer, "__init__", " or sys.maxsize", "")
+
+
+# --- E. the operator's side
+
+
+@_plant(22, test="tests/unit/tools/test_collector.py::test_a_read_that_ends_late")
+def discard_a_late_result(patch: pytest.MonkeyPatch) -> None:
+    """A scrape that gives up discards what was read."""
+    from pyspark_zkafka.tools import collector
+
+    edit(patch, collector.SharedCall, "result", "if last is None:", "if last is None or is_late:")
+
+
+@_plant(23, test="tests/unit/tools/test_output.py::test_control_characters")
+def write_control_characters(patch: pytest.MonkeyPatch) -> None:
+    """Terminal escapes of znodes reach the terminal."""
+    from pyspark_zkafka.tools import output
+
+    patch.setattr(output, "printable", lambda text: text)
+
+
+@_plant(23, test="tests/unit/tools/test_admin_elect.py::test_election_that_cannot_be")
+def succeed_without_an_election(patch: pytest.MonkeyPatch) -> None:
+    """`admin elect` exits 0 where the leader is not the preferred replica."""
+    from pyspark_zkafka.tools import admin_elect
+
+    edit(patch, admin_elect, "elect", "if not target.dry_run and any(", "if False and any(")
+
+
+@_plant(24, test="tests/unit/read/test_stream_ends_limits.py::test_wait_after_an_idle_start")
+def ignore_the_least_size(patch: pytest.MonkeyPatch) -> None:
+    """The first records after an idle start do not wait for minOffsetsPerTrigger."""
+    from pyspark_zkafka.read.stream_ends import StreamLimits
+
+    edit(patch, StreamLimits, "apply", "if may_wait:", "if may_wait and backlog:")
+
+
+@_plant(25, test="tests/unit/model/test_java_patterns.py::test_like_java")
+def match_as_python(patch: pytest.MonkeyPatch) -> None:
+    """Patterns of topics are Python's, and not Java's."""
+    import re
+
+    from pyspark_zkafka.model import topic_names
+
+    patch.setattr(topic_names, "_made", lambda regex: re.compile(regex))
+
+
+@_plant(26, test="tests/unit/read/test_batch_planner.py::test_missing_topics")
+def read_nothing_in_silence(patch: pytest.MonkeyPatch) -> None:
+    """A batch read of a misspelt topic reads nothing."""
+    from pyspark_zkafka.read import batch_planner
+
+    patch.setattr(batch_planner, "missing_topics", lambda subscription, snapshot: ())

@@ -1,0 +1,573 @@
+"""A model of the use of streaming queries: random schedules on a real cluster, and what every schedule must satisfy.
+
+1.  Nothing is skipped: each record of a topic that exists is in a finished micro-batch in the end, except those before the
+    first start at `latest`. A micro-batch has all records of its range, and begins where the last one ended.
+2.  Nothing is read twice, except what a query had finished or planned, and not committed, when it ended; and what a store
+    of offsets does not know, when a query changes to it.
+3.  A run with `availableNow` or `once` that ends without an error has read to the ends at its start.
+4.  Records that are lost are an error with `failOnDataLoss=true`, and nothing else is one: no other error comes without a
+    fault of a server or a kill.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from confluent_kafka import Producer
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from pyspark_zkafka.errors import DataLoss, OptionError, ZKafkaError
+from pyspark_zkafka.model.checkpoint import StreamOffset
+from tests.faults.use.runs import Checkpoint, Died, Planner, Read
+from tests.faults.use.steps import Step, Use, steps_of
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+__all__ = ["Violation", "find", "shortest", "violation"]
+
+_BROKER = 0
+_PAUSE_S = 1.2
+_SESSION_S = 6
+_MOST_BATCHES = 60
+_STORES = {"zookeeper": ("zookeeper",), "kafka": ("kafka",), "dual": ("zookeeper", "kafka")}
+
+
+class Log(NamedTuple):
+    """A partition in one life of its topic: between two deletions."""
+
+    topic: str
+    life: int
+    partition: int
+
+
+Place = tuple[Log, int]
+"""A record: its log, and its offset."""
+
+
+class Violation(AssertionError):
+    """A schedule does not satisfy what every schedule must."""
+
+
+class Query:
+    """A query on one checkpoint, and what it has read.
+
+    Attributes
+    ----------
+    position : dict
+        The end of the last finished micro-batch.
+    uncommitted : set
+        The records that it has finished, and may not have committed.
+    lost : set
+        The topics of which it has read records that were deleted since, unreported.
+    may_lose : set
+        The topics of which records were deleted since it was at the ends, `passed` those with a micro-batch planned since.
+    """
+
+    def __init__(self) -> None:
+        self.use = Use()
+        self.planner: Planner | None = None
+        self.position: dict[Log, int] = {}
+        self.uncommitted: set[Place] = set()
+        self.lost: set[str] = set()
+        self.may_lose: set[str] = set()
+        self.passed: set[str] = set()
+        self.is_tolerant = self.has_ended = False
+        self.bounds: dict[Log, int] = {}
+        self.stores: tuple[str, ...] = ()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Begin with an empty checkpoint."""
+        self.checkpoint = Checkpoint()
+        self.start: dict[str, Any] | None = None
+
+    def lose(self, topic: str) -> None:
+        """Note that records of a topic are deleted."""
+        self.may_lose.add(topic)
+        self.passed.discard(topic)
+
+    @property
+    def fails(self) -> bool:
+        """True if this run reports lost records as errors."""
+        return self.use.fails and not self.is_tolerant
+
+
+class Schedule:
+    """The cluster, its topics and the queries of one schedule."""
+
+    def __init__(self, cluster: LocalCluster, steps: Sequence[Step], plant: str | None = None) -> None:
+        self.cluster = cluster
+        self.steps = steps
+        self.plant = plant
+        self.prefix = f"use-{secrets.token_hex(4)}"
+        self.queries = [Query(), Query()]
+        self.lives = {"a": 0, "b": 0}
+        self.partitions: dict[str, int] = {}
+        self.records: dict[Log, dict[int, bytes]] = defaultdict(dict)
+        self.ends: dict[Log, int] = defaultdict(int)
+        self.low: dict[Log, int] = defaultdict(int)
+        self.skipped: dict[Log, int] = {}
+        self.read: set[Place] = set()
+        self.allowed: set[Place] = set()
+        self.committed: dict[tuple[str, Log], int] = {}
+        self.is_disturbed = self._has_been_static = False
+        self.taken: list[Step] = []
+        self._serial = 0
+        self._pauses: list[threading.Thread] = []
+
+    def run(self) -> None:
+        """Take all steps, then read what is left. Raises Violation."""
+        try:
+            self._create("a", 2)
+            self._create("b", 1)
+            for step in self.steps:
+                self.taken.append(step)
+                self._take(step)
+            self._finish()
+        finally:
+            for query in self.queries:
+                if query.planner is not None:
+                    query.planner.kill()
+            self._end_pauses()
+            for topic in self.partitions:
+                self.cluster.delete_topic(self._name(topic))
+
+    # --- topics
+
+    def produce(self, topic: str, count: int, in_transaction: bool) -> None:
+        """Write records to the partitions in turn; a transaction leaves a gap after them."""
+        if topic not in self.partitions:
+            return
+        numbers = [self._serial + n for n in range(count)]
+        self._serial += count
+        parts = [n % self.partitions[topic] for n in numbers]
+        values = [f"{topic}/{self.lives[topic]}/{p}/{n}".encode() for n, p in zip(numbers, parts, strict=True)]
+        if in_transaction:
+            found = self._transact(self._name(topic), parts, values)
+        else:
+            given = [{"partition": p, "value": value} for p, value in zip(parts, values, strict=True)]
+            found = self.cluster.produce(self._name(topic), given)
+        for p in set(parts):
+            log = self._log(topic, p)
+            mine = [value for value, part in zip(values, parts, strict=True) if part == p]
+            self.records[log] |= dict(zip(found[p], mine, strict=True))
+            self.ends[log] = max(found[p]) + 1
+
+    def grow(self, topic: str) -> None:
+        """Add a partition."""
+        if topic in self.partitions and self.partitions[topic] < 4:
+            self.partitions[topic] += 1
+            self.cluster.add_partitions(self._name(topic), self.partitions[topic])
+
+    def recreate(self, topic: str, partitions: int, is_reloaded: bool) -> None:
+        """Delete a topic, create it again, and perhaps write as many records as it had."""
+        before = {n: self.ends[self._log(topic, n)] for n in range(self.partitions.get(topic, 0))}
+        self.delete(topic)
+        self._create(topic, partitions)
+        if is_reloaded:
+            self.produce(topic, max(before.values(), default=0) * partitions + 1, False)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        if self.partitions.pop(topic, None) is None:
+            return
+        self.cluster.delete_topic(self._name(topic))
+        for query in self.queries:
+            query.lose(topic)
+            if any(log.topic == topic and log.life == self.lives[topic] and end > 0 for log, end in query.position.items()):
+                query.lost.add(topic)
+        self.lives[topic] += 1
+
+    def truncate(self, topic: str) -> None:
+        """Delete half of the records, as retention does."""
+        logs = {n: self._log(topic, n) for n in range(self.partitions.get(topic, 0))}
+        before = {n: (self.low[log] + self.ends[log] + 1) // 2 for n, log in logs.items() if self.ends[log] > self.low[log]}
+        if before:
+            self.cluster.delete_records(self._name(topic), before)
+            self.low |= {logs[n]: offset for n, offset in before.items()}
+            for query in self.queries:
+                query.lose(topic)
+
+    def pause(self, server: str) -> None:
+        """Have a server be silent for a moment, while the schedule continues."""
+        which = _BROKER if server == "broker" else "zookeeper"
+        self.is_disturbed = True
+        self.cluster.pause(which)
+
+        def resume() -> None:
+            time.sleep(_PAUSE_S)
+            self.cluster.resume(which)
+
+        self._pauses.append(threading.Thread(target=resume))
+        self._pauses[-1].start()
+
+    def _create(self, topic: str, partitions: int) -> None:
+        self.cluster.create_topic(self._name(topic), partitions)
+        self.partitions[topic] = partitions
+
+    def _transact(self, topic: str, parts: Sequence[int], values: Sequence[bytes]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        servers = self.cluster.bootstrap_servers
+        with Producer({"bootstrap.servers": servers, "transactional.id": f"{self.prefix}-{self._serial}"}) as producer:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            for p, value in zip(parts, values, strict=True):
+                producer.produce(
+                    topic, value, partition=p, on_delivery=lambda _, m: found[m.partition()].append(m.offset())
+                )
+            producer.flush(30)
+            producer.commit_transaction(30)
+        return found
+
+    def _end_pauses(self) -> None:
+        for pause in self._pauses:
+            pause.join()
+        if self._pauses:
+            self.cluster.wait_ready()
+        self._pauses = []
+
+    # --- runs
+
+    def start(self, use: Use, disturbance: Step | None = None) -> None:
+        """Start a query with other options, after it has stopped; one with an end runs to it."""
+        query = self.queries[use.query]
+        self.stop(use.query)
+        if use.trigger != "running":
+            self._settle_others(query)
+        if query.checkpoint.offsets and use.unknown:
+            use = use._replace(unknown=False)
+        self._guard(query, lambda: self._begin(query, use))
+        if query.planner is not None and use.trigger != "running":
+            self._guard(query, lambda: self._run_to_its_end(query, disturbance))
+            self._end_pauses()
+
+    def trigger(self, number: int, times: int) -> None:
+        """Let a running query plan some times."""
+        query = self.queries[number]
+        for _ in range(times):
+            if query.planner is not None:
+                self._guard(query, lambda: self._trigger(query))
+
+    def stop(self, number: int) -> None:
+        """Stop a query in an orderly way."""
+        self._end(self.queries[number], Planner.stop)
+
+    def kill(self, number: int, at: str) -> None:
+        """Kill a query that runs, at some place of a micro-batch."""
+        query = self.queries[number]
+        if query.planner is not None:
+            self._guard(query, lambda: self._trigger(query, until=at))
+            self._end(query, Planner.kill)
+
+    def fresh(self, number: int) -> None:
+        """Delete the checkpoint of a query. In a group, it continues at the group's offsets."""
+        query = self.queries[number]
+        self.stop(number)
+        if not query.use.group:
+            self.allowed |= self.read
+        elif query.stores:  # another store may know less
+            self.allowed |= {place for place in self.read if self._is_unknown(place)}
+        self.skipped.clear()
+        query.begin_again()
+        query.position, query.lost = {}, set()
+
+    def _is_unknown(self, place: Place) -> bool:
+        return any(self.committed.get((store, place[0]), 0) <= place[1] for store in ("zookeeper", "kafka"))
+
+    def _begin(self, query: Query, use: Use) -> None:
+        query.use, query.start, query.has_ended = use, None, False
+        stores = self._stores(use)
+        if stores and query.stores and stores != query.stores:
+            self.allowed |= {(log, n) for log, n in self.read if self._is_unknown((log, n))}
+        query.stores = stores or query.stores
+        self._has_been_static |= use.group == "static"
+        query.planner = Planner(self._options(use), self.plant)
+        query.bounds = {log: self.ends[log] for log in self._logs(use)}
+        if use.trigger == "available":
+            query.planner.call("prepareForTriggerAvailableNow")
+
+    def _run_to_its_end(self, query: Query, disturbance: Step | None) -> None:
+        was_interrupted = query.checkpoint.is_interrupted
+        for number in range(_MOST_BATCHES):
+            until = query.use.cut if number == 1 else ""
+            has_more = self._trigger(query, until=until or "done")
+            if until:
+                self._end(query, Planner.kill)
+                return
+            if number == 0 and disturbance is not None:
+                self._take(disturbance)
+            if not has_more or query.use.trigger == "once":
+                break
+        else:
+            raise Violation(f"the run has not ended after {_MOST_BATCHES} micro-batches")
+        reads_all = not was_interrupted and not (
+            query.use.group and self.is_disturbed
+        )  # a killed member's ghost has a share
+        if query.use.trigger == "available" or reads_all:
+            self._check_ends(query)
+            query.may_lose -= query.passed
+            query.is_tolerant = False
+        query.has_ended = True
+        self._end(query, Planner.stop)
+
+    def _trigger(self, query: Query, until: str = "done") -> bool:
+        """Make the calls of one trigger. Returns False if there was nothing to read."""
+        planner, checkpoint = query.planner, query.checkpoint
+        assert planner is not None
+        if query.start is None:
+            if checkpoint.finished:
+                query.start = checkpoint.offsets[checkpoint.finished - 1]
+            else:
+                if not checkpoint.offsets and query.use.start == "latest":
+                    self.skipped |= {log: self.ends[log] for log in self._logs(query.use)}
+                query.start = planner.call("initialOffset")
+        if not checkpoint.is_interrupted:
+            end = self._plan(query, planner)
+            if end is None:
+                return False
+        if until == "planned":
+            return True
+        read = planner.call("read_all", query.start, checkpoint.offsets[-1])
+        if until != "read":
+            self._note_finished(query, read)
+        return True
+
+    def _plan(self, query: Query, planner: Planner) -> dict[str, Any] | None:
+        checkpoint = query.checkpoint
+        limit = ReadAllAvailable() if query.use.trigger == "once" else planner.call("getDefaultReadLimit")
+        end: dict[str, Any] = planner.call("latestOffset", query.start, limit)
+        if query.use.unknown:
+            raise Violation("startingOffsets names a partition that does not exist, which is no error")
+        self._note_planned(query)
+        if end == query.start:
+            return None
+        checkpoint.offsets.append(end)
+        query.passed = query.may_lose & set(self._topics(query.use))
+        if len(checkpoint.offsets) == 1:
+            assert planner.call("initialOffset") == query.start
+        elif query.start is not None:
+            planner.call("commit", query.start)
+        return end
+
+    def _settle_others(self, query: Query) -> None:
+        """Have the other query commit all that it has finished."""
+        for other in self.queries:
+            if other is not query and other.planner is not None:
+                while self._guard(other, lambda other=other: self._trigger(other)):  # type: ignore[misc]
+                    pass
+
+    def _guard(self, query: Query, action: Callable[[], Any]) -> Any:
+        """Return what an action returns; an error that is allowed ends the run."""
+        try:
+            return action()
+        except Died as error:
+            raise Violation(str(error)) from error
+        except ZKafkaError as error:
+            self._check_error(query, error)
+            self._end(query, Planner.stop)
+        return None
+
+    def _end(self, query: Query, how: Callable[[Planner], None]) -> None:
+        if query.planner is None:
+            return
+        how(query.planner)
+        query.planner = None
+        if how is Planner.kill:
+            self.is_disturbed = True
+        self.allowed |= query.uncommitted
+        query.uncommitted = set()
+        if query.checkpoint.is_interrupted:
+            ranges = StreamOffset.from_json(query.checkpoint.offsets[-1]).ranges
+            logs = {tp: self._log(tp.topic.removeprefix(f"{self.prefix}-"), tp.partition) for tp in ranges}
+            self.allowed |= {(logs[tp], n) for tp, span in ranges.items() for n in range(span.start, span.until)}
+
+    # --- what must hold
+
+    def _check_error(self, query: Query, error: ZKafkaError) -> None:
+        if isinstance(error, DataLoss):
+            if not query.fails or not query.may_lose & set(self._topics(query.use)):
+                raise Violation(f"a loss is reported, and nothing was lost: {error}") from error
+            query.is_tolerant = True
+        elif isinstance(error, OptionError):
+            if not query.use.unknown:
+                raise Violation(f"options are refused: {error}") from error
+        elif error.condition == "GROUP_ACTIVE" and (self.is_disturbed or self._has_been_static):
+            time.sleep(_SESSION_S)  # a static member does not leave, nor does a killed one
+        elif not (error.retriable and self.is_disturbed):
+            raise Violation(f"an error without a fault: {error}") from error
+
+    def _note_planned(self, query: Query) -> None:
+        """Note that `latestOffset` has succeeded."""
+        lost = query.lost & set(self._topics(query.use))
+        others_read = len(self.steps) and any(q is not query and q.position for q in self.queries)
+        if query.fails and lost and not others_read:
+            raise Violation(f"the deletion of {sorted(lost)} is passed over")
+        query.lost -= lost
+        if not self.is_disturbed or not query.use.group:
+            query.uncommitted = set()
+        for store in self._stores(query.use):
+            self.committed |= {(store, log): end for log, end in query.position.items()}
+
+    def _note_finished(self, query: Query, read: Read) -> None:
+        """Compare what a micro-batch has read with its range, with the topics, and with what was read before."""
+        query.checkpoint.finished = len(query.checkpoint.offsets)
+        end = StreamOffset.from_json(query.checkpoint.offsets[-1])
+        found: set[Place] = set()
+        for tp, rows in read.items():
+            log = self._log(tp.topic.removeprefix(f"{self.prefix}-"), tp.partition)
+            for offset, value in rows.items():
+                if self.records[log].get(offset) != value:
+                    raise Violation(f"{log} at {offset} has {self.records[log].get(offset)!r}, and was read as {value!r}")
+                found.add((log, offset))
+        twice = {place for place in (found & self.read) - self.allowed if not self._is_ambiguous(query, place[0])}
+        if twice:
+            raise Violation(f"read again: {_shown(twice)}")
+        for tp, span in end.ranges.items():
+            topic = tp.topic.removeprefix(f"{self.prefix}-")
+            log = self._log(topic, tp.partition)
+            if topic not in self._topics(query.use) or tp.partition >= self.partitions.get(topic, 0):
+                continue
+            begin = query.position.get(log, 0)
+            due = {(log, n) for n in self.records[log] if min(begin, span.start) <= n < span.until}
+            missing = {p for p in due - found - self.read if p[1] >= self.skipped.get(log, 0)}
+            gone = {place for place in missing if place[1] < self.low[log]}
+            if missing - gone:
+                raise Violation(f"skipped: {_shown(missing)}")
+            if gone and query.fails and log in query.position:
+                raise Violation(f"{_shown(gone)} are lost without an error")
+            query.position[log] = span.until
+        self.read |= found
+        self.allowed -= found
+        query.uncommitted |= found
+        query.start = query.checkpoint.offsets[-1]
+
+    def _is_ambiguous(self, query: Query, log: Log) -> bool:
+        """True if an offset in Kafka may be of the deleted topic that the query has read, or of the next one."""
+        return query.stores == ("kafka",) and any(
+            before.topic == log.topic and before.life < log.life for before in query.position
+        )
+
+    def _check_ends(self, query: Query) -> None:
+        unread = {place for log, end in query.bounds.items() for place in self._unread(log, end)}
+        if unread:
+            raise Violation(f"the run has ended, and has not read {_shown(unread)}")
+
+    def _unread(self, log: Log, until: int) -> set[Place]:
+        if log.life != self.lives[log.topic] or log.partition >= self.partitions.get(log.topic, 0):
+            return set()
+        begin = max(self.skipped.get(log, 0), self.low[log])
+        return {(log, n) for n in self.records[log] if begin <= n < until} - self.read
+
+    def _finish(self) -> None:
+        """Read all that is left, by one query without faults."""
+        for number in range(2):
+            self.stop(number)
+        last = next((query.use for query in self.queries if query.use.group), self.queries[0].use)
+        use = last._replace(query=0, trigger="available", topics="ab", fails=False, cut="", unknown=False, limit=0)
+        self.taken.append(Step("start", (use,)))
+        for _ in range(3):
+            self.start(use)
+            if self.queries[0].has_ended:
+                break
+        unread = {place for log in self._logs(use) for place in self._unread(log, self.ends[log])}
+        if unread:
+            raise Violation(f"never read: {_shown(unread)}")
+
+    # --- names
+
+    def _take(self, step: Step) -> None:
+        getattr(self, step.name)(*step.arguments)
+
+    def _name(self, topic: str) -> str:
+        return f"{self.prefix}-{topic}"
+
+    def _log(self, topic: str, partition: int) -> Log:
+        return Log(topic, self.lives[topic], partition)
+
+    def _topics(self, use: Use) -> str:
+        return {"a": "a", "assign": "a"}.get(use.topics, "ab")
+
+    def _logs(self, use: Use) -> list[Log]:
+        if use.topics == "assign":
+            return [self._log("a", 0)] if "a" in self.partitions else []
+        return [self._log(t, n) for t in self._topics(use) for n in range(self.partitions.get(t, 0))]
+
+    def _stores(self, use: Use) -> tuple[str, ...]:
+        if use.group in ("kafka", "static"):
+            return ("kafka",)
+        return _STORES[use.stores] if use.group else ()
+
+    def _options(self, use: Use) -> dict[str, str]:
+        zookeeper = {"zookeeper.connect": self.cluster.zookeeper_connect}
+        brokers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
+        subscription = {
+            "a": {"subscribe": self._name("a")},
+            "ab": {"subscribe": f"{self._name('a')},{self._name('b')}"},
+            "pattern": {"subscribePattern": f"{self.prefix}-[ab]"},
+            "assign": {"assign": json.dumps({self._name("a"): [0]})},
+        }[use.topics]
+        given = {
+            **subscription,
+            "missingTopics": "wait",
+            "failOnDataLoss": str(use.fails and not self.queries[use.query].is_tolerant).lower(),
+            "kafkaConsumer.pollTimeoutMs": "8000",
+        }
+        if use.limit:
+            given["maxOffsetsPerTrigger"] = str(use.limit)
+        if not use.group:
+            start = {self._name("a"): {"9": 0}}
+            given["startingOffsets"] = json.dumps(start) if use.unknown else use.start
+            return {**given, **(zookeeper if use.way == "zookeeper" else brokers)}
+        given |= {"group.id": f"{self.prefix}-g", "auto.offset.reset": "earliest"}
+        if use.unknown:
+            given["startingOffsets"] = json.dumps({self._name("a"): {"9": 0}})
+        if use.group in ("kafka", "static"):
+            static = {"group.instance.id": f"{self.prefix}-{use.query}"} if use.group == "static" else {}
+            timing = {"session.timeout.ms": str(1000 * _SESSION_S), "rebalance.hold.ms": "1000"}
+            return {**given, **brokers, "groupMembership": "kafka", **timing, **static}
+        storage = {
+            "zookeeper": {"offsets.storage": "zookeeper"},
+            "kafka": {"offsets.storage": "kafka", "dual.commit.enabled": "false"},
+            "dual": {"offsets.storage": "kafka"},
+        }[use.stores]
+        timing = {"zookeeper.session.timeout.ms": "4000"}
+        if use.group == "zookeeper":
+            timing["rebalance.backoff.ms"] = "200"
+        membership = "none" if use.group == "commits" else "zookeeper"
+        return {**given, **zookeeper, **storage, **timing, "groupMembership": membership}
+
+
+def _shown(places: set[Place]) -> str:
+    logs: dict[Log, list[int]] = defaultdict(list)
+    for log, offset in sorted(places):
+        logs[log].append(offset)
+    return "; ".join(f"{log.topic}-{log.partition} (life {log.life}) at {offsets}" for log, offsets in logs.items())
+
+
+def violation(cluster: LocalCluster, steps: Sequence[Step], plant: str | None = None) -> str | None:
+    """Run a schedule. Returns how it violates what must hold, with its steps; None if it does not."""
+    schedule = Schedule(cluster, steps, plant)
+    try:
+        schedule.run()
+    except Violation as error:
+        return "\n  ".join([str(error), *map(str, schedule.taken)])
+    return None
+
+
+def find(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str | None:
+    """The violation of the schedule of a seed."""
+    found = violation(cluster, steps_of(seed, kind, length), plant)
+    return None if found is None else f"seed {seed}, {kind}: {found}"
+
+
+def shortest(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str:
+    """The same violation after as few steps as possible."""
+    found = (find(cluster, seed, kind, plant, steps) for steps in range(length + 1))
+    return next((text for text in found if text is not None), f"seed {seed}, {kind}: not found again")

@@ -1,0 +1,48 @@
+"""The faults of the last review, planted one by one: schedules of use find them, or another test does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.use import streams, writes
+from tests.faults.use.histories import STREAMS, WRITES
+from tests.faults.use.plants import PLANTS
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
+
+
+@pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.history])
+def test_found_by_the_model(one_broker: LocalCluster, name: str) -> None:
+    """The history in which the fault was seen violates what every schedule must satisfy.
+
+    Random schedules find it as well: ``python -m tests.faults.use --plant NAME``.
+    """
+    history = PLANTS[name].history
+    if history in WRITES:
+        assert writes.violation(one_broker, WRITES[history], name) is not None
+    else:
+        assert streams.violation(one_broker, STREAMS[history], name) is not None
+
+
+@pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.test])
+def test_found_by_another_test(name: str) -> None:
+    """The test fails that is named with the fault."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "tests.faults.use.planting"]
+    done = subprocess.run(
+        [*command, "--timeout=60", PLANTS[name].test],
+        env={**os.environ, "ZKAFKA_PLANT": name},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
+    assert "1 failed" in done.stdout or "Timeout" in done.stdout + done.stderr

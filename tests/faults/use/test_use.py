@@ -1,0 +1,51 @@
+"""What users change between runs, on a real cluster: some histories, and random schedules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.use import streams, writes
+from tests.faults.use.histories import STREAMS, WRITES
+from tests.faults.use.steps import KINDS
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.testing import LocalCluster
+
+_FEW = {"alone": 2, "member": 1}
+_MANY = 40
+
+
+@pytest.mark.parametrize("kind", _FEW)
+def test_some_schedules(one_broker: LocalCluster, kind: str) -> None:
+    """Some schedules satisfy what every schedule must; see `streams`."""
+    found = [streams.find(one_broker, seed, kind) for seed in range(_FEW[kind])]
+    assert not any(found), "\n".join(filter(None, found))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", [*KINDS, *writes.KINDS])
+def test_many_schedules(one_broker: LocalCluster, kind: str, request: pytest.FixtureRequest) -> None:
+    """So do many; `--zkafka-seed` chooses others."""
+    first = 1000 * request.config.getoption("--zkafka-seed")
+    find = writes.find if kind in writes.KINDS else streams.find
+    failures = [text for seed in range(first, first + _MANY) if (text := find(one_broker, seed, kind)) is not None]
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("history", STREAMS)
+def test_histories_of_streams(one_broker: LocalCluster, history: str) -> None:
+    """Nothing is lost, read again or passed over where it was once."""
+    found = streams.violation(one_broker, STREAMS[history])
+    assert found is None, found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("history", WRITES)
+def test_histories_of_writes(one_broker: LocalCluster, history: str) -> None:
+    """No row is written twice where it was once."""
+    found = writes.violation(one_broker, WRITES[history])
+    assert found is None, found
