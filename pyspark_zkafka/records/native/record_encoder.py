@@ -98,23 +98,20 @@ class _Open:
     """A batch that rows are appended to. Its memory grows up to `most_bytes`, the size of a full batch."""
 
     def __init__(self, room: int, most_bytes: int, opened_at: float) -> None:
-        self.memory = bytearray(room)
         self.most_bytes = most_bytes
-        self.state = OpenBatch(used=HEADER_BYTES)
         self.opened_at = opened_at
-        self._point()
+        self.state = OpenBatch(used=HEADER_BYTES)
+        self._use(np.empty(room, np.uint8))
 
     def grow(self, room: int) -> None:
         """Give it more memory; what is in it stays."""
-        larger = bytearray(room)
-        larger[: self.state.used] = memoryview(self.memory)[: self.state.used]
-        self.memory = larger
-        self._point()
+        larger = np.empty(room, np.uint8)
+        larger[: self.state.used] = self.memory[: self.state.used]
+        self._use(larger)
 
-    def _point(self) -> None:
-        # The object that from_buffer makes would keep the memory from being changed: it is kept no longer than this call.
-        self.state.data = addressof(c_uint8.from_buffer(self.memory))
-        self.state.capacity = len(self.memory)
+    def _use(self, memory: npt.NDArray[np.uint8]) -> None:
+        self.memory = memory
+        self.state.data, self.state.capacity = memory.ctypes.data, len(memory)
 
 
 class RecordEncoder:
@@ -146,8 +143,9 @@ class RecordEncoder:
         self._clock = clock
         self._now_ms = now_ms
         self._open: dict[TopicPartition, _Open] = {}
+        self._last_bytes: dict[TopicPartition, int] = {}  # sizes of the last batches
         self._smaller: dict[str, int] = {}  # sizes of full batches, for topics that refused larger ones
-        self.open_bytes = 0
+        self.open_bytes = 0  # what is in them
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
@@ -178,9 +176,11 @@ class RecordEncoder:
             while start < stop:
                 batch = self._open.get(partition)
                 if batch is None:
-                    batch = self._open[partition] = self._new(rows.topic)
+                    batch = self._open[partition] = self._new(partition)
                 count = min(stop - start, self._batch_records - batch.state.records)
+                self.open_bytes -= batch.state.used
                 start += require().encode(byref(batch.state), address + 4 * start, count, *columns)
+                self.open_bytes += batch.state.used
                 if start < stop and not self._has_made_room(batch):
                     yield self._close(partition)
 
@@ -191,9 +191,10 @@ class RecordEncoder:
             yield self._close(partition)
 
     def halves(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a closed batch in two; later batches of its topic are no larger than half of it, before compression."""
+        """Split a closed batch in two; later batches of its topic have at most half of its bytes, before compression."""
         topic, encoded = batch.partition.topic, batch.data
-        self._smaller[topic] = min(encoded.plain_bytes // 2, self._smaller.get(topic, self._batch_bytes))
+        half_bytes = HEADER_BYTES + max(encoded.plain_bytes // 2, 1)
+        self._smaller[topic] = min(half_bytes, self._smaller.get(topic, self._batch_bytes))
         records = self._compression.decompressed(encoded.data[HEADER_BYTES:], encoded.plain_bytes)
         address = np.frombuffer(records, np.uint8).ctypes.data
 
@@ -207,10 +208,11 @@ class RecordEncoder:
         first, middle = part(0, batch.records // 2)
         return first, part(middle, batch.records - first.records)[0]
 
-    def _new(self, topic: str) -> _Open:
-        most_bytes = self._smaller.get(topic, self._batch_bytes)
-        found = _Open(min(_FIRST_BYTES, most_bytes), most_bytes, self._clock())
-        self.open_bytes += len(found.memory)
+    def _new(self, partition: TopicPartition) -> _Open:
+        most_bytes = self._smaller.get(partition.topic, self._batch_bytes)
+        room = self._last_bytes.get(partition, _FIRST_BYTES) * 17 // 16  # most batches of a partition have similar sizes
+        found = _Open(min(room, most_bytes), most_bytes, self._clock())
+        self.open_bytes += found.state.used
         return found
 
     def _has_made_room(self, batch: _Open) -> bool:
@@ -218,21 +220,21 @@ class RecordEncoder:
         needed = batch.state.used + batch.state.needed
         if batch.state.records >= self._batch_records or (needed > batch.most_bytes and batch.state.records):
             return False
-        self.open_bytes -= len(batch.memory)
         batch.grow(max(needed, min(2 * len(batch.memory), batch.most_bytes)))
-        self.open_bytes += len(batch.memory)
         return True
 
     def _close(self, partition: TopicPartition) -> Batch:
         batch = self._open.pop(partition)
-        self.open_bytes -= len(batch.memory)
+        self.open_bytes -= batch.state.used
+        self._last_bytes[partition] = batch.state.used
         return self._closed(partition, batch)
 
     def _closed(self, partition: TopicPartition, batch: _Open) -> Batch:
         state = batch.state
-        data = memoryview(batch.memory)[: state.used]
+        memory = batch.memory[: state.used]
         if 10 * state.used < 9 * len(batch.memory):
-            data = memoryview(bytearray(data))  # the rest of the memory is free then
+            memory = memory.copy()  # the rest of the memory is free then
+        data = memory.data
         if self._compress is not None:
             records = self._compress(data[HEADER_BYTES:])
             smaller = bytearray(HEADER_BYTES + len(records))
