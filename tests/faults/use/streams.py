@@ -3,7 +3,8 @@
 1.  Nothing is skipped: each record of a topic that exists is in a finished micro-batch in the end, except those before the
     first start at `latest`. A micro-batch has all records of its range, and begins where the last one ended.
 2.  Nothing is read twice, except what a query had finished or planned, and not committed, when it ended; and what a store
-    of offsets does not know, when a query changes to it.
+    of offsets does not know, when a query changes to it, or when it returns to the group, of which its checkpoint knows
+    nothing if no micro-batch was planned in it.
 3.  A run with `availableNow` or `once` that ends without an error has read to the ends at its start.
 4.  Records that are lost are an error with `failOnDataLoss=true`, and nothing else is one: no other error comes without a
     fault of a server or a kill.
@@ -78,7 +79,7 @@ class Query:
         self.lost: set[str] = set()
         self.may_lose: set[str] = set()
         self.passed: set[str] = set()
-        self.is_tolerant = self.has_ended = False
+        self.is_tolerant = self.has_ended = self.has_left = self.is_recorded = False
         self.bounds: dict[Log, int] = {}
         self.stores: tuple[str, ...] = ()
         self.begin_again()
@@ -284,9 +285,11 @@ class Schedule:
     def _begin(self, query: Query, use: Use) -> None:
         query.use, query.start, query.has_ended = use, None, False
         stores = self._stores(use)
-        if stores and query.stores and stores != query.stores:
+        is_unseen = query.has_left and not query.is_recorded
+        if stores and query.stores and (stores != query.stores or is_unseen):
             self.allowed |= {(log, n) for log, n in self.read if self._is_unknown((log, n))}
         query.stores = stores or query.stores
+        query.has_left, query.is_recorded = not stores, query.is_recorded and not stores
         self._has_been_static |= use.group == "static"
         query.planner = Planner(self._options(use), self.plant)
         query.bounds = {log: self.ends[log] for log in self._logs(use)}
@@ -349,6 +352,7 @@ class Schedule:
         if end == query.start:
             return None
         checkpoint.offsets.append(end)
+        query.is_recorded |= bool(query.use.group)
         query.passed = query.may_lose & set(self._topics(query.use))
         if len(checkpoint.offsets) == 1:
             assert planner.call("initialOffset") == query.start
