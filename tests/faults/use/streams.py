@@ -301,10 +301,10 @@ class Schedule:
     def _note_planned(self, query: Query) -> None:
         """Note that `latestOffset` has succeeded."""
         lost = query.lost & set(self._subscribed(query.use))
-        others_read = any(q is not query and q.position for q in self.queries)
-        if query.fails and lost and not others_read:
+        if query.fails and lost:
             raise Violation(f"the deletion of {sorted(lost)} is passed over")
-        query.lost -= lost
+        for each in self.queries:  # the other one need not report what this one has begun to read
+            each.lost -= lost if each is query else set(self._subscribed(query.use))
         if not self.is_disturbed or not query.use.group:
             query.uncommitted = set()
         for store in self._stores(query.use):
