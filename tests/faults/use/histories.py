@@ -108,6 +108,8 @@ WRITES: dict[str, list[Attempt]] = {
         Attempt(Way("foreachBatch", "w"), _ALL, 2),
         Attempt(Way("foreachBatch", "w", ledger="ledger"), _ALL, 3),
     ],
+    "the time of rows comes twice in the session's time zone": [Attempt(Way("stream", zone="Europe/Berlin"), _ALL, 3)],
+    "the queue of records has no limit": [Attempt(Way("stream", is_unlimited=True), _ALL, 3)],
     "transactions have six seconds, and a recorded slot comes late": [
         Attempt(Way("stream", timeout_s=6), _ALL, 1),
         Attempt(Way("stream", timeout_s=6), (1, 2, 0), 3),

@@ -3,7 +3,8 @@
 1.  Nothing is skipped: each record of a topic that exists is in a finished micro-batch in the end, except those before the
     first start at `latest`. A micro-batch has all records of its range, and begins where the last one ended.
 2.  Nothing is read twice, except what a query had finished or planned, and not committed, when it ended; and what a store
-    of offsets does not know, when a query changes to it.
+    of offsets does not know, when a query changes to it, or when it returns to the group, of which its checkpoint knows
+    nothing if no micro-batch was planned in it.
 3.  A run with `availableNow` or `once` that ends without an error has read to the ends at its start.
 4.  Records that are lost are an error with `failOnDataLoss=true`, and nothing else is one: no other error comes without a
     fault of a server or a kill.
@@ -12,39 +13,27 @@
 from __future__ import annotations
 
 import json
-import secrets
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_zkafka.errors import DataLoss, OptionError, ZKafkaError
 from pyspark_zkafka.model.checkpoint import StreamOffset
 from tests.faults.use.runs import Checkpoint, Died, Planner, Read
 from tests.faults.use.steps import Step, Use, steps_of
+from tests.faults.use.topics import Log, Topics
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 __all__ = ["Violation", "find", "shortest", "violation"]
 
-_BROKER = 0
-_PAUSE_S = 1.2
 _SESSION_S = 6
 _MOST_BATCHES = 60
 _STORES = {"zookeeper": ("zookeeper",), "kafka": ("kafka",), "dual": ("zookeeper", "kafka")}
-
-
-class Log(NamedTuple):
-    """A partition in one life of its topic: between two deletions."""
-
-    topic: str
-    life: int
-    partition: int
 
 
 Place = tuple[Log, int]
@@ -78,7 +67,7 @@ class Query:
         self.lost: set[str] = set()
         self.may_lose: set[str] = set()
         self.passed: set[str] = set()
-        self.is_tolerant = self.has_ended = False
+        self.is_tolerant = self.has_ended = self.has_left = self.is_recorded = False
         self.bounds: dict[Log, int] = {}
         self.stores: tuple[str, ...] = ()
         self.begin_again()
@@ -106,27 +95,20 @@ class Schedule:
         self.cluster = cluster
         self.steps = steps
         self.plant = plant
-        self.prefix = f"use-{secrets.token_hex(4)}"
+        self.topics = Topics(cluster, self._note_loss)
         self.queries = [Query(), Query()]
-        self.lives = {"a": 0, "b": 0}
-        self.partitions: dict[str, int] = {}
-        self.records: dict[Log, dict[int, bytes]] = defaultdict(dict)
-        self.ends: dict[Log, int] = defaultdict(int)
-        self.low: dict[Log, int] = defaultdict(int)
         self.skipped: dict[Log, int] = {}
         self.read: set[Place] = set()
         self.allowed: set[Place] = set()
         self.committed: dict[tuple[str, Log], int] = {}
         self.is_disturbed = self._has_been_static = False
         self.taken: list[Step] = []
-        self._serial = 0
-        self._pauses: list[threading.Thread] = []
 
     def run(self) -> None:
         """Take all steps, then read what is left. Raises Violation."""
         try:
-            self._create("a", 2)
-            self._create("b", 1)
+            self.topics.create("a", 2)
+            self.topics.create("b", 1)
             for step in self.steps:
                 self.taken.append(step)
                 self._take(step)
@@ -135,103 +117,7 @@ class Schedule:
             for query in self.queries:
                 if query.planner is not None:
                     query.planner.kill()
-            self._end_pauses()
-            for topic in self.partitions:
-                self.cluster.delete_topic(self._name(topic))
-
-    # --- topics
-
-    def produce(self, topic: str, count: int, in_transaction: bool) -> None:
-        """Write records to the partitions in turn; a transaction leaves a gap after them."""
-        if topic not in self.partitions:
-            return
-        numbers = [self._serial + n for n in range(count)]
-        self._serial += count
-        parts = [n % self.partitions[topic] for n in numbers]
-        values = [f"{topic}/{self.lives[topic]}/{p}/{n}".encode() for n, p in zip(numbers, parts, strict=True)]
-        if in_transaction:
-            found = self._transact(self._name(topic), parts, values)
-        else:
-            given = [{"partition": p, "value": value} for p, value in zip(parts, values, strict=True)]
-            found = self.cluster.produce(self._name(topic), given)
-        for p in set(parts):
-            log = self._log(topic, p)
-            mine = [value for value, part in zip(values, parts, strict=True) if part == p]
-            self.records[log] |= dict(zip(found[p], mine, strict=True))
-            self.ends[log] = max(found[p]) + 1
-
-    def grow(self, topic: str) -> None:
-        """Add a partition."""
-        if topic in self.partitions and self.partitions[topic] < 4:
-            self.partitions[topic] += 1
-            self.cluster.add_partitions(self._name(topic), self.partitions[topic])
-
-    def recreate(self, topic: str, partitions: int, is_reloaded: bool) -> None:
-        """Delete a topic, create it again, and perhaps write as many records as it had."""
-        before = {n: self.ends[self._log(topic, n)] for n in range(self.partitions.get(topic, 0))}
-        self.delete(topic)
-        self._create(topic, partitions)
-        if is_reloaded:
-            self.produce(topic, max(before.values(), default=0) * partitions + 1, False)
-
-    def delete(self, topic: str) -> None:
-        """Delete a topic."""
-        if self.partitions.pop(topic, None) is None:
-            return
-        self.cluster.delete_topic(self._name(topic))
-        for query in self.queries:
-            query.lose(topic)
-            if any(log.topic == topic and log.life == self.lives[topic] and end > 0 for log, end in query.position.items()):
-                query.lost.add(topic)
-        self.lives[topic] += 1
-
-    def truncate(self, topic: str) -> None:
-        """Delete half of the records, as retention does."""
-        logs = {n: self._log(topic, n) for n in range(self.partitions.get(topic, 0))}
-        before = {n: (self.low[log] + self.ends[log] + 1) // 2 for n, log in logs.items() if self.ends[log] > self.low[log]}
-        if before:
-            self.cluster.delete_records(self._name(topic), before)
-            self.low |= {logs[n]: offset for n, offset in before.items()}
-            for query in self.queries:
-                query.lose(topic)
-
-    def pause(self, server: str) -> None:
-        """Have a server be silent for a moment, while the schedule continues."""
-        which = _BROKER if server == "broker" else "zookeeper"
-        self.is_disturbed = True
-        self.cluster.pause(which)
-
-        def resume() -> None:
-            time.sleep(_PAUSE_S)
-            self.cluster.resume(which)
-
-        self._pauses.append(threading.Thread(target=resume))
-        self._pauses[-1].start()
-
-    def _create(self, topic: str, partitions: int) -> None:
-        self.cluster.create_topic(self._name(topic), partitions)
-        self.partitions[topic] = partitions
-
-    def _transact(self, topic: str, parts: Sequence[int], values: Sequence[bytes]) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = defaultdict(list)
-        servers = self.cluster.bootstrap_servers
-        with Producer({"bootstrap.servers": servers, "transactional.id": f"{self.prefix}-{self._serial}"}) as producer:
-            producer.init_transactions(30)
-            producer.begin_transaction()
-            for p, value in zip(parts, values, strict=True):
-                producer.produce(
-                    topic, value, partition=p, on_delivery=lambda _, m: found[m.partition()].append(m.offset())
-                )
-            producer.flush(30)
-            producer.commit_transaction(30)
-        return found
-
-    def _end_pauses(self) -> None:
-        for pause in self._pauses:
-            pause.join()
-        if self._pauses:
-            self.cluster.wait_ready()
-        self._pauses = []
+            self.topics.close()
 
     # --- runs
 
@@ -246,7 +132,7 @@ class Schedule:
         self._guard(query, lambda: self._begin(query, use))
         if query.planner is not None and use.trigger != "running":
             self._guard(query, lambda: self._run_to_its_end(query, disturbance))
-            self._end_pauses()
+            self.topics.end_pauses()
 
     def trigger(self, number: int, times: int) -> None:
         """Let a running query plan some times."""
@@ -284,12 +170,14 @@ class Schedule:
     def _begin(self, query: Query, use: Use) -> None:
         query.use, query.start, query.has_ended = use, None, False
         stores = self._stores(use)
-        if stores and query.stores and stores != query.stores:
+        is_unseen = query.has_left and not query.is_recorded
+        if stores and query.stores and (stores != query.stores or is_unseen):
             self.allowed |= {(log, n) for log, n in self.read if self._is_unknown((log, n))}
         query.stores = stores or query.stores
+        query.has_left, query.is_recorded = not stores, query.is_recorded and not stores
         self._has_been_static |= use.group == "static"
         query.planner = Planner(self._options(use), self.plant)
-        query.bounds = {log: self.ends[log] for log in self._logs(use)}
+        query.bounds = {log: self.topics.ends[log] for log in self._logs(use)}
         if use.trigger == "available":
             query.planner.call("prepareForTriggerAvailableNow")
 
@@ -326,7 +214,7 @@ class Schedule:
                 query.start = checkpoint.offsets[checkpoint.finished - 1]
             else:
                 if not checkpoint.offsets and query.use.start == "latest":
-                    self.skipped |= {log: self.ends[log] for log in self._logs(query.use)}
+                    self.skipped |= {log: self.topics.ends[log] for log in self._logs(query.use)}
                 query.start = planner.call("initialOffset")
         if not checkpoint.is_interrupted:
             end = self._plan(query, planner)
@@ -349,7 +237,8 @@ class Schedule:
         if end == query.start:
             return None
         checkpoint.offsets.append(end)
-        query.passed = query.may_lose & set(self._topics(query.use))
+        query.is_recorded |= bool(query.use.group)
+        query.passed = query.may_lose & set(self._subscribed(query.use))
         if len(checkpoint.offsets) == 1:
             assert planner.call("initialOffset") == query.start
         elif query.start is not None:
@@ -385,14 +274,20 @@ class Schedule:
         query.uncommitted = set()
         if query.checkpoint.is_interrupted:
             ranges = StreamOffset.from_json(query.checkpoint.offsets[-1]).ranges
-            logs = {tp: self._log(tp.topic.removeprefix(f"{self.prefix}-"), tp.partition) for tp in ranges}
+            logs = {tp: self.topics.log_of(tp) for tp in ranges}
             self.allowed |= {(logs[tp], n) for tp, span in ranges.items() for n in range(span.start, span.until)}
+
+    def _note_loss(self, topic: str, life: int | None) -> None:
+        for query in self.queries:
+            query.lose(topic)
+            if any((log.topic, log.life) == (topic, life) and end > 0 for log, end in query.position.items()):
+                query.lost.add(topic)
 
     # --- what must hold
 
     def _check_error(self, query: Query, error: ZKafkaError) -> None:
         if isinstance(error, DataLoss):
-            if not query.fails or not query.may_lose & set(self._topics(query.use)):
+            if not query.fails or not query.may_lose & set(self._subscribed(query.use)):
                 raise Violation(f"a loss is reported, and nothing was lost: {error}") from error
             query.is_tolerant = True
         elif isinstance(error, OptionError):
@@ -405,11 +300,11 @@ class Schedule:
 
     def _note_planned(self, query: Query) -> None:
         """Note that `latestOffset` has succeeded."""
-        lost = query.lost & set(self._topics(query.use))
-        others_read = len(self.steps) and any(q is not query and q.position for q in self.queries)
-        if query.fails and lost and not others_read:
+        lost = query.lost & set(self._subscribed(query.use))
+        if query.fails and lost:
             raise Violation(f"the deletion of {sorted(lost)} is passed over")
-        query.lost -= lost
+        for each in self.queries:  # the other one need not report what this one has begun to read
+            each.lost -= lost if each is query else set(self._subscribed(query.use))
         if not self.is_disturbed or not query.use.group:
             query.uncommitted = set()
         for store in self._stores(query.use):
@@ -421,23 +316,22 @@ class Schedule:
         end = StreamOffset.from_json(query.checkpoint.offsets[-1])
         found: set[Place] = set()
         for tp, rows in read.items():
-            log = self._log(tp.topic.removeprefix(f"{self.prefix}-"), tp.partition)
+            log = self.topics.log_of(tp)
             for offset, value in rows.items():
-                if self.records[log].get(offset) != value:
-                    raise Violation(f"{log} at {offset} has {self.records[log].get(offset)!r}, and was read as {value!r}")
+                if (sent := self.topics.records[log].get(offset)) != value:
+                    raise Violation(f"{log} at {offset} is {sent!r}, and was read as {value!r}")
                 found.add((log, offset))
         twice = {place for place in (found & self.read) - self.allowed if not self._is_ambiguous(query, place[0])}
         if twice:
             raise Violation(f"read again: {_shown(twice)}")
         for tp, span in end.ranges.items():
-            topic = tp.topic.removeprefix(f"{self.prefix}-")
-            log = self._log(topic, tp.partition)
-            if topic not in self._topics(query.use) or tp.partition >= self.partitions.get(topic, 0):
+            log = self.topics.log_of(tp)
+            if log.topic not in self._subscribed(query.use) or not self.topics.exists(log):
                 continue
             begin = query.position.get(log, 0)
-            due = {(log, n) for n in self.records[log] if min(begin, span.start) <= n < span.until}
+            due = {(log, n) for n in self.topics.records[log] if min(begin, span.start) <= n < span.until}
             missing = {p for p in due - found - self.read if p[1] >= self.skipped.get(log, 0)}
-            gone = {place for place in missing if place[1] < self.low[log]}
+            gone = {place for place in missing if place[1] < self.topics.low[log]}
             if missing - gone:
                 raise Violation(f"skipped: {_shown(missing)}")
             if gone and query.fails and log in query.position:
@@ -460,10 +354,10 @@ class Schedule:
             raise Violation(f"the run has ended, and has not read {_shown(unread)}")
 
     def _unread(self, log: Log, until: int) -> set[Place]:
-        if log.life != self.lives[log.topic] or log.partition >= self.partitions.get(log.topic, 0):
+        if not self.topics.exists(log):
             return set()
-        begin = max(self.skipped.get(log, 0), self.low[log])
-        return {(log, n) for n in self.records[log] if begin <= n < until} - self.read
+        begin = max(self.skipped.get(log, 0), self.topics.low[log])
+        return {(log, n) for n in self.topics.records[log] if begin <= n < until} - self.read
 
     def _finish(self) -> None:
         """Read all that is left, by one query without faults."""
@@ -476,28 +370,23 @@ class Schedule:
             self.start(use)
             if self.queries[0].has_ended:
                 break
-        unread = {place for log in self._logs(use) for place in self._unread(log, self.ends[log])}
+        unread = {place for log in self._logs(use) for place in self._unread(log, self.topics.ends[log])}
         if unread:
             raise Violation(f"never read: {_shown(unread)}")
 
     # --- names
 
     def _take(self, step: Step) -> None:
-        getattr(self, step.name)(*step.arguments)
+        getattr(self if hasattr(self, step.name) else self.topics, step.name)(*step.arguments)
+        self.is_disturbed |= self.topics.has_paused
 
-    def _name(self, topic: str) -> str:
-        return f"{self.prefix}-{topic}"
-
-    def _log(self, topic: str, partition: int) -> Log:
-        return Log(topic, self.lives[topic], partition)
-
-    def _topics(self, use: Use) -> str:
+    def _subscribed(self, use: Use) -> str:
         return {"a": "a", "assign": "a"}.get(use.topics, "ab")
 
     def _logs(self, use: Use) -> list[Log]:
         if use.topics == "assign":
-            return [self._log("a", 0)] if "a" in self.partitions else []
-        return [self._log(t, n) for t in self._topics(use) for n in range(self.partitions.get(t, 0))]
+            return [self.topics.log("a", 0)] if "a" in self.topics.partitions else []
+        return [self.topics.log(t, n) for t in self._subscribed(use) for n in range(self.topics.partitions.get(t, 0))]
 
     def _stores(self, use: Use) -> tuple[str, ...]:
         if use.group in ("kafka", "static"):
@@ -508,10 +397,10 @@ class Schedule:
         zookeeper = {"zookeeper.connect": self.cluster.zookeeper_connect}
         brokers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
         subscription = {
-            "a": {"subscribe": self._name("a")},
-            "ab": {"subscribe": f"{self._name('a')},{self._name('b')}"},
-            "pattern": {"subscribePattern": f"{self.prefix}-[ab]"},
-            "assign": {"assign": json.dumps({self._name("a"): [0]})},
+            "a": {"subscribe": self.topics.name("a")},
+            "ab": {"subscribe": f"{self.topics.name('a')},{self.topics.name('b')}"},
+            "pattern": {"subscribePattern": f"{self.topics.prefix}-[ab]"},
+            "assign": {"assign": json.dumps({self.topics.name("a"): [0]})},
         }[use.topics]
         given = {
             **subscription,
@@ -522,14 +411,14 @@ class Schedule:
         if use.limit:
             given["maxOffsetsPerTrigger"] = str(use.limit)
         if not use.group:
-            start = {self._name("a"): {"9": 0}}
+            start = {self.topics.name("a"): {"9": 0}}
             given["startingOffsets"] = json.dumps(start) if use.unknown else use.start
             return {**given, **(zookeeper if use.way == "zookeeper" else brokers)}
-        given |= {"group.id": f"{self.prefix}-g", "auto.offset.reset": "earliest"}
+        given |= {"group.id": f"{self.topics.prefix}-g", "auto.offset.reset": "earliest"}
         if use.unknown:
-            given["startingOffsets"] = json.dumps({self._name("a"): {"9": 0}})
+            given["startingOffsets"] = json.dumps({self.topics.name("a"): {"9": 0}})
         if use.group in ("kafka", "static"):
-            static = {"group.instance.id": f"{self.prefix}-{use.query}"} if use.group == "static" else {}
+            static = {"group.instance.id": f"{self.topics.prefix}-{use.query}"} if use.group == "static" else {}
             timing = {"session.timeout.ms": str(1000 * _SESSION_S), "rebalance.hold.ms": "1000"}
             return {**given, **brokers, "groupMembership": "kafka", **timing, **static}
         storage = {

@@ -39,13 +39,19 @@ __all__ = ["KINDS", "Attempt", "Way", "find", "violation"]
 KINDS = ("writes",)
 _SLOTS = 3
 _ROWS = 4
-_TIMEOUT_S = 90
+_TIMEOUT_S = 60
 _LATER_S = 0.5
+_ZONES = ("UTC", "UTC", "Europe/Berlin", "GMT+05:00", "Z")
+_TWICE_US = 1_698_539_400_123_456  # 02:30 in Berlin, for the first time that night
 _FORMS = ("stream", "foreachBatch", "thread")
 
 
 class Way(NamedTuple):
-    """How a micro-batch is written: from where, and with which options. `timeout_s` is that of transactions."""
+    """How a micro-batch is written: from where, and with which options.
+
+    `timeout_s` is that of transactions. `zone` is the session's time zone, in which the rows' time comes twice or not. With
+    `is_unlimited`, the producer's queue has no limit of records.
+    """
 
     form: str = "stream"
     writer: str = ""
@@ -53,6 +59,13 @@ class Way(NamedTuple):
     ledger: str = ""
     is_numbered: bool = False
     timeout_s: int = 12
+    zone: str = "UTC"
+    is_unlimited: bool = False
+
+    @property
+    def identity(self) -> Way:
+        """What an interrupted micro-batch has to be repeated with."""
+        return self._replace(zone="UTC", is_unlimited=False)
 
 
 class Attempt(NamedTuple):
@@ -72,6 +85,7 @@ def attempts_of(seed: int, length: int = 6) -> list[Attempt]:
     found = []
     for _ in range(length):
         way = base if chance.random() < 0.5 else _changed(base, chance)
+        way = way._replace(zone=chance.choice(_ZONES), is_unlimited=chance.random() < 0.2)
         order = tuple(chance.sample(range(_SLOTS), _SLOTS))
         found.append(Attempt(way, order, chance.choice((1, 2, _SLOTS))))
     return found
@@ -118,8 +132,10 @@ class _Call:
         finally:
             self._process.kill()
             self._process.join()
-        if isinstance(answer, BaseException):
+            self._pipe.close()
+        if isinstance(answer, ZKafkaError):
             raise answer
+        assert not isinstance(answer, BaseException), f"{type(answer).__name__}: {answer}"
         return answer
 
 
@@ -136,8 +152,9 @@ def _plan(options: dict[str, str], is_stream: bool) -> WritePlan:
     return plan_write(parse_write(options), is_stream=is_stream)
 
 
-def _write(options: dict[str, str], plan: WritePlan, context: Context, values: list[bytes]) -> Any:
-    batch = pa.record_batch([pa.array(values, pa.binary())], names=["value"])
+def _write(options: dict[str, str], plan: WritePlan, context: Context, values: list[bytes], zone: str) -> Any:
+    times = pa.array([_TWICE_US] * len(values), pa.timestamp("us", tz=zone))
+    batch = pa.record_batch([pa.array(values, pa.binary()), times], names=["value", "timestamp"])
     return write_rows_once(parse_write(options), plan, iter([batch]), context)  # type: ignore[arg-type]
 
 
@@ -182,7 +199,7 @@ class Schedule:
                 if calls and slot in self.recorded:
                     time.sleep(_LATER_S)  # so that slots that are not recorded have to wait for it
                 context = self._context(way, slot, run)
-                calls[slot] = _Call(_write, options, plan, context, self._values(slot), plant=self.plant)
+                calls[slot] = _Call(_write, options, plan, context, self._values(slot), way.zone, plant=self.plant)
         except ZKafkaError as error:
             self._check(way, error)
             return
@@ -203,7 +220,7 @@ class Schedule:
     def _check(self, way: Way, error: ZKafkaError) -> None:
         self.log.append(f"  {str(error)[:160]}")
         is_nameless = way.form == "thread" and not way.is_numbered
-        has_changed = self.first is not None and self.first != way
+        has_changed = self.first is not None and self.first.identity != way.identity
         is_refusal = isinstance(error, LedgerError) or (isinstance(error, OptionError) and is_nameless)
         has_reason = is_refusal and (is_nameless or has_changed)
         assert has_reason, f"refused without a reason: {error}"
@@ -216,6 +233,8 @@ class Schedule:
             "transactionalIdPrefix": f"{self.prefix}-{way.prefix}",
             "kafka.transaction.timeout.ms": str(way.timeout_s * 1000),
         }
+        if way.is_unlimited:
+            given["kafka.queue.buffering.max.messages"] = "0"
         if way.writer:
             given["writerName"] = way.writer
         if way.ledger:

@@ -1,0 +1,169 @@
+"""The topics of a schedule of use: what is in them, and what happens to them."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import Producer
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.model.nouns import TopicPartition
+    from pyspark_zkafka.testing import LocalCluster
+
+__all__ = ["Log", "Topics"]
+
+_BROKER = 0
+_PAUSE_S = 1.2
+_MOST_PARTITIONS = 4
+
+
+class Log(NamedTuple):
+    """A partition in one life of its topic: between two deletions."""
+
+    topic: str
+    life: int
+    partition: int
+
+
+class Topics:
+    """The topics ``a`` and ``b``, under names that no other schedule has.
+
+    `on_loss` is called with the topic of which records are deleted, and its life if it is deleted itself.
+
+    Attributes
+    ----------
+    lives : dict
+        How often each topic was deleted.
+    records : dict
+        The values of all records by log and offset; `ends` has the ends of logs, `low` where they begin.
+    """
+
+    def __init__(self, cluster: LocalCluster, on_loss: Callable[[str, int | None], None]) -> None:
+        self.cluster = cluster
+        self.prefix = f"use-{secrets.token_hex(4)}"
+        self.lives = {"a": 0, "b": 0}
+        self.partitions: dict[str, int] = {}
+        self.records: dict[Log, dict[int, bytes]] = defaultdict(dict)
+        self.ends: dict[Log, int] = defaultdict(int)
+        self.low: dict[Log, int] = defaultdict(int)
+        self.has_paused = False
+        self._on_loss = on_loss
+        self._serial = 0
+        self._pauses: list[threading.Thread] = []
+
+    def name(self, topic: str) -> str:
+        """The name in Kafka."""
+        return f"{self.prefix}-{topic}"
+
+    def log(self, topic: str, partition: int) -> Log:
+        """A partition in the present life of its topic."""
+        return Log(topic, self.lives[topic], partition)
+
+    def log_of(self, partition: TopicPartition) -> Log:
+        """The same, by its name in Kafka."""
+        return self.log(partition.topic.removeprefix(f"{self.prefix}-"), partition.partition)
+
+    def exists(self, log: Log) -> bool:
+        """True for a partition of a topic that was not deleted since."""
+        return log.life == self.lives[log.topic] and log.partition < self.partitions.get(log.topic, 0)
+
+    def close(self) -> None:
+        """Delete the topics."""
+        self.end_pauses()
+        for topic in self.partitions:
+            self.cluster.delete_topic(self.name(topic))
+
+    def produce(self, topic: str, count: int, in_transaction: bool) -> None:
+        """Write records to the partitions in turn; a transaction leaves a gap after them."""
+        if topic not in self.partitions:
+            return
+        numbers = [self._serial + n for n in range(count)]
+        self._serial += count
+        parts = [n % self.partitions[topic] for n in numbers]
+        values = [f"{topic}/{self.lives[topic]}/{p}/{n}".encode() for n, p in zip(numbers, parts, strict=True)]
+        if in_transaction:
+            found = self._transact(self.name(topic), parts, values)
+        else:
+            given = [{"partition": p, "value": value} for p, value in zip(parts, values, strict=True)]
+            found = self.cluster.produce(self.name(topic), given)
+        for p in set(parts):
+            log = self.log(topic, p)
+            mine = [value for value, part in zip(values, parts, strict=True) if part == p]
+            self.records[log] |= dict(zip(found[p], mine, strict=True))
+            self.ends[log] = max(found[p]) + 1
+
+    def grow(self, topic: str) -> None:
+        """Add a partition."""
+        if topic in self.partitions and self.partitions[topic] < _MOST_PARTITIONS:
+            self.partitions[topic] += 1
+            self.cluster.add_partitions(self.name(topic), self.partitions[topic])
+
+    def recreate(self, topic: str, partitions: int, is_reloaded: bool) -> None:
+        """Delete a topic, create it again, and perhaps write as many records as it had."""
+        before = {n: self.ends[self.log(topic, n)] for n in range(self.partitions.get(topic, 0))}
+        self.delete(topic)
+        self.create(topic, partitions)
+        if is_reloaded:
+            self.produce(topic, max(before.values(), default=0) * partitions + 1, False)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        if self.partitions.pop(topic, None) is None:
+            return
+        self.cluster.delete_topic(self.name(topic))
+        self._on_loss(topic, self.lives[topic])
+        self.lives[topic] += 1
+
+    def truncate(self, topic: str) -> None:
+        """Delete half of the records, as retention does."""
+        logs = {n: self.log(topic, n) for n in range(self.partitions.get(topic, 0))}
+        before = {n: (self.low[log] + self.ends[log] + 1) // 2 for n, log in logs.items() if self.ends[log] > self.low[log]}
+        if before:
+            self.cluster.delete_records(self.name(topic), before)
+            self.low |= {logs[n]: offset for n, offset in before.items()}
+            self._on_loss(topic, None)
+
+    def pause(self, server: str) -> None:
+        """Have a server be silent for a moment, while the schedule continues."""
+        which = _BROKER if server == "broker" else "zookeeper"
+        self.has_paused = True
+        self.cluster.pause(which)
+
+        def resume() -> None:
+            time.sleep(_PAUSE_S)
+            self.cluster.resume(which)
+
+        self._pauses.append(threading.Thread(target=resume))
+        self._pauses[-1].start()
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Create a topic."""
+        self.cluster.create_topic(self.name(topic), partitions)
+        self.partitions[topic] = partitions
+
+    def _transact(self, topic: str, parts: Sequence[int], values: Sequence[bytes]) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        servers = self.cluster.bootstrap_servers
+        with Producer({"bootstrap.servers": servers, "transactional.id": f"{self.prefix}-{self._serial}"}) as producer:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            for p, value in zip(parts, values, strict=True):
+                producer.produce(
+                    topic, value, partition=p, on_delivery=lambda _, m: found[m.partition()].append(m.offset())
+                )
+            producer.flush(30)
+            producer.commit_transaction(30)
+        return found
+
+    def end_pauses(self) -> None:
+        """Return when all servers are ready."""
+        for pause in self._pauses:
+            pause.join()
+        if self._pauses:
+            self.cluster.wait_ready()
+        self._pauses = []
