@@ -359,9 +359,9 @@ TABLE: tuple[Option, ...] = (
         "partition.assignment.strategy",
         choice(*STRATEGIES, "cooperative-sticky"),
         STREAM,
-        "How partitions are assigned. All members need the same strategy. roundrobin-0.8 is the roundrobin of consumers up "
-        "to 0.11. sticky requires that all members use this package. Kafka's groups support range, roundrobin and "
-        "cooperative-sticky. See [Consumer groups](groups.md).",
+        "How partitions are assigned. All members need it; members in Kafka may offer others, too. roundrobin-0.8 is "
+        "the roundrobin of consumers up to 0.11. sticky requires that all members use this package. Kafka's groups support "
+        "range, roundrobin and cooperative-sticky. See [Consumer groups](groups.md).",
         Derived("range in ZooKeeper, cooperative-sticky in Kafka"),
     ),
     Option(
