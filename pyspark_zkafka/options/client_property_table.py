@@ -318,7 +318,7 @@ _REFUSALS = (
     # Spark's own, by other names
     ("use startingOffsets, or the option auto.offset.reset without the prefix kafka.", "auto.offset.reset"),
     (
-        f"offsets are committed when Spark commits a micro-batch, or by commitOffsets; {_REMOVE}",
+        f"offsets are committed when Spark plans the next micro-batch, or by commitOffsets; {_REMOVE}",
         "enable.auto.commit auto.commit.enable auto.commit.interval.ms",
     ),
     ("keys and values are read as bytes; cast them with DataFrame operations", "key.deserializer value.deserializer"),

@@ -59,7 +59,7 @@ def test_librdkafka_has_the_target_for_the_client(row: Any) -> None:
         ("consumer", "value.deserializer", "cast them"),
         ("producer", "key.serializer", "cast them"),
         ("producer", "value.serializer", "cast them"),
-        ("consumer", "enable.auto.commit", "when Spark commits a micro-batch"),
+        ("consumer", "enable.auto.commit", "when Spark plans the next micro-batch"),
         ("consumer", "interceptor.classes", "use DataFrame operations"),
         ("consumer", "group.id", "use the option group.id without the prefix kafka."),
         ("consumer", "partition.assignment.strategy", "without the prefix kafka."),
