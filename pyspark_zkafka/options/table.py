@@ -361,16 +361,15 @@ TABLE: tuple[Option, ...] = (
         STREAM,
         "How partitions are assigned. All members need it; members in Kafka may offer others, too. roundrobin-0.8 is "
         "the roundrobin of consumers up to 0.11. sticky requires that all members use this package. Kafka's groups support "
-        "range, roundrobin and cooperative-sticky. See [Consumer groups](groups.md).",
+        "range, roundrobin and cooperative-sticky. See [Strategies](groups-zookeeper.md#strategies).",
         Derived("range in ZooKeeper, cooperative-sticky in Kafka"),
     ),
     Option(
         "offsets.storage",
         choice(zookeeper=False, kafka=True),
         _ALL,
-        "Where the group's offsets are stored: /consumers/<group>/offsets, or __consumer_offsets. Always kafka with "
-        "groupMembership=kafka.",
-        Derived("zookeeper; kafka with groupMembership=kafka"),
+        "Where the group's offsets are stored: /consumers/<group>/offsets, or __consumer_offsets.",
+        Derived("zookeeper; in a stream, kafka with groupMembership=kafka, or auto without zookeeper.connect"),
     ),
     Option(
         "dual.commit.enabled",
@@ -439,7 +438,7 @@ TABLE: tuple[Option, ...] = (
         _WRITE,
         "Name of a batch job, or of one of several writes to a topic in foreachBatch, with exactly-once. Change it only "
         "while no micro-batch or job is interrupted.",
-        Derived("the option topic"),
+        Derived("the option topic in foreachBatch; required with batchId"),
     ),
     Option(
         "batchId",
