@@ -12,6 +12,7 @@ import pkgutil
 import re
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -53,7 +54,8 @@ def is_provider_name(name: str) -> bool:
 def fetch_token(provider: str, config: str) -> Token:
     """Return the process's token of a provider. A new one is requested after 80 % of its lifetime.
 
-    If that fails, the present token is used until it expires. Blocks for at most 30 seconds. Thread-safe.
+    If that fails, the present token is used until it expires. A request takes at most 30 seconds. Thread-safe: threads wait
+    for each other's requests.
 
     Raises
     ------
@@ -70,15 +72,17 @@ def fetch_token(provider: str, config: str) -> Token:
         try:
             token = _request(provider, config, now)
         except Exception as error:  # the user's function may raise anything
-            if present is None or now + _PAUSE_S >= present.expires_s:
+            failed_s = time.time()
+            if present is None or failed_s + _PAUSE_S >= present.expires_s:
                 install = provider in PRESETS and isinstance(error, ImportError)
                 remedy = f"Run pip install 'pyspark-zkafka[{provider}]'" if install else f"Correct it, or kafka.{CONFIG}"
                 raise TOKEN_UNAVAILABLE(
-                    f"The token provider {provider} failed: {type(error).__name__}: {error}. {remedy}, on the driver "
-                    "and on every executor",
+                    f"The token provider {provider} failed{_place(error)}: {type(error).__name__}: {error}. {remedy}, on "
+                    "the driver and on every executor",
                 ) from error
             _log.warning("The token provider %s failed (%s); the present token is still valid", provider, error)
-            token = Token(present.text, present.expires_s, now + _PAUSE_S, present.principal, present.extensions)
+            renew_s = min(failed_s + max(_PAUSE_S, failed_s - now), present.expires_s)
+            token = Token(present.text, present.expires_s, renew_s, present.principal, present.extensions)
         _tokens[provider, config] = token
         return token
 
@@ -97,6 +101,12 @@ def oauth_callback(provider: str) -> Callable[[str], tuple[str, float, str, dict
         return token.text, token.expires_s, token.principal, dict(token.extensions)
 
     return callback
+
+
+def _place(error: Exception) -> str:
+    """Return where another module's code raised an error."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return "" if frame.filename == __file__ else f" at {frame.filename}:{frame.lineno}"
 
 
 def _call(provider: str, config: str) -> Any:

@@ -57,7 +57,7 @@ class Batch:
     """Records of one partition, closed. `data` is the driver's.
 
     `sequence` and `place`, its number among the batches of its partition, are None until it is sent. After an attempt
-    without an answer it `is_unanswered`: a broker may write it later.
+    without an answer it `is_unanswered`: a broker may write it later. It `is_too_large` once a broker has said so.
     """
 
     partition: TopicPartition
@@ -69,6 +69,7 @@ class Batch:
     place: int | None = None
     may_be_written: bool = False
     is_unanswered: bool = False
+    is_too_large: bool = False
 
 
 class Produce(NamedTuple):
@@ -174,6 +175,7 @@ class Producing:
     def begin(self) -> None:
         """Start a task, with the same producer id as the one before; all of that one's batches are acknowledged."""
         self.delivered.clear()
+        self._refused_bytes.clear()
         for partition in self._partitions.values():
             partition.has_acknowledged = False
 
@@ -357,10 +359,8 @@ class Producing:
         return tuple(taken)
 
     def _next(self, partition: _Partition) -> Batch:
-        """The next batch of a partition, split while batches of its size are too large for the topic."""
-        while (batch := partition.waiting[0]).records > 1 and batch.size_bytes >= self._refused_bytes.get(
-            batch.partition.topic, sys.maxsize
-        ):
+        """The next batch of a partition, split while it is too large for the topic."""
+        while self._must_split(batch := partition.waiting[0]):
             first, second = self._halves(batch)
             for part in (first, second):
                 part.created_at, part.place = batch.created_at, batch.place
@@ -371,6 +371,14 @@ class Producing:
             partition.waiting.extendleft((second, first))
             self.queued_bytes += first.size_bytes + second.size_bytes - batch.size_bytes
         return batch
+
+    def _must_split(self, batch: Batch) -> bool:
+        """True if brokers have refused the batch, or one of its size before the batch was sent.
+
+        A batch that may be in the log is sent again as it was: brokers recognise it, but not its halves.
+        """
+        is_larger = batch.size_bytes >= self._refused_bytes.get(batch.partition.topic, sys.maxsize)
+        return batch.records > 1 and (batch.is_too_large or (is_larger and not batch.may_be_written))
 
     def _end(self, batch: Batch, code: int | None, now: float) -> None:
         """End an attempt, with the broker's code, or None without an answer."""
@@ -393,6 +401,7 @@ class Producing:
         elif code == OUT_OF_ORDER and not is_first:
             pass  # the batch before it is to be sent again first
         elif code in _TOO_LARGE and batch.records > 1:
+            batch.is_too_large = True
             topic = batch.partition.topic
             self._refused_bytes[topic] = min(batch.size_bytes, self._refused_bytes.get(topic, sys.maxsize))
         elif code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):

@@ -88,6 +88,9 @@ class Schedule:
         self._refuses = r.random() < 0.1
         self._limit = r.choice([_size(1), 40, 1_000, 1_000])
         self._lowers_limit = r.random() < 0.1
+        self._expanding = r.choice(
+            [None, None, self._partitions[-1]]
+        )  # its batches are larger in the log than as they are sent
         self._has_refused = False  # what it may have taken before
         self._refuses_unknown = r.random() < 0.5
         self._first_sequence = r.choice([0, 0, SEQUENCES - r.randint(1, 40)])
@@ -217,7 +220,7 @@ class Schedule:
         if self._refuses and r.random() < 0.05:
             self._has_refused = True
             return TOO_LARGE
-        if _size(batch.records) > self._limit:
+        if _size(batch.records) > self._limit or (batch.partition == self._expanding and batch.records > 1):
             return TOO_LARGE
         last = (first + batch.records - 1) % SEQUENCES
         known = log.producers.get(producer)

@@ -117,6 +117,14 @@ def call_halves_unwritten(patch: pytest.MonkeyPatch) -> None:
     change_after_a_split(patch, change)
 
 
+def split_what_may_be_written(patch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Producing, batch: Batch) -> bool:
+        refused = self._refused_bytes.get(batch.partition.topic)
+        return batch.records > 1 and refused is not None and batch.size_bytes >= refused
+
+    patch.setattr(Producing, "_must_split", wrong)
+
+
 def never_split(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(producing, "_TOO_LARGE", frozenset())
 
@@ -125,6 +133,7 @@ MISTAKES = (
     send_the_second_half_first,
     give_the_second_half_a_new_sequence,
     call_halves_unwritten,
+    split_what_may_be_written,
     never_split,
     retry_with_a_new_sequence,
     retry_while_others_are_in_flight,

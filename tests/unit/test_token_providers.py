@@ -110,6 +110,28 @@ def test_function_that_hangs(answers: Any, monkeypatch: pytest.MonkeyPatch) -> N
     hanging.set()
 
 
+def test_slow_failure(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failure that took long, the function rests as long, but not beyond the expiry of the present token."""
+    clock = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+
+    def fail_slowly() -> None:
+        clock[0] += 30
+        raise TimeoutError
+
+    answers(lambda: ("old", 1200.0))
+    fetch_token(NAME, "")
+    answers(fail_slowly)
+    clock[0] = 1161.0
+    assert fetch_token(NAME, "").text == "old"
+    clock[0] = 1199.0
+    assert fetch_token(NAME, "").text == "old"
+    assert len(calls) == 2
+    clock[0] = 1201.0
+    with pytest.raises(BrokersUnavailable, match=r"failed at .*test_token_providers.py:\d+: TimeoutError"):
+        fetch_token(NAME, "")
+
+
 def test_function_that_exits(answers: Any) -> None:
     """What the function raises reaches the caller, also an exit."""
     answers(sys.exit)

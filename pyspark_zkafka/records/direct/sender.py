@@ -135,6 +135,7 @@ class DirectSender(Sender):
     def begin(self) -> None:
         self._handed_over = self._dropped = 0
         self._producing.begin()
+        self._encoder.begin()
         self._unknown_since.clear()
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:

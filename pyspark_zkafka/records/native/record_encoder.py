@@ -147,6 +147,10 @@ class RecordEncoder:
         self._smaller: dict[str, int] = {}  # sizes of full batches, for topics that refused larger ones
         self.open_bytes = 0  # what is in them
 
+    def begin(self) -> None:
+        """Forget the topics that refused batches: their limits may have been raised since the last task."""
+        self._smaller.clear()
+
     @property
     def partitions(self) -> Collection[TopicPartition]:
         """The partitions with open batches."""

@@ -129,7 +129,7 @@ def test_halves(rows: list[Row], codec: str) -> None:
 
 
 def test_halves_of_halves() -> None:
-    """A topic's batches shrink with what is split; those of other topics do not."""
+    """A topic's batches shrink with what is split, until the next task; those of other topics do not."""
     encode = encoder()
     rows: list[Row] = [(bytes(90), None, 1, [])] * 100
     assert not [*encode.add(outgoing(rows), np.zeros(100, dtype=np.int32))]
@@ -141,6 +141,8 @@ def test_halves_of_halves() -> None:
         for topic in "tu"
     ]
     assert sizes == [{25}, {100}]
+    encode.begin()
+    assert [b.records for b in (*encode.add(outgoing(rows), one_partition), *encode.close_all())] == [100]
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
