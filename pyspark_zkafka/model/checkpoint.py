@@ -15,7 +15,7 @@ the query started, has read the partitions below ``known``. Later partitions are
 
 The third number of a range is the group's committed offset at planning time, and the fourth is the ``mzxid`` of the commit.
 The third is left out without a group, or if the group had no offset. Earlier versions also left it out if it equalled the
-start and there was no fourth.
+start and there was no fourth. The fifth is `PlannedRange.left`; the fourth is -1 then if there is none.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ class PlannedRange(NamedTuple):
     """A micro-batch's range ``[start, until)`` of a partition.
 
     `committed` is the group's offset when the range was planned, None if there was none, or no group. `mzxid` is its
-    `StoredOffset.mzxid`.
+    `StoredOffset.mzxid`. After the query has left its group, both are of its last micro-batch in the group, and `left` is
+    the end of that micro-batch, which the query may have committed afterwards.
     """
 
     start: int
     until: int
     committed: int | None = None
     mzxid: int | None = None
+    left: int | None = None
 
     @property
     def size(self) -> int:
@@ -94,10 +96,11 @@ class StreamOffset:
             ids = {"czxid": identity.czxid, "id": identity.topic_id}
             topics[name] = {**{k: v for k, v in ids.items() if v is not None}, "known": identity.known, "partitions": {}}
         for tp in sorted(self.ranges):
-            start, until, committed, mzxid = self.ranges[tp]
+            start, until, committed, mzxid, left = self.ranges[tp]
             numbers = [start, until]
-            if mzxid is not None:
-                numbers += [start if committed is None else committed, mzxid]
+            if mzxid is not None or left is not None:
+                numbers += [start if committed is None else committed, -1 if mzxid is None else mzxid]
+                numbers += [] if left is None else [left]
             elif committed is not None:
                 numbers.append(committed)
             topics[tp.topic]["partitions"][str(tp.partition)] = numbers
@@ -170,9 +173,14 @@ def _parse_partition(text: str) -> int:
 
 
 def _parse_range(numbers: list[Any]) -> PlannedRange:
-    if not 2 <= len(numbers) <= 4 or not _are_longs(numbers) or min(numbers) < 0 or numbers[1] < numbers[0]:
+    if not 2 <= len(numbers) <= 5 or not _are_longs(numbers):
+        raise ValueError("numbers of a range")
+    found = PlannedRange(*numbers)
+    if found.left is not None and found.mzxid == -1:
+        found = found._replace(mzxid=None)
+    if min(number for number in found if number is not None) < 0 or found.until < found.start:
         raise ValueError("a range of offsets")
-    return PlannedRange(*numbers)
+    return found
 
 
 def _are_longs(numbers: list[Any]) -> bool:

@@ -51,6 +51,11 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
     Resumption(position=5, moved=True)
     >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=9))
     Resumption(position=10, moved=True)
+
+    A query that left its group after micro-batch [0, 10), committed its end when it stopped, and read alone since:
+
+    >>> resume(PlannedRange(20, 30, committed=0, mzxid=7, left=10), StoredOffset(10, mzxid=9))
+    Resumption(position=30, moved=False)
     """
     if planned is None:
         return Resumption(None if stored is None else stored.offset)
@@ -89,6 +94,8 @@ def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSna
 
 
 def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
+    if stored.offset == planned.left:
+        return True
     known = {planned.mzxid, None if last is None else last.mzxid} - {None}
     if stored.mzxid is not None and known:
         return stored.mzxid in known

@@ -33,6 +33,8 @@ class PartitionProgress:
     moved_to : int
         The offset that another client has committed ahead of the position. Nothing is committed until the position
         reaches it.
+    left : int or None
+        See `PlannedRange.left`.
     leader_epoch : int
         The leader epoch at which the log was last known to contain all records before the position; -1 if unknown.
     """
@@ -42,6 +44,7 @@ class PartitionProgress:
     resets: bool = False
     claim: int = 0
     moved_to: int = -1
+    left: int | None = None
     leader_epoch: int = -1
 
     @property
@@ -53,8 +56,9 @@ class PartitionProgress:
     def planned_range(self, until: int) -> PlannedRange:
         """Return the range from the position to `until`, with the group's offset if it is known."""
         stored = self.committed
-        known = (None, None) if stored is None else (stored.offset, stored.mzxid)
-        return PlannedRange(self.position, until, *known)
+        if stored is None:
+            return PlannedRange(self.position, until)
+        return PlannedRange(self.position, until, stored.offset, stored.mzxid, self.left)
 
 
 class Loss(NamedTuple):
@@ -167,8 +171,9 @@ class StreamState:
     def idle_range(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
         """Return the empty range that keeps the position of a partition that is not assigned now."""
         last = self.committed.get(partition)
-        known = (span.committed, span.mzxid) if last is None else (last.offset, last.mzxid)
-        return PlannedRange(span.until, span.until, *known)
+        if last is None:
+            return span._replace(start=span.until)
+        return PlannedRange(span.until, span.until, last.offset, last.mzxid)
 
     def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self

@@ -204,7 +204,7 @@ class StreamStarts:
         resets |= {tp for tp in facts if starts[tp][0] is topic_created_again or facts[tp].is_outdated}
         found = {r.partition: r.start for r in resolution.ranges}
         self.awaited.difference_update(found)
-        return {tp: PartitionProgress(start, self._last_known(facts[tp]), tp in resets) for tp, start in found.items()}
+        return {tp: self._progress(start, facts[tp], resets=tp in resets) for tp, start in found.items()}
 
     def _facts(
         self,
@@ -235,12 +235,13 @@ class StreamStarts:
             for tp in partitions
         }
 
-    def _last_known(self, facts: PartitionFacts) -> StoredOffset | None:
-        """Return the group's offset, or, without a group, the offset in the checkpoint of a query that was in a group."""
+    def _progress(self, start: int, facts: PartitionFacts, *, resets: bool) -> PartitionProgress:
+        """Return the progress at a start. A query that has left its group keeps what its checkpoint has of the group."""
         span = facts.planned
         if self.options.group is not None or span is None or span.committed is None:
-            return facts.stored
-        return StoredOffset(span.committed, span.mzxid)
+            return PartitionProgress(start, facts.stored, resets)
+        left = span.until if span.left is None else span.left
+        return PartitionProgress(start, StoredOffset(span.committed, span.mzxid), resets, left=left)
 
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
         """Return True if the query did not know the partition when it started.

@@ -25,7 +25,9 @@ def spans(draw: st.DrawFn) -> PlannedRange:
     """Draw a half-open range, with or without a committed offset."""
     start, until = sorted((draw(NUMBER), draw(NUMBER)))
     committed = draw(st.none() | st.just(start) | NUMBER)
-    return PlannedRange(start, until, committed, None if committed is None else draw(st.none() | NUMBER))
+    if committed is None:
+        return PlannedRange(start, until)
+    return PlannedRange(start, until, committed, draw(st.none() | NUMBER), draw(st.none() | NUMBER))
 
 
 MARKS = st.builds(TopicIdentity, TOPIC_ID, st.none() | NUMBER, st.integers(0, 2**31 - 1))

@@ -174,10 +174,11 @@ def test_group_that_is_left(beside: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("mzxid", [40, None])
-def test_offset_of_a_group_that_is_left(mzxid: int | None) -> None:
+@pytest.mark.parametrize("commits", [True, False])
+def test_offset_of_a_group_that_is_left(mzxid: int | None, commits: bool) -> None:
     """A query that leaves its group keeps the group's offset in the checkpoint, and later resumes at its own end.
 
-    The group's offset may be the start of the first micro-batch, in either store.
+    The group's offset may be the start of its last micro-batch in the group, or its end if the query has committed it.
     """
     member = Member(T0)
     session = Session(member)
@@ -185,12 +186,16 @@ def test_offset_of_a_group_that_is_left(mzxid: int | None) -> None:
     session.stored[T0] = StoredOffset(10, mzxid=mzxid)
     joined = driver(session, startingOffsets="committed")
     end = joined.latest(joined.initial(), limited=True)
+    if commits:
+        session.stored[T0] = StoredOffset(20, mzxid=None if mzxid is None else mzxid + 5)
     alone = Session()
     for size in 30, 40, 50:
         alone.logs = {T0: size}
         end = driver(alone).latest(end, limited=True)
     session.logs = {T0: 60}
     assert planned(driver(session, startingOffsets="committed"), end) == [(0, 50, 60)]
+    session.stored[T0] = StoredOffset(25, mzxid=None if mzxid is None else mzxid + 9)
+    assert planned(driver(session, startingOffsets="committed"), end) == [(0, 25, 60)]  # another member's commit
 
 
 def test_report(session: Session) -> None:
