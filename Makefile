@@ -23,7 +23,7 @@ export ZKAFKA_CLUSTER_DATA := /dev/shm
 endif
 endif
 
-.PHONY: demo test test-all matrix simulate soak soak-exactly-once soak-planner bench check audit docs site notebooks format dist clean
+.PHONY: demo test test-all matrix simulate soak soak-exactly-once soak-planner use bench check audit docs site notebooks format dist clean
 
 demo: $(DEMO_READY)
 	$(BIN)/zkafka demo
@@ -62,6 +62,10 @@ soak-exactly-once: $(READY)
 # The work of days for a planner, BATCHES micro-batches with each kind of group; then what it holds is compared. Half an hour.
 soak-planner: $(READY)
 	$(BIN)/python -m tests.faults.long_planning $(or $(BATCHES),100000)
+
+# SCHEDULES random schedules of what users change between the runs of a query, from seed FIRST on; each record is accounted for.
+use: $(READY)
+	$(BIN)/python -m tests.faults.use $(or $(SCHEDULES),100) --first $(or $(FIRST),0)
 
 # All parts take some hours on an idle machine. BENCH_ARGS=--quick for the most important figures in 15 minutes, BENCH_ARGS=writes for
 # one part in less than half an hour; docs/benchmarks.md lists the parts, and says how to make the tables of the documentation.

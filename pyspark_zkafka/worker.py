@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import os
@@ -129,6 +130,7 @@ def exit_on_sigterm() -> None:
     """
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _exit)
+        atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)  # the exit has begun: do not interrupt it
 
 
 def _exit(number: int, frame: object) -> None:
