@@ -384,7 +384,8 @@ LAYOUT_CHANGED = LedgerError.define("""LAYOUT_CHANGED
     and run a job once at a time; see [Exactly once](exactly-once.md).""")
 CHECKPOINT_ROLLED_BACK = LedgerError.define("""CHECKPOINT_ROLLED_BACK
     The ledger has rows of a later micro-batch, or of a job with a higher `batchId`. Start the query with its latest
-    checkpoint, or with a new one to write everything again; run numbered jobs in order, or under another `writerName`.""")
+    checkpoint, or with a new one (and another `writerName`, if it has one) to write everything again; run numbered jobs in
+    order, or under another `writerName`.""")
 UNFINISHED_JOB = LedgerError.define("""UNFINISHED_JOB
     An exactly-once batch job ended before it committed its offsets, and another job follows it. Run the job once with
     the `endingOffsets` and `commitOffsets` in the message; see [Exactly once](exactly-once.md).""")
