@@ -186,7 +186,7 @@ def ignore_unknown_starts(patch: pytest.MonkeyPatch) -> None:
     edit(patch, StreamStarts, "initial", "check_named(", "self.options.group is None and check_named(")
 
 
-@_plant(12, test="tests/property/test_low_ends.py::test_low_ends")
+@_plant(12, test="tests/unit/read/test_stream_positions.py::test_low_end_of_a_new_leader")
 def believe_the_first_end(patch: pytest.MonkeyPatch) -> None:
     """A low end after an election is a loss at once."""
     from pyspark_zkafka.retries import Retry
