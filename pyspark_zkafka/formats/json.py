@@ -47,6 +47,7 @@ from pyspark_zkafka.formats.json_types import (
     type_of_json_schema,
     validator,
 )
+from pyspark_zkafka.model.records import not_null_problems
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
@@ -83,7 +84,7 @@ class JsonSchema:
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
         of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
-        validated, and none by a schema that was made from the type.
+        validated, and none by a schema that was made from the type, if the type allows these nulls.
         """
         schema = _compiled(self.text, self.references)
         problems = list(mismatches(type, schema, ""))
@@ -93,8 +94,8 @@ class JsonSchema:
                 f"The column does not fit the JSON schema: {reasons}; rename, cast or leave out these fields"
             )
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        is_made = self.text == schema_of(type, RECORD)
-        return JsonEncoder(type, schema, None if is_made else validator(self.text, self.references), every_row)
+        is_certain = self.text == schema_of(type, RECORD) and not any(not_null_problems("value", type))
+        return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), every_row)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:

@@ -91,7 +91,7 @@ def require_projection(
         if column.name in decoded:
             found = decoded[column.name]
             if found is None:
-                problems += _not_null_problems(column.name, column.type)
+                problems += not_null_problems(column.name, column.type)
             else:
                 problems += projection_problems(column.name, column.type, found)
             continue
@@ -139,7 +139,7 @@ def projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> I
         yield from projection_problems(f"{path}.{field.name}", field.type, found.type)
 
 
-def _not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:
+def not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:
     """Yield the parts of a declared type that cannot be null. Keys of maps never are."""
     fields: list[pa.Field] = []
     if pa.types.is_struct(declared):
@@ -151,7 +151,7 @@ def _not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:
     for field in fields:
         if not field.nullable:
             yield f"{path}.{field.name} cannot be NOT NULL: a record may lack it"
-        yield from _not_null_problems(f"{path}.{field.name}", field.type)
+        yield from not_null_problems(f"{path}.{field.name}", field.type)
 
 
 def _same_type(declared: pa.DataType, own: pa.DataType) -> bool:

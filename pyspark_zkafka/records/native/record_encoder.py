@@ -20,9 +20,8 @@ from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_arg
 
 HEADER_BYTES = 61
 _FIRST_BYTES = 2 * 1024
-_MORE_BYTES = (
-    10  # by which a record can grow in another batch: 9 of its time, relative to the first record's, and 1 of its length
-)
+_MORE_BYTES = 10
+"""A record can grow by so many bytes in another batch: 9 for its time since the first record, and 1 for its length."""
 _LZ4_HEAD = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, without a checksum of the content
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_PLAIN = 1 << 31

@@ -333,6 +333,13 @@ def test_own_schemas_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> None:
         encode(text, {"e": [("k", None)]}, kind=parse("e map<string,double>").type)
 
 
+def test_null_against_the_columns_type() -> None:
+    """A null in an array of non-null elements is an error, also with the schema made from the type."""
+    kind = pa.struct([("f", pa.list_(pa.field("element", pa.int32(), nullable=False)))])
+    with pytest.raises(InvalidRow, match=r"None is not of type 'integer'"):
+        encode(schema_of(kind, "topLevelRecord"), {"f": [1, None]}, kind=kind)
+
+
 def test_null_elements() -> None:
     """A null in an array or a map is an error, also with a schema that is not checked for each row."""
     for inner in '"type": "array", "items"', '"type": "object", "additionalProperties"':
