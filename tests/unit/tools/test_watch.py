@@ -31,9 +31,9 @@ def run(*answers: Observed | Exception, as_json: bool = False) -> None:
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows become tables, with notes below; without rows there is a note; an error that may pass is shown."""
-    run(([{"n": 41}], ["a note"]), ([], []), ZooKeeperError("NO_ZOOKEEPER", "No answer"), ([{"n": 42}], []))
+    run(([{"n": 941}], ["a note"]), ([], []), ZooKeeperError("NO_ZOOKEEPER", "No answer"), ([{"n": 942}], []))
     out = capsys.readouterr().out
-    found = [out.index(text) for text in ("41", "a note", "Nothing is wrong.", "[NO_ZOOKEEPER] No answer", "42")]
+    found = [out.index(text) for text in ("941", "a note", "Nothing is wrong.", "[NO_ZOOKEEPER] No answer", "942")]
     assert found == sorted(found)
 
 
