@@ -36,9 +36,8 @@ def configure(servers: str, kind: ResourceType, name: str, setting: str, value: 
 
 def arrived(servers: str, topic: str, partitions: int = 1) -> dict[int, list[Any]]:
     """Offset, key, value, headers and time of all records of a topic by partition, as plain confluent-kafka reads them."""
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "g", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
-    )
+    settings = {"group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
     consumer.assign([KafkaTopicPartition(topic, p, 0) for p in range(partitions)])
     found, ended = defaultdict(list), set()
     deadline = time.monotonic() + 60

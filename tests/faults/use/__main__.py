@@ -10,6 +10,7 @@ from pyspark_zkafka.testing import LocalCluster
 from tests.faults.use import streams, writes
 from tests.faults.use.plants import PLANTS
 from tests.faults.use.steps import KINDS
+from tests.faults.use.topics import BROKER_CONFIG
 
 
 def main() -> int:
@@ -24,7 +25,7 @@ def main() -> int:
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.schedules) if given.seed is None else [given.seed]
     failures, kinds = 0, given.kind or [*KINDS, *writes.KINDS]
-    with LocalCluster(brokers=1) as cluster:
+    with LocalCluster(brokers=1, broker_config=BROKER_CONFIG) as cluster:
         begin = time.monotonic()
         for seed in seeds:
             for kind in kinds:

@@ -80,6 +80,14 @@ STREAMS: dict[str, list[Step]] = {
         _produce("a", 6),
         _start(topics="a"),
     ],
+    "a topic is compacted below a planned micro-batch": [
+        _produce("a", 30),
+        _start(topics="a", trigger="running", limit=4),
+        Step("trigger", (0, 1)),
+        Step("kill", (0, "planned")),
+        Step("compact", ("a",)),
+        _start(topics="a", limit=7),
+    ],
     "a query leaves its group in Kafka after the first micro-batch, and joins it again": [
         _produce("a", 6),
         _start(group="kafka", trigger="once"),

@@ -73,9 +73,10 @@ class _Draw:
                 lambda: Step("recreate", (topic, chance.randint(1, 3), chance.random() < 0.4)),
                 lambda: Step("delete", ("b",)),
                 lambda: Step("truncate", (topic,)),
+                lambda: Step("compact", (topic,)),
                 lambda: Step("fresh", (query,)),
             ],
-            [8, 2, 1, 1.2, 6, 1.5, 1.2, 0.7, 0.5, 1],
+            [8, 2, 1, 1.2, 6, 1.5, 1.2, 0.7, 0.5, 0.5, 1],
         )
         return make[0]()
 

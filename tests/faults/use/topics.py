@@ -10,16 +10,25 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import ResourceType
+
+from tests.support.topics import arrived, configure
 
 if TYPE_CHECKING:
     from pyspark_zkafka.model.nouns import TopicPartition
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["Log", "Topics"]
+__all__ = ["BROKER_CONFIG", "Log", "Topics"]
+
+BROKER_CONFIG = {"log.cleaner.backoff.ms": "200"}
+"""What brokers need so that a schedule need not wait for compaction."""
 
 _BROKER = 0
 _PAUSE_S = 1.2
 _MOST_PARTITIONS = 4
+_KEYS = 3
+_COMPACTING = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "200"}
+_COMPACTION_S = 30.0
 
 
 class Log(NamedTuple):
@@ -89,7 +98,8 @@ class Topics:
         if in_transaction:
             found = self._transact(self.name(topic), parts, values)
         else:
-            given = [{"partition": p, "value": value} for p, value in zip(parts, values, strict=True)]
+            columns = zip(numbers, parts, values, strict=True)
+            given = [{"key": b"%d" % (n % _KEYS), "partition": p, "value": value} for n, p, value in columns]
             found = self.cluster.produce(self.name(topic), given)
         for p in set(parts):
             log = self.log(topic, p)
@@ -128,6 +138,37 @@ class Topics:
             self.low |= {logs[n]: offset for n, offset in before.items()}
             self._on_loss(topic, None)
 
+    def compact(self, topic: str) -> None:
+        """Write until compaction has removed records, and forget these."""
+        if topic not in self.partitions:
+            return
+        for setting, value in {**_COMPACTING, "cleanup.policy": "compact"}.items():
+            self._configure(topic, setting, value)
+        deadline = time.monotonic() + _COMPACTION_S
+        while not self._forget_removed(topic):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name(topic)} was not compacted")
+            self.produce(topic, 2 * _KEYS * self.partitions[topic], False)
+            time.sleep(0.5)
+        self._configure(topic, "cleanup.policy", "delete")
+        self._configure(topic, "segment.ms", "600000")
+        time.sleep(0.5)  # the cleaner may be at work
+        self._forget_removed(topic)
+
+    def _configure(self, topic: str, setting: str, value: str) -> None:
+        configure(self.cluster.bootstrap_servers, ResourceType.TOPIC, self.name(topic), setting, value)
+
+    def _forget_removed(self, topic: str) -> bool:
+        """Forget the records that the log has no more. Returns False if it has all."""
+        left = arrived(self.cluster.bootstrap_servers, self.name(topic), self.partitions[topic])
+        removed = 0
+        for p, rows in left.items():
+            offsets, log = {row[0] for row in rows}, self.log(topic, p)
+            kept = {n: value for n, value in self.records[log].items() if n in offsets or n < self.low[log]}
+            removed += len(self.records[log]) - len(kept)
+            self.records[log] = kept
+        return removed > 0
+
     def pause(self, server: str) -> None:
         """Have a server be silent for a moment, while the schedule continues."""
         which = _BROKER if server == "broker" else "zookeeper"
@@ -153,9 +194,7 @@ class Topics:
             producer.init_transactions(30)
             producer.begin_transaction()
             for p, value in zip(parts, values, strict=True):
-                producer.produce(
-                    topic, value, partition=p, on_delivery=lambda _, m: found[m.partition()].append(m.offset())
-                )
+                producer.produce(topic, value, b"key", p, on_delivery=lambda _, m: found[m.partition()].append(m.offset()))
             producer.flush(30)
             producer.commit_transaction(30)
         return found
