@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kazoo.client import KazooClient
+from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import KeeperState
 
 from pyspark_zkafka.conditions import UNUSABLE_TLS_FILE
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 from pyspark_zkafka.zookeeper import kazoo_errors as errors
@@ -28,9 +30,15 @@ if TYPE_CHECKING:
 
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
+_LEAST_BULK = 500  # that many single reads take longer than the start of a session
+_BULK_REQUEST, _BULK_IN_FLIGHT = 200, 10  # servers hold an answer in memory
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 _CLOSING_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, OSError)
+_BULK_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, ZKafkaError)
 _log = logging.getLogger(__name__)
+
+_without_bulk_reads: set[str] = set()
+"""The hosts of ensembles with a server before 3.6."""
 
 Watch = Callable[[object], None]
 SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
@@ -66,12 +74,47 @@ class Results:
     stats: dict[str, ZnodeStat] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _BulkRead:
+    """The request multiRead of ZooKeeper 3.6, which kazoo lacks.
+
+    Its answer has a znode for each path, or ZooKeeper's error code.
+    """
+
+    paths: Sequence[str]
+    type: ClassVar[int] = 22
+
+    def serialize(self) -> bytes:
+        """The request's body, as kazoo asks for it."""
+        header, no_watch, end = wire.MultiHeader(wire.GetData.type, False, -1), b"\0", wire.MultiHeader(-1, True, -1)
+        reads = (header.serialize() + wire.write_string(path) + no_watch for path in self.paths)
+        return b"".join(reads) + bytes(end.serialize())
+
+    @staticmethod
+    def deserialize(data: bytes, at: int) -> list[Znode | int]:
+        """The answer, which kazoo passes with the place where it begins."""
+        answers: list[Znode | int] = []
+        while True:
+            kind, is_end, code = wire.multiheader_struct.unpack_from(data, at)
+            at += wire.multiheader_struct.size
+            if is_end:
+                return answers
+            if kind == wire.GetData.type:
+                value, at = wire.read_buffer(data, at)
+                answers.append(Znode(value, _stat(wire.ZnodeStat._make(wire.stat_struct.unpack_from(data, at)))))
+                at += wire.stat_struct.size
+            else:
+                answers.append(code)
+                at += wire.int_struct.size
+
+
 class ZooKeeperConnection:
     """A session with an ensemble, open inside its ``with`` block.
 
     Paths are relative to the chroot. Requests are sent in rounds of 2,000, and awaited together. A round takes at most
     `connection_timeout_ms`. Reads are sent again within that time if the connection or the session is lost, and never
-    create anything. Thread-safe. Not pickle-safe, but `config` is. Open it after a fork, not before.
+    create anything. The data of 500 znodes and more, without a watch, is read in bulk where servers can, in a short session
+    of its own. Thread-safe. Not pickle-safe, but `config` is. Open it after a fork, not before.
 
     `on_state` is called with each new state of the session, on kazoo's thread. It must neither block nor use the
     connection. After LOST, a new session starts automatically, and is CONNECTED.
@@ -167,11 +210,17 @@ class ZooKeeperConnection:
         watch: Watch | None = None,
     ) -> Results:
         """Send one round of requests. Servers answer `exists` first, then `children`, then `get`, each in its order."""
-        kinds = {"exists": exists, "children": children, "get": get}
-        requests = [(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
-        answers = Results()
-        for start in range(0, len(requests), MAX_IN_FLIGHT):
-            self._round(requests[start : start + MAX_IN_FLIGHT], answers, watch)
+        requests = [
+            (kind, path) for kind, paths in (("exists", exists), ("children", children)) for path in dict.fromkeys(paths)
+        ]
+        reads, answers = list(dict.fromkeys(get)), Results()
+        if watch is None and len(reads) >= _LEAST_BULK:
+            self._all_rounds(requests, answers, watch)
+            if (nodes := self._read_in_bulk(reads)) is not None:
+                answers.nodes.update(nodes)
+                return answers
+            requests = []
+        self._all_rounds([*requests, *(("get", path) for path in reads)], answers, watch)
         return answers
 
     def acl(self, path: str) -> tuple[object, ...] | None:
@@ -216,6 +265,45 @@ class ZooKeeperConnection:
                 doing = f"{type(operation).__name__} {self._full(operation.path)} in a transaction"
                 raise errors.translate(result, doing, self.config) from result
         return None
+
+    def _read_in_bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
+        """Read many znodes in few requests. None if that fails, and single reads must show why.
+
+        The session is another one, as servers before 3.6 end a session that sends such a request.
+        """
+        if self.config.hosts in _without_bulk_reads:
+            return None
+        try:
+            with ZooKeeperConnection(self.config, clock=self._clock) as session:
+                session._log.quiet = True
+                return session._bulk(paths)
+        except errors.UNKNOWN_REQUEST:
+            _without_bulk_reads.add(self.config.hosts)
+        except _BULK_ERRORS as error:
+            _log.info("%d znodes are read one by one: %s", len(paths), error)
+        return None
+
+    def _bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
+        kazoo, nodes, size = self._client(), dict[str, Znode](), _BULK_REQUEST * _BULK_IN_FLIGHT
+        kazoo.sync_async(self._full("/")).get(
+            timeout=self._timeout_s
+        )  # this server may be behind that of the other session
+        for start in range(0, len(paths), size):
+            deadline, pending = self._clock() + self._timeout_s, []
+            for at in range(start, min(start + size, len(paths)), _BULK_REQUEST):
+                asked = paths[at : at + _BULK_REQUEST]
+                pending.append((asked, kazoo.handler.async_result()))
+                kazoo._call(_BulkRead([self._full(path) for path in asked]), pending[-1][1])
+            for asked, result in pending:
+                answers = result.get(timeout=max(0.0, deadline - self._clock()))
+                if not all(isinstance(answer, Znode) or answer == errors.NO_NODE_CODE for answer in answers):
+                    return None
+                nodes |= {path: node for path, node in zip(asked, answers, strict=True) if isinstance(node, Znode)}
+        return nodes
+
+    def _all_rounds(self, requests: list[tuple[str, str]], answers: Results, watch: Watch | None) -> None:
+        for start in range(0, len(requests), MAX_IN_FLIGHT):
+            self._round(requests[start : start + MAX_IN_FLIGHT], answers, watch)
 
     def _round(self, requests: list[tuple[str, str]], answers: Results, watch: Watch | None) -> None:
         deadline = self._clock() + self._timeout_s

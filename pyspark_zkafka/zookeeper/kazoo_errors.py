@@ -23,6 +23,8 @@ from pyspark_zkafka.options.values import ZooKeeperConfig
 
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
 NO_NODE: type[BaseException] = kazoo.NoNodeError
+NO_NODE_CODE: int = kazoo.NoNodeError.code
+UNKNOWN_REQUEST: type[BaseException] = kazoo.UnimplementedError
 
 _LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
 _PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)

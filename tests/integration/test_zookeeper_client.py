@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from kazoo.security import make_digest_acl
 
-from pyspark_zkafka.errors import CodecError, ZooKeeperMisused
+from pyspark_zkafka.errors import CodecError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.model.nouns import Broker, Endpoint, TopicPartition
 from pyspark_zkafka.model.znodes.admin import AdminState
-from pyspark_zkafka.model.znodes.codec import encode_json
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
+from pyspark_zkafka.model.znodes.topics import partition_state_path
 from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.testing import LocalCluster, servers
+from pyspark_zkafka.zookeeper import connection
 from pyspark_zkafka.zookeeper.connection import Results, Watch
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from tests.support.options import ensemble_config
 from tests.support.topic_znodes import make_topic
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.testing import LocalCluster
     from tests.support.chroot import Chroot
 
 
@@ -114,22 +118,47 @@ def test_znodes_that_vanish_meanwhile_are_left_out(chroot: Chroot) -> None:
     assert not chroot.other.exists("/consumers/g")
 
 
-def test_more_partitions_than_requests_in_flight(chroot: Chroot) -> None:
-    """5,000 partitions are read in several rounds; each has its state."""
-    for number in range(5):
-        make_topic(chroot, f"topic-{number}", 1000)
-    broker = {
-        "version": 5,
-        "host": None,
-        "port": -1,
-        "listener_security_protocol_map": {"A": "SSL"},
-        "endpoints": ["A://h:1"],
-    }
-    chroot.other.create("/brokers/ids/1", encode_json(broker))
+def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
+    """2,100 partitions are read in several requests; each has its state. The same, one by one, where they are watched."""
+    make_topic(chroot, "large", 2100)
+    chroot.other.create("/brokers/ids/1", b'{"version": 1, "host": "h", "port": 1}')
+    paths = [partition_state_path(TopicPartition("large", p)) for p in (*range(2100), 9999)]
+    others = ["/brokers/topics/large/partitions", "/brokers/topics"]  # null and empty
+    caplog.set_level(logging.INFO)
     with ZooKeeperClient(chroot.config) as client:
         snapshot = client.snapshot()
-    assert len(snapshot.states) == 5000
-    assert snapshot.led("topic-4") == list(range(1000))
+        in_bulk, singly = client.get_many([*paths, *others]), client.get_many([*paths, *others], watch=lambda _: None)
+    assert snapshot.led("large") == list(range(2100))
+    assert in_bulk == singly
+    assert "one by one" not in caplog.text
+    assert chroot.config.hosts not in connection._without_bulk_reads
+    assert set(in_bulk) == {*paths[:-1], *others}
+
+
+def test_one_of_many_is_forbidden(chroot: Chroot) -> None:
+    """The error names the znode, also if it was asked for with many others."""
+    make_topic(chroot, "large", 600)
+    paths = [partition_state_path(TopicPartition("large", p)) for p in range(600)]
+    chroot.other.set_acls(paths[300], [make_digest_acl("alice", "secret", all=True)])
+    with ZooKeeperClient(chroot.config) as client, pytest.raises(ZooKeeperRefused, match=f"{paths[300]} was refused"):
+        client.get_many(paths)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("of_kafka", ["1.1.1", "2.7.2"])
+def test_older_servers(monkeypatch: pytest.MonkeyPatch, of_kafka: str) -> None:
+    """Many znodes are read one by one from ZooKeeper 3.4 and 3.5. The session of the reader survives."""
+    monkeypatch.setattr(servers, "ZOOKEEPER_VERSION", of_kafka)
+    with LocalCluster(brokers=1, kafka_version=of_kafka) as cluster:
+        cluster.create_topic("t", partitions=600)
+        hosts, _, chroot = cluster.zookeeper_connect.partition("/")
+        paths = [partition_state_path(TopicPartition("t", p)) for p in range(600)]
+        with ZooKeeperClient(ensemble_config(hosts, "/" + chroot)) as client:
+            session = client.session_id
+            found = [client.get_many(paths) for _ in range(2)]
+            assert client.session_id == session
+            assert hosts in connection._without_bulk_reads
+        assert [sorted(nodes) for nodes in found] == [sorted(paths)] * 2
 
 
 def test_a_cluster_of_0_7_shows_its_brokers(chroot: Chroot) -> None:
