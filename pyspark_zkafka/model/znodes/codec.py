@@ -100,7 +100,7 @@ class ZnodeJson:
         """
         text = decode_text(path, data, expected)
         try:
-            value = json.loads(text, parse_constant=_no_constant)
+            value = _DECODER.decode(text)
             if "\\u" in text:
                 encode_json({"": value})
         except (ValueError, RecursionError) as error:
@@ -166,6 +166,9 @@ class ZnodeJson:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def is_znode_name(text: str) -> bool:
