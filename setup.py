@@ -1,4 +1,4 @@
-"""Builds the compiled path, where there is a C compiler; everything else is in setup.cfg."""
+"""Builds the compiled code, where there is a C compiler; everything else is in setup.cfg."""
 
 import os
 from pathlib import Path

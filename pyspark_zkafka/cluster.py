@@ -107,13 +107,10 @@ def describe_migration(outdated: ClusterSnapshot) -> str:
     """Return the warning for an outdated snapshot of ZooKeeper."""
     if outdated.brokers:
         return (
-            "The cluster is being migrated to KRaft: some brokers have left ZooKeeper, and their addresses are those in "
-            "the brokers' metadata; set kafka.bootstrap.servers, and remove zookeeper.connect"
+            "The cluster is being migrated to KRaft, and some brokers have left ZooKeeper. Set kafka.bootstrap.servers, "
+            "and remove zookeeper.connect"
         )
-    return (
-        "All brokers have left ZooKeeper for KRaft, and only their metadata has the cluster's state; remove "
-        "zookeeper.connect"
-    )
+    return "All brokers have left ZooKeeper for KRaft, and its data are out of date. Remove zookeeper.connect"
 
 
 def of_listener(broker: Broker, listener: Listener) -> Broker:

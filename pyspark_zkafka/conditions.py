@@ -422,7 +422,7 @@ def report_data_loss(
     *,
     fail: bool,
     remedy: str = "set failOnDataLoss to false to continue",
-    otherwise: str = "continuing",
+    otherwise: str = "Continuing",
 ) -> None:
     """Raise DataLoss with the remedy if `fail` (`failOnDataLoss`) is true, else log a warning with the alternative.
 
@@ -430,4 +430,4 @@ def report_data_loss(
     """
     if fail:
         raise condition(f"{text}; {remedy}")
-    _log.warning("%s; %s, as failOnDataLoss is false", text, otherwise)
+    _log.warning("%s. %s, because failOnDataLoss is false", text, otherwise)

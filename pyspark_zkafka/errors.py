@@ -86,6 +86,15 @@ def listing(names: Iterable[object], most: int = 10, separator: str = ", ") -> s
     return separator.join(found[:most]) + (f" and {len(found) - most} more" if len(found) > most else "")
 
 
+def printable(text: str) -> str:
+    r"""Escape characters that do not print, such as a terminal's control characters, in text from znodes and brokers.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\x1b[2Jb'
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that is most similar to a misspelt one, ignoring case; None if none is similar.
 

@@ -52,7 +52,7 @@ class Retry:
             except ZKafkaError as error:
                 if not error.retriable:
                     raise
-                _log.warning("attempt %d of %d failed; retrying: %s", attempt + 1, self.retries + 1, error)
+                _log.warning("Attempt %d of %d failed, retrying: %s", attempt + 1, self.retries + 1, error)
                 self.sleep(self.interval_s)
         return call()
 

@@ -80,7 +80,7 @@ def fetch_token(provider: str, config: str) -> Token:
                     f"The token provider {provider} failed{_place(error)}: {type(error).__name__}: {error}. {remedy}, on "
                     "the driver and on every executor",
                 ) from error
-            _log.warning("The token provider %s failed (%s); the present token is still valid", provider, error)
+            _log.warning("The token provider %s failed, and the present token stays in use: %s", provider, error)
             renew_s = min(failed_s + max(_PAUSE_S, failed_s - now), present.expires_s)
             token = Token(present.text, present.expires_s, renew_s, present.principal, present.extensions)
         _tokens[provider, config] = token

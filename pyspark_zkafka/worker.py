@@ -16,7 +16,7 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.errors import ZKafkaError, printable
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +33,15 @@ _TCP_OPTIONS = ("TCP_NODELAY", "TCP_QUICKACK")  # the second one exists on Linux
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _frozen_modules = 0
+
+
+class LogFormatter(logging.Formatter):
+    """Formats log lines so that their messages cannot control a terminal, or look like other lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, with the traceback if there is one."""
+        message = {"msg": printable(record.getMessage()), "args": None}
+        return super().format(logging.makeLogRecord({**record.__dict__, **message}))
 
 
 @contextmanager
@@ -52,7 +61,7 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
         Tune the allocator for batches. Call before threads start.
     """
     if logging.lastResort is not None and logging.lastResort.formatter is None:
-        logging.lastResort.setFormatter(logging.Formatter(_LOG_FORMAT))
+        logging.lastResort.setFormatter(LogFormatter(_LOG_FORMAT))
     _freeze_imports()
     with collector_paused():
         yield
@@ -80,7 +89,7 @@ def concise_errors() -> Iterator[None]:
     try:
         yield
     except ZKafkaError:
-        _log.debug("this call of Spark failed", exc_info=True)
+        _log.debug("A call by Spark failed", exc_info=True)
         if any(name.startswith("pyspark.") for name, _ in _callers()):
             os.environ.setdefault("SPARK_HIDE_TRACEBACK", "1")
         raise

@@ -278,7 +278,7 @@ class KafkaAdmin(AdminRequests):
         try:
             refusal = None if topic is None else self._authorization_error(topic)
         except ZKafkaError as error:
-            _log.info("%s", error)
+            _log.info("Whether an ACL hides topic %s is unknown: %s", topic, error)
             return failed
         if refusal is None:
             return failed

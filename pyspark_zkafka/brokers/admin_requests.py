@@ -92,7 +92,7 @@ class AdminRequests:
         try:
             self._call("requesting metadata", lambda c: c.list_topics(*topic, timeout=min(timeout_s, self._timeout_s)))
         except ZKafkaError as error:
-            _log.info("%s", error)
+            _log.info("Metadata could not be requested in advance: %s", error)
 
     def _metadata(self, *topic: str) -> Any:
         """Request metadata of one topic, or of all, from a broker that knows the other brokers.

@@ -129,7 +129,7 @@ def find_watermarks(
                 found_epochs = zip(partitions, (answer.leader_epoch for answer in answers), strict=True)
                 epochs.update((tp, epoch) for tp, epoch in found_epochs if epoch is not None and epoch >= 0)
     except KafkaException as error:
-        _log.info("bulk offset lookup failed: %s", error)
+        _log.info("Offsets are requested by the slower admin client: %s", error)
         return None
     # Without an answer, the offset is the code of the request, below 0.
     return found if all(offset >= 0 for offset in found.values()) else None

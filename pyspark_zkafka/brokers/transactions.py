@@ -107,6 +107,6 @@ def _find(connection: ConnectionOptions, bootstrap_servers: str) -> int | None:
             broker = min(admin.snapshot([]).brokers)
             value = admin.broker_config(broker, _SETTING)
     except ZKafkaError as error:
-        _log.info("the brokers' %s is not known: %s", _SETTING, error)
+        _log.info("kafka.transaction.timeout.ms is not checked, because the brokers' %s is unknown: %s", _SETTING, error)
         return None
     return None if value is None else int(value)

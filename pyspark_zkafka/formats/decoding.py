@@ -220,7 +220,7 @@ class BatchDecoder:
     def _report(self) -> None:
         if self._dropped:
             _log.warning(
-                "%d record(s) that cannot be decoded were left out, as mode is DROPMALFORMED; the first is %s",
+                "%d record(s) that cannot be decoded are left out, because mode is DROPMALFORMED. The first is %s",
                 self._dropped,
                 self._first_dropped,
             )

@@ -200,7 +200,7 @@ class Registry:
                     f"The schema registry {self._place} did not return {what} within {_PATIENCE_S:.0f} s: {reason}; check "
                     "the address and the registry",
                 )
-            _log.warning("the schema registry %s did not return %s; retrying: %s", self._place, what, reason)
+            _log.warning("The schema registry %s did not return %s, retrying: %s", self._place, what, reason)
             self._timing.sleep(pause_s * (0.5 + self._timing.jitter() / 2))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -172,7 +172,7 @@ class KafkaGroupMember:
         while not (self.settled or self._has_settled()):
             left, error = deadline - self._timing.clock(), self._error
             if left <= 0 and timeout_s is None and self._state.is_assigned and error is None:
-                self._warn("its assignment is not final: the group rebalances, or leaves partitions without an owner")
+                self._warn("the assignment is not final: the group rebalances, or leaves partitions without an owner")
             if left <= 0 or self._closing or (error is not None and not error.retriable):
                 return False
             self.wait(min(left, _POLL_S))
@@ -200,7 +200,7 @@ class KafkaGroupMember:
         try:
             is_final = self._is_final(self.consumer, self.owned().keys(), self._topics)
         except ZKafkaError as error:
-            self._warn(f"its coordinator does not describe the group: {error}")
+            self._warn(f"the coordinator does not describe the group: {error}")
             if error.retriable:
                 return False
             is_final = True
@@ -275,7 +275,7 @@ class KafkaGroupMember:
                 self._state = replace(self._state, commits=self._state.commits.add(commit))
         self._state, stopped_s = self._state.see(self._timing.clock())
         if stopped_s:
-            _log.warning("%s did not run for %.1f s; it checks whether it is still a member", self._name, stopped_s)
+            _log.warning("%s did not run for %.1f s, and checks whether it is still a member", self._name, stopped_s)
 
     def _subscribe(self) -> None:
         """Subscribe if the topics have changed. Patterns are resolved here, every few seconds."""
@@ -286,7 +286,7 @@ class KafkaGroupMember:
         self._lookup_at = float("inf") if is_named else now + _LOOKUP_S
         try:
             if self._must_rejoin:
-                _log.info("%s leaves its group, which has left partitions without an owner, and joins again", self._name)
+                _log.info("%s rejoins its group, which left partitions without an owner", self._name)
                 self._client.subscribe(())
                 self._must_rejoin, self._topics = False, ()
             topics = tuple(requested_topics(self._subscription, () if is_named else self._client.topic_names()))
@@ -305,7 +305,7 @@ class KafkaGroupMember:
             return
         self._error = error
         if error.retriable:
-            self._warn(str(error))
+            self._warn(f"retrying: {error}")
         self._changed.set()
 
     def _replace_client(self) -> None:
@@ -406,7 +406,8 @@ class KafkaGroupMember:
         overdue, revoking = self._state.overdue(self._reading), self._state.revoking or frozenset()
         if overdue and not self._closing:
             _log.warning(
-                "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
+                "%s released %s after rebalance.hold.ms, within a micro-batch: records may be read twice. Raise "
+                "rebalance.hold.ms, or make micro-batches shorter",
                 self._name,
                 listing(sorted(overdue), _SHOWN),
             )
@@ -415,7 +416,7 @@ class KafkaGroupMember:
         # With KIP-848, no assignment follows if no partition is added.
         self._change(self._state.release(is_assigned=self._is_consumer_protocol and self._state.is_member))
         if self._state.has_released_too_early(revoking) and not self._closing:
-            self._give_up("released partitions of which a commit is unanswered")
+            self._give_up("released partitions before their commit was answered")
 
     def lost(self) -> None:
         """Own nothing after an expulsion: other members may own the partitions already."""
@@ -425,7 +426,7 @@ class KafkaGroupMember:
         """Own nothing. A client that may still send a commit is replaced at the end of this iteration."""
         if self._state.claims:
             _log.warning(
-                "%s %s, and joins again; others may own %s already: records may be read twice",
+                "%s %s, and joins again. Records of %s may be read twice",
                 self._name,
                 reason,
                 listing(sorted(self._state.claims), _SHOWN),

@@ -234,7 +234,7 @@ class GroupMember:
             except ConsumerIdTaken as error:
                 if self._timing.clock() >= deadline:
                     raise
-                self._warn(f"waiting for it to expire: {error}")
+                self._warn(f"waiting for the other session to expire: {error}")
                 self._timing.sleep(_SUSPENDED_PAUSE_S)
 
     def _register(self) -> ClaimOwner:
@@ -248,14 +248,14 @@ class GroupMember:
             self._registration.write(self.client, session)
             self.owner = owner
             granted_ms = self.client.session_timeout_ms
-            _log.info("%s is registered, session %s of %d ms", self.consumer, session_text(session), granted_ms)
+            _log.info("%s is registered in session %s of %d ms", self.consumer, session_text(session), granted_ms)
             self._claims.verify(owner)
             return owner
         self._verify(owner)  # first: registering fails if another session has the id, and perhaps the claims
         registered = self._registration.session(self.client)
         self._require(owner)
         if registered != session:
-            _log.warning("%s: another client has deleted the registration; registering again", self.consumer)
+            _log.warning("%s: another client has deleted the registration. Registering again", self.consumer)
             self._registration.write(self.client, session)
         return owner
 
@@ -293,14 +293,15 @@ class GroupMember:
     def _read_group(self) -> GroupView:
         view = self._watch.read()
         for error in view.unreadable.values():
-            self._warn(f"left out of the assignment, which stops JVM consumers altogether: {error}")
+            self._warn(f"a malformed registration is left out of the assignment, and stops JVM consumers: {error}")
         return view
 
     def _release(self, owner: ClaimOwner) -> None:
         overdue, release = self._step.overdue, self._step.release
         if overdue:
             _log.warning(
-                "%s released %s after rebalance.hold.ms, while a micro-batch is reading: records may be read twice",
+                "%s released %s after rebalance.hold.ms, within a micro-batch: records may be read twice. Raise "
+                "rebalance.hold.ms, or make micro-batches shorter",
                 self.consumer,
                 listing(sorted(overdue), 8),
             )
@@ -322,8 +323,8 @@ class GroupMember:
         self._attempts = before.fail(now, pause_s)
         if self._attempts != before and self._attempts.count % self._options.max_retries == 0:
             _log.warning(
-                "%s cannot claim its partitions after %d tries, and continues to try: %s; a member that is stuck, or has "
-                "another partition.assignment.strategy, must be stopped",
+                "%s cannot claim its partitions after %d tries, and continues to try: %s. Stop members that are stuck, or "
+                "have another partition.assignment.strategy",
                 self.consumer,
                 self._attempts.count,
                 listing(blockers, 3, "; "),
@@ -354,7 +355,7 @@ class GroupMember:
         if lost:
             self._settled = False
             _log.warning(
-                "%s: another client has deleted the claims on %s; claiming again", self.consumer, listing(sorted(lost), 8)
+                "%s: another client has deleted the claims on %s. Claiming again", self.consumer, listing(sorted(lost), 8)
             )
         return bool(lost)
 

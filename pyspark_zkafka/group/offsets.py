@@ -90,7 +90,7 @@ class GroupOffsets:
                     with GroupAdmin.of(self._connection, self._servers) as admin:
                         names.update(admin.group_names())
             except ZKafkaError as error:
-                _log.info("the names of other groups are unknown: %s", error)
+                _log.info("Groups of a similar name are not suggested, because the groups cannot be listed: %s", error)
         return sorted(names)
 
     def commit(
@@ -301,7 +301,7 @@ def report_outdated(
         fail=fail_on_data_loss,
         remedy="delete or reset these offsets (write them again if they are right), or set failOnDataLoss to false to read "
         "the topic from its beginning",
-        otherwise="reading the topic from its beginning",
+        otherwise="Reading the topic from its beginning",
     )
 
 
@@ -323,5 +323,5 @@ def _decode(path: str, data: bytes | None, skip_malformed: bool) -> int:
     except CodecError as error:
         if not skip_malformed:
             raise
-        _log.warning("malformed offset treated as 0; the partition's owner cannot continue: %s", error)
+        _log.warning("A malformed offset counts as 0, and the partition's owner cannot continue: %s", error)
         return 0

@@ -176,17 +176,22 @@ def describe_missing(
 
 
 def describe_offline(partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> NoLeader:
-    """Return the error for partitions without a live leader. The text has the ISR of each."""
+    """Return the error for partitions without a live leader."""
+    return NO_LEADER(
+        f"{offline_text(partitions, snapshot)}; start a broker of the ISR, or set offlinePartitions to skip to read the "
+        "others",
+        partitions=list(partitions),
+    )
+
+
+def offline_text(partitions: Collection[TopicPartition], snapshot: ClusterSnapshot) -> str:
+    """Describe partitions without a live leader, with the ISR of the first ten."""
 
     def isr(partition: TopicPartition) -> str:
         state = snapshot.states.get(partition)
         return "unknown: being created" if state is None else ", ".join(map(str, state.isr)) or "empty"
 
-    shown = "; ".join(f"{tp} (ISR {isr(tp)})" for tp in partitions)
-    return NO_LEADER(
-        f"No live leader for {shown}; start a broker of the ISR, or set offlinePartitions to skip to read the others",
-        partitions=list(partitions),
-    )
+    return f"No live leader for {listing((f'{tp} (ISR {isr(tp)})' for tp in partitions), separator='; ')}"
 
 
 def limit_records(ranges: _Ranges, max_records: int) -> dict[TopicPartition, OffsetRange]:

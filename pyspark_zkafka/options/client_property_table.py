@@ -329,9 +329,13 @@ _REFUSALS = (
         "plugin.library.paths",
     ),
     # The group
+    (
+        "use the option group.id without the prefix kafka.; in a read, kafka.group.id only names the tasks' consumers",
+        "group.id",
+    ),
     *(
         (f"use the option {name} without the prefix kafka.", name)
-        for name in ("group.id", "group.instance.id", "group.protocol", "partition.assignment.strategy")
+        for name in ("group.instance.id", "group.protocol", "partition.assignment.strategy")
     ),
     (
         "use the option session.timeout.ms without the prefix kafka.; in ZooKeeper, zookeeper.session.timeout.ms",

@@ -23,6 +23,7 @@ from pyspark_zkafka.model.planning import (
     describe_offline,
     make_splits,
     missing_topics,
+    offline_text,
     requested_topics,
     split_ranges,
     spread_over_leaders,
@@ -59,7 +60,7 @@ def plan_batch(
     - an explicit or committed offset is outside the log, and `failOnDataLoss` is set.
     """
     for name in options.ignored:
-        _log.warning("%s is a streaming option; ignored by this batch read", name)
+        _log.warning("%s applies to streaming reads only, and is ignored", name)
     now_ms = time.time_ns() // 1_000_000
     options = replace(options, start=options.start.at(now_ms), end=options.end.at(now_ms))
     retry = Retry(options.retries, options.retry_interval_ms / 1000, sleep)
@@ -75,7 +76,7 @@ def plan_batch(
             error = describe_missing(subscription, missing, retry(cluster.topic_names), may_wait=may_wait)
             if not may_wait:
                 raise error
-            _log.warning("left out, as missingTopics is wait: %s", error)
+            _log.warning("Missing topics are left out, because missingTopics is wait: %s", error)
         subscribed = readable_partitions(subscription, snapshot, skip_offline=options.skip_offline)
         check_named(options.start, subscription, snapshot, subscribed, may_omit=options.reset is not None)
         check_named(options.end, subscription, snapshot, subscribed, may_omit=False)
@@ -115,10 +116,9 @@ def readable_partitions(
     offline = snapshot.without_leader(partitions)
     if not offline:
         return partitions
-    error = describe_offline(offline, snapshot)
     if not skip_offline:
-        raise error
-    _log.warning("skipped, as offlinePartitions is skip: %s", error)
+        raise describe_offline(offline, snapshot)
+    _log.warning("%s. Reading the other partitions, because offlinePartitions is skip", offline_text(offline, snapshot))
     left_out = set(offline)
     return [tp for tp in partitions if tp not in left_out]
 
@@ -152,7 +152,7 @@ def resolve_ranges(
             "; ".join(map(str, resolution.outside)),
             fail=options.fail_on_data_loss,
             remedy="correct the offsets, or set failOnDataLoss to false",
-            otherwise="reading what is there",
+            otherwise="Reading what is there",
         )
     if pushed is None:
         return list(resolution.ranges)

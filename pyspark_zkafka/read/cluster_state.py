@@ -122,7 +122,7 @@ class ClusterState:
         try:
             return (self._ensemble or self.brokers).topic_names()
         except ZKafkaError as error:
-            _log.info("the names of other topics are unknown: %s", error)
+            _log.info("Topics of a similar name are not suggested, because the topics cannot be listed: %s", error)
             return []
 
     def settled_snapshot(self) -> ClusterSnapshot:
@@ -162,7 +162,7 @@ class ClusterState:
                     self._brokers.refresh_metadata(moved_topics(before, found))
                 return found
         if not self._is_cut_off:
-            _log.warning("using the last snapshot of the cluster: %s", problem)
+            _log.warning("The last snapshot of the cluster is used, because no new one can be read: %s", problem)
         self._stale.clear()
         self._is_cut_off, self._read_at = ensemble is not None, self._clock()
         return before

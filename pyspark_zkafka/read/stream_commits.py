@@ -38,21 +38,21 @@ def commit_positions(state: StreamState, session: StreamSession, warnings: Strea
     try:
         done = session.offsets.commit(ours, proof_of(owner), [tp for tp in ours if state.assigned[tp].resets])
     except PartitionOwned as error:
-        warnings.warn(f"offsets not committed: {error}")
+        warnings.warn(f"Offsets are not committed: {error}")
         return state
     except ZKafkaError as error:
         # A topic may have been deleted after the snapshot was read. The coordinator may not know a new topic yet.
         if not error.retriable and not isinstance(error, UnknownTopic):
             raise
-        _log.warning("offsets not committed, retrying later: %s", error)
+        _log.warning("Offsets are not committed yet, retrying: %s", error)
         return state
     _note_lost(done.lost, member)
     committed, moved = state.commit({**done.kept, **done.written}, done.mzxids, done.written)
     for tp, offset in moved.items():
         warnings.warn(
             f"{tp}: another client has set the group's offset to {offset}, and this query is at "
-            f"{state.assigned[tp].position}; the query continues at the group's offset when it restarts, or is "
-            "assigned the partition again"
+            f"{state.assigned[tp].position}. The query continues at the group's offset when it restarts or is assigned the "
+            "partition again"
         )
     return committed
 
@@ -60,7 +60,7 @@ def commit_positions(state: StreamState, session: StreamSession, warnings: Strea
 def _note_lost(partitions: Collection[TopicPartition], member: Membership | None) -> None:
     """Log that partitions are no longer owned, and have the member check its claims."""
     if partitions and member is not None:
-        _log.warning("%s lost ownership; offsets not committed: %s", member.consumer, listing(sorted(partitions)))
+        _log.warning("%s no longer owns %s, and did not commit the offsets", member.consumer, listing(sorted(partitions)))
         member.request_rebalance()
 
 
@@ -78,4 +78,4 @@ def copy_to_lagging_store(partitions: Collection[TopicPartition], session: Strea
     except ZKafkaError as error:
         if not error.retriable:
             raise
-        _log.warning("a store of the group's offsets still lags: %s", error)
+        _log.warning("The group's offsets are not yet copied to the store that lags: %s", error)

@@ -14,9 +14,9 @@ from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIde
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.planning import (
     Split,
-    describe_offline,
     in_fixed_order,
     make_splits,
+    offline_text,
     requested_topics,
     split_ranges,
 )
@@ -271,7 +271,7 @@ class StreamDriver:
             found = frozenset(finished.topics).difference(subscribed)
             if found - before:
                 _log.warning(
-                    "this query no longer subscribes to %s, which is not read; subscribe again to continue at the last "
+                    "The query no longer subscribes to %s, and does not read it. Subscribe again to continue at the last "
                     "position",
                     listing(sorted(found)),
                 )
@@ -327,8 +327,8 @@ class StreamDriver:
         offline = snapshot.without_leader(partitions)
         known = [tp for tp in offline if tp in snapshot.states]
         if known:
-            found = describe_offline(known, snapshot).message.split(";")[0]
-            self._warnings.warn(f"{found}: waiting for a leader, and reading the others")
+            found = offline_text(known, snapshot)
+            self._warnings.warn(f"{found}. Waiting for a leader, and reading the other partitions")
         waiting = set(offline)
         return [tp for tp in partitions if tp not in waiting] if waiting else partitions
 
@@ -342,7 +342,7 @@ class StreamDriver:
             # Brokers learn of new partitions after ZooKeeper has them.
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
-            self._warnings.warn(f"{listing(sorted(new))} cannot be read yet, trying again: {error}")
+            self._warnings.warn(f"{listing(sorted(new))} cannot be read yet, retrying: {error}")
             return
         self._state = self._state.assign(owned, found, snapshot.topics)
         self.commit()

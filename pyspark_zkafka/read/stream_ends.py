@@ -59,7 +59,7 @@ class StreamEnds:
         ends = self._confirmed(found, state, epochs)
         unanswered = self._validate(ends, state.assigned, epochs)
         if unanswered:
-            self._warnings.warn(f"{listing(sorted(unanswered))} cannot be validated after an election yet, trying again")
+            self._warnings.warn(f"{listing(sorted(unanswered))} cannot be validated after an election yet, retrying")
             ends = {tp: end for tp, end in ends.items() if tp not in unanswered}
         return ends, {tp: epochs[tp] for tp in ends.keys() & epochs.keys()}
 
@@ -178,7 +178,7 @@ class FixedEnds:
                 if not failure.retriable:
                     raise
                 error = failure
-                self._warnings.warn(f"the group's offsets or owners cannot be read, trying again: {failure}")
+                self._warnings.warn(f"The group's offsets or owners cannot be read yet, retrying: {failure}")
         if not own and not others:
             return False
         waited_s = self._clock() - since

@@ -132,8 +132,8 @@ class StreamStarts:
             return
         if assigned and not others and all(progress.committed is None for progress in assigned.values()):
             _log.warning(
-                "group %s has no offset in %s, and starts at the end of the logs; correct group.id if it is not a new "
-                "group, set startingOffsets to earliest to read all records, or auto.offset.reset to confirm the start",
+                "Group %s has no offset in %s, and starts at the end of the logs. Correct group.id, set startingOffsets to "
+                "earliest to read all records, or set auto.offset.reset to confirm the start",
                 group.name,
                 listing(sorted({tp.topic for tp in assigned})),
             )
@@ -298,12 +298,12 @@ class StreamStarts:
             is_progress = self.session.member is not None and found.position > span.until
             _log.log(
                 logging.INFO if is_progress else logging.WARNING,
-                "%s: continuing at %d, the offset of group %s, which %s, while this query was at %d",
+                "%s: continuing at offset %d of group %s instead of %d, because another %s",
                 partition,
                 found.position,
                 self.options.group.name if self.options.group else "",
-                "another member has advanced" if is_progress else "differs from the last one that this query has seen",
                 span.until,
+                "member has read further" if is_progress else "client has changed the group's offset",
             )
 
     def _named(self, partition: TopicPartition) -> NamedPosition | None:
@@ -332,5 +332,5 @@ class StreamStarts:
             fail=self.options.read.fail_on_data_loss,
             remedy="correct the offsets (of the group, or in startingOffsets), or set failOnDataLoss to false to "
             "continue with what is there",
-            otherwise="continuing with what is there",
+            otherwise="Continuing with what is there",
         )

@@ -121,7 +121,7 @@ class StreamSession:
         join = KafkaJoin(self._read.connection, servers, self._required_group, self._subscription)
         self.member, self._member_offsets = join.open(self._opened, self._zookeeper)
         group = self._required_group
-        _log.info("joining group %s in Kafka (groupMembership=%s)", group.name, group.membership)
+        _log.info("Joining group %s in Kafka (groupMembership=%s)", group.name, group.membership)
 
     def close(self) -> None:
         """Leave the group at once, and close all connections. Idempotent. Blocks for at most some seconds."""
@@ -271,7 +271,7 @@ class StreamWarnings:
         error = describe_missing(subscription, missing, names(), may_wait=not fails)
         if fails:
             raise error
-        _log.warning("%s: %s", "left out" if has_end else "waiting for topics", error)
+        _log.warning("%s: %s", "Topics are left out" if has_end else "Waiting for topics", error)
 
     def _is_due(self, subject: str) -> bool:
         """Return True once a minute for each subject of a warning."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
-from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers
+from pyspark_zkafka.cluster import ClusterSource, bootstrap_servers, describe_migration
 from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.errors import ZKafkaError, listing
 from pyspark_zkafka.inspect import view_rows as rows
 from pyspark_zkafka.inspect.clusters import ClusterReport, Part, read_cluster
 from pyspark_zkafka.inspect.group_reads import read_part
@@ -72,9 +72,9 @@ def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[
     else:
         cluster = read_cluster(source, parts, partial(restrict, subscription))
     if cluster.snapshot.is_outdated:
-        _log.warning("brokers have left ZooKeeper for KRaft, and this view shows what ZooKeeper has: use the brokers alone")
+        _log.warning("view=%s shows what is left in ZooKeeper. %s", view, describe_migration(cluster.snapshot))
     for error in cluster.unreadable.values():
-        _log.warning("view=%s leaves out what a malformed znode describes: %s", view, error)
+        _log.warning("view=%s leaves out a malformed znode: %s", view, error)
     if isinstance(source, KafkaAdmin) and view == "controller" and not _is_of_zookeeper(cluster.controller, options):
         cluster = replace(cluster, controller=None)
     found = make_rows(cluster)
@@ -93,11 +93,11 @@ def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) ->
             if not admin.broker_config(controller.broker, "process.roles"):
                 return True
         _log.warning(
-            "view=controller has no broker: the metadata of a cluster in KRaft mode does not name the controller; "
-            "kafka-metadata-quorum --bootstrap-server ... describe --status does"
+            "view=controller has no broker, because brokers in KRaft mode do not name the controller. Use "
+            "kafka-metadata-quorum --bootstrap-server ... describe --status"
         )
     except ZKafkaError as error:
-        _log.warning("view=controller has no broker: whether the cluster is in KRaft mode is unknown: %s", error)
+        _log.warning("view=controller has no broker, and whether the cluster is in KRaft mode is unknown: %s", error)
     return False
 
 
@@ -143,11 +143,11 @@ def _latest(
         return {}
     connection, snapshot = options.connection, zookeeper.survey({tp.topic for tp in partitions})
     for error in snapshot.unreadable.values():
-        _log.warning("view=offsets lacks what a malformed znode describes: %s", error)
+        _log.warning("view=offsets leaves out a malformed znode: %s", error)
     requested = {tp: LATEST for tp in partitions if snapshot.leader(tp) is not None}
     offline = [str(tp) for tp in partitions if tp.topic in snapshot.topics and tp not in requested]
     if offline:
-        _log.warning("view=offsets has no lag for partitions where no broker leads: %s", ", ".join(offline))
+        _log.warning("view=offsets has no lag for partitions without a leader: %s", listing(offline))
     try:
         servers = bootstrap_servers(connection, snapshot)
         with KafkaAdmin.of(connection, servers) as admin:

@@ -39,9 +39,10 @@ _PRODUCER_AGE_S = 1_500.0
 
 
 def uses_native(connection: ConnectionOptions) -> bool:
-    """True if this process uses the compiled path; logs the choice. OptionError if it is required and unavailable."""
+    """True if this process uses the compiled code; logs the choice. OptionError if it is required and unavailable."""
     found = _is_native(connection)
-    _log.info("%s", "transport=librdkafka: pure Python is used" if connection.transport == "librdkafka" else describe())
+    reason = "pure Python is used" if connection.transport == "librdkafka" else describe()
+    _log.log(logging.DEBUG if found else logging.INFO, "transport=%s: %s", connection.transport, reason)
     return found
 
 
@@ -80,7 +81,7 @@ def open_consumer(
             return
         from pyspark_zkafka.records.direct.consumer import DirectConsumer
 
-        _log.info("the direct transport is used")
+        _log.debug("The direct transport is used")
         yield opened.enter_context(DirectConsumer(client, split, schema, joint))
 
 
@@ -142,7 +143,7 @@ def _lease_direct(
         )
         return client
     except Unsupported as why:
-        _log.log(log_level, "the direct transport is not used: it does not support %s", why)
+        _log.log(log_level, "The direct transport is not used: it does not support %s", why)
         return None
 
 
@@ -150,7 +151,7 @@ def _may_log_in(properties: Mapping[str, Any], log_level: int) -> bool:
     refused_at = _refused_logins.get(_login_of(properties))
     if refused_at is None or time.monotonic() - refused_at >= _REFUSED_FOR_S:
         return True
-    _log.log(log_level, "the direct transport is not used: a broker has refused its login before")
+    _log.log(log_level, "The direct transport is not used: a broker refused its login in the last 10 minutes")
     return False
 
 
@@ -238,10 +239,10 @@ def _lease_producer(
 
         try:
             producer = lease(DirectSender)
-            _log.info("the direct transport is used")
+            _log.debug("The direct transport is used")
             return producer
         except Unsupported as why:
-            _log.log(_level(connection), "the direct transport is not used: %s", why)
+            _log.log(_level(connection), "The direct transport is not used: %s", why)
             if isinstance(why, LoginRefused):
                 _refused_logins[_login_of(properties)] = time.monotonic()
     from pyspark_zkafka.records.librdkafka_sender import MessageSender

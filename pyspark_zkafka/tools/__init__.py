@@ -34,7 +34,7 @@ from pyspark_zkafka.tools import (
     views,
 )
 from pyspark_zkafka.tools.command import exit_status
-from pyspark_zkafka.tools.output import LogFormatter
+from pyspark_zkafka.worker import LogFormatter
 
 _topics = typer.Typer(no_args_is_help=True, help="List, describe, change, read and write topics.")
 _topics.command("list")(views.list_topics)

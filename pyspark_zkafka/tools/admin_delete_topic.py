@@ -45,7 +45,7 @@ def delete_topic(target: Target, topics: _Names, no_wait: NoWait = False, timeou
             return
         request_deletion(client, topics)
         if no_wait:
-            target.output.note("The deletion was requested; see zkafka admin show.")
+            target.output.note("The deletion was requested. `zkafka admin show` lists it while it is pending.")
         else:
             names = list(snapshot.topics)
             with target.output.progress("topics deleted", len(names)) as set_done:

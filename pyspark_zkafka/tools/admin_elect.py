@@ -88,7 +88,7 @@ def elect(
             submit(client, [Create(PREFERRED_REPLICA_ELECTION, encode_preferred_election(due))], "The election")
             found = [candidate for candidate in found if candidate.obstacle is not None]
             if no_wait:
-                target.output.note("The election was requested; see zkafka admin show.")
+                target.output.note("The election was requested. `zkafka admin show` lists it while it is pending.")
             else:
                 found = _elected(target, client, due, [candidate.partition for candidate in shown], timeout)
     if not target.dry_run and any(candidate.leader != candidate.preferred for candidate in found):

@@ -73,7 +73,7 @@ def reassign(
                 return
             submit(client, [Create(REASSIGN_PARTITIONS, encode_reassignment(requested))], "The reassignment")
             undo = encode_reassignment(current).decode()
-            target.output.note(f"To undo it, save this as a file for --reassignment-json-file: {undo}")
+            target.output.note(f"To undo the reassignment, save this as a file for --reassignment-json-file: {undo}")
         found = _find_moves(client, requested) if verify or no_wait else _followed(target, client, requested, timeout)
     rows = [
         {

@@ -72,7 +72,7 @@ def show(
             "repeats them; run the old one with Trigger.AvailableNow first."
         )
     if any(one.in_group for one in chosen):
-        target.output.note("The query is in a group: its position is the group's offset where that has changed since.")
+        target.output.note("The query is in a group: it continues at the group's offset if the offset has changed since.")
 
 
 def read_checkpoint(folder: Path) -> tuple[int, int | None, list[SourcePositions]]:

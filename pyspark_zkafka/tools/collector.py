@@ -190,7 +190,7 @@ class SharedCall(Generic[T]):
         except FutureTimeoutError:
             is_late = True
         if is_late and not self._was_late:
-            _log.warning("%s did not answer in time; scrapes show what was read before, if there is anything", self._name)
+            _log.warning("%s did not answer in time. Scrapes show its last answer, if there was one", self._name)
         self._was_late, last = is_late, self._last
         if last is None:
             return Reading(timed_out=is_late)

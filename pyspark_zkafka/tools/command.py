@@ -19,7 +19,7 @@ from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION
-from pyspark_zkafka.errors import OptionError, ZKafkaError, listing
+from pyspark_zkafka.errors import OptionError, ZKafkaError, listing, printable
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ids_path, owners_path
@@ -27,7 +27,7 @@ from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.tools.arguments import read_config_file
-from pyspark_zkafka.tools.output import Column, Output, printable
+from pyspark_zkafka.tools.output import Column, Output
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import Activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient

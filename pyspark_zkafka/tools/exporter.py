@@ -19,7 +19,7 @@ from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.tools.command import MOST_SECONDS, Target, reads_cluster
 from pyspark_zkafka.tools.group_describe import StorageOption
-from pyspark_zkafka.tools.output import LogFormatter
+from pyspark_zkafka.worker import LogFormatter
 
 if TYPE_CHECKING:
     from wsgiref.simple_server import WSGIServer

@@ -311,7 +311,7 @@ def _note_activity(target: Target, by_group: Mapping[str, BothStores]) -> None:
         target.output.note(note)
     active = [name for name, stores in by_group.items() if stores.is_active]
     if active:
-        target.output.note(f"Active, so that the stores may differ by commits under way: {listing(active, _SHOWN)}.")
+        target.output.note(f"Active, and the stores may differ by commits under way: {listing(active, _SHOWN)}.")
 
 
 def _proceed(target: Target, migration: Migration, by_group: Mapping[str, BothStores], *, live: bool) -> bool:
@@ -321,7 +321,7 @@ def _proceed(target: Target, migration: Migration, by_group: Mapping[str, BothSt
     place = "Kafka" if migration.to == "kafka" else "ZooKeeper"
     active = [name for name, stores in by_group.items() if stores.is_active]
     if active and not live:
-        target.output.note(f"Active, so that nothing will be copied without --live: {listing(active, _SHOWN)}.")
+        target.output.note(f"Active, and not copied without --live: {listing(active, _SHOWN)}.")
     follow = ", and follow their consumers" if live else ""
     return target.proceed(f"Copy {count} offset(s) of {len(by_group)} group(s) to {place}{follow}?")
 

@@ -242,7 +242,7 @@ def list_(target: Target) -> None:
     for ledger in ledgers.values():
         if ledger.unreadable:
             count = len(ledger.unreadable)
-            target.output.note(f"Unreadable entries of {ledger.query}: {count}; see zkafka ledger show {ledger.query}")
+            target.output.note(f"Unreadable entries of {ledger.query}: {count}; see `zkafka ledger show {ledger.query}`.")
 
 
 @app.command()
@@ -294,7 +294,7 @@ def delete(
         chosen, unknown = (found, []) if age_ms is None else written_before(found, now_ms - age_ms)
         if unknown:
             left_out = listing((ledger.query for ledger in unknown), _SHOWN)
-            target.output.note(f"Left out, as the age of some entries is unknown: {left_out}.")
+            target.output.note(f"Left out, because the age of some entries is unknown: {left_out}.")
         if not force:
             require_idle(chosen, now_ms)
         _write(target, [_list_row(ledger) for ledger in chosen], _DELETE, "No ledger is that old.", _DELETE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from pyspark_zkafka.errors import printable
 from pyspark_zkafka.model.view_tables import Row
 
 _PIPED_WIDTH = 10_000
@@ -110,24 +110,6 @@ class Output:
         with Progress(*shown, console=self.errors, transient=True, disable=not self.errors.is_terminal) as bar:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
-
-
-class LogFormatter(logging.Formatter):
-    """Formats log lines so that their messages cannot control a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line, with the traceback if there is one."""
-        message = {"msg": printable(record.getMessage()), "args": None}
-        return super().format(logging.makeLogRecord({**record.__dict__, **message}))
-
-
-def printable(text: str) -> str:
-    r"""Escape characters that do not print, such as a terminal's control characters, in text from znodes and brokers.
-
-    >>> printable("a\x1b[2Jb")
-    'a\\x1b[2Jb'
-    """
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None) -> Table:

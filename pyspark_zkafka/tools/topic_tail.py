@@ -19,6 +19,7 @@ from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
+from pyspark_zkafka.errors import printable
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, resolve
 from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch
@@ -30,7 +31,7 @@ from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.tools.arguments import find_partitions, parse_pairs, parse_text
 from pyspark_zkafka.tools.command import Target, open_admin, reads_cluster
-from pyspark_zkafka.tools.output import iso_time, printable
+from pyspark_zkafka.tools.output import iso_time
 
 Format = Literal["text", "json", "hex"]
 
@@ -90,7 +91,7 @@ def tail(
             end = OffsetSpec("--exit", everywhere=LATEST)
             found = resolve(partitions, spec, end, admin, retry=_RETRY, no_match="latest")
         for outside in found.outside:
-            target.output.note(f"{outside}; starting at the nearer end")
+            target.output.note(f"{outside}. Starting at the nearer end.")
         properties = consumer_properties(target.connection, servers, _GROUP, environment=os.environ)
         # The end of a log may stay as it is for hours: let the brokers wait for records.
         properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)

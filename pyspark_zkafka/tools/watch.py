@@ -13,10 +13,10 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.errors import ZKafkaError, printable
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import MOST_SECONDS
-from pyspark_zkafka.tools.output import Column, Output, printable
+from pyspark_zkafka.tools.output import Column, Output
 
 Interval = Annotated[
     float, typer.Option(min=0.1, max=MOST_SECONDS, metavar="S", help="Seconds between the tables of --watch.")

@@ -257,7 +257,7 @@ class _SlotTask:
         except BrokersUnavailable:
             slots = [slot for slot in self._ledger.open_slots() if slot != self._attempt.slot]
         for slot in slots:
-            _log.warning("slot %d ends the transaction of slot %d, which holds up the ledger", self._attempt.slot, slot)
+            _log.info("Slot %d ends the transaction of slot %d, which blocks the ledger", self._attempt.slot, slot)
             properties = {**self._properties, "transactional.id": self._name.transactional_id(slot)}
             with open_transactional(self._options.connection, properties, self._ledger_topic):
                 pass
@@ -282,7 +282,7 @@ class _SlotTask:
         pause_s = next(self._pauses)
         if producer.left_s < min(_COMMIT_S, producer.transaction_timeout_ms / 4000) + pause_s:
             return False
-        _log.info("slot %d waits for slots %s to be repeated", self._attempt.slot, awaited.slots or awaited.places)
+        _log.debug("Slot %d waits for slots %s to be repeated", self._attempt.slot, awaited.slots or awaited.places)
         time.sleep(pause_s)
         return True
 
@@ -295,7 +295,7 @@ class _SlotTask:
             producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
             if not producer.may_lose_offsets or self._has_recorded(entry.slot):
                 return
-            _log.warning("slot %d: the brokers have forgotten the entry of a committed transaction", entry.slot)
+            _log.warning("Slot %d: the brokers have forgotten a committed entry. Committing it again", entry.slot)
             producer.renew()
         raise LEDGER_FORGOTTEN(
             f"The rows of slot {entry.slot} of batch {entry.batch} are committed, but the brokers have forgotten their "

@@ -28,7 +28,7 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
             The member that commits does not own one of them; the others are committed, the rows stay written.
         """
         with prepared_worker():
-            _log.info("wrote %d rows", count_rows(messages))
+            _log.info("Wrote %d rows", count_rows(messages))
             commit = self._options.commit
             if commit is None:
                 return
@@ -43,7 +43,7 @@ class ZKafkaWriter(RowWriter, DataSourceArrowWriter):
         """Log how many rows stay in Kafka; called on the driver when the write has failed. No offset is committed."""
         failed = sum(m is None for m in messages)
         _log.warning(
-            "%d task(s) of the write failed; %d rows of the others are written and stay", failed, count_rows(messages)
+            "%d task(s) of the write failed. %d rows of the other tasks stay in Kafka", failed, count_rows(messages)
         )
 
 
@@ -56,23 +56,23 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Log the count of rows, which are all acknowledged; called on the driver when every task has succeeded."""
         repeated = count_repeated(messages)
-        again = f"; {repeated} rows were in the log already" if repeated else ""
-        _log.info("micro-batch %d: wrote %d rows%s", batchId, count_rows(messages), again)
+        again = f". {repeated} rows were in the log already" if repeated else ""
+        _log.debug("Micro-batch %d: wrote %d rows%s", batchId, count_rows(messages), again)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Log what stays in Kafka; called on the driver when a task failed or the query was stopped."""
         if self._options.once is not None:
             _log.warning(
-                "micro-batch %d: %d task(s) failed or were stopped, and their transactions are aborted; %d rows of the "
-                "others are committed, and will not be written again when the query runs the micro-batch again",
+                "Micro-batch %d: %d task(s) failed or were stopped, and their transactions are aborted. %d rows of the "
+                "other tasks are committed, and a repeated micro-batch does not write them again",
                 batchId,
                 sum(m is None for m in messages),
                 count_rows(messages),
             )
             return
         _log.warning(
-            "micro-batch %d: %d task(s) failed or were stopped, and may have written some of their rows; %d rows of the "
-            "others are written; all of them stay, and will be there twice when the query runs the micro-batch again",
+            "Micro-batch %d: %d task(s) failed or were stopped, and may have written rows. These and %d rows of the other "
+            "tasks stay in Kafka, and a repeated micro-batch writes them again",
             batchId,
             sum(m is None for m in messages),
             count_rows(messages),

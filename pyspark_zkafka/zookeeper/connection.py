@@ -425,7 +425,7 @@ def _stop(kazoo: Any) -> None:
         kazoo.stop()
         kazoo.close()
     except _CLOSING_ERRORS as error:
-        _log.warning("the ZooKeeper session was not closed cleanly: %s", error)
+        _log.info("The ZooKeeper session was not closed, and lasts until its time-out: %s", error)
 
 
 def _stat(stat: Any) -> ZnodeStat:

@@ -87,7 +87,7 @@ class ZooKeeperClient(ZooKeeperConnection):
             if (is_broker and not found.brokers) or (topics is not None and (not is_broker or path in leaders)):
                 raise error
             if topics is None:
-                _log.warning("left out: %s", error)
+                _log.warning("A broker or topic with a malformed znode is left out: %s", error)
         return found
 
     def survey(self, topics: Collection[str] | None = None) -> ClusterSnapshot:

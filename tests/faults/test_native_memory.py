@@ -1,4 +1,4 @@
-"""The compiled path's memory: no access that is wrong while brokers come and go, and none that is kept."""
+"""The compiled code's memory: no access that is wrong while brokers come and go, and none that is kept."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NOISE_BYTES = 50_000
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of this package whose compiled path has AddressSanitizer in it."""
+    """A folder with a copy of this package whose compiled code has AddressSanitizer in it."""
     folder = tmp_path_factory.mktemp("watched")
     package = folder / "pyspark_zkafka"
     shutil.copytree(SOURCES.parents[1], package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
@@ -111,7 +111,7 @@ def test_no_fault_of_memory(zkafka_cluster: LocalCluster, driver: tuple[subproce
     assert "AddressSanitizer" not in errors, errors
     assert process.returncode == 0, errors
     counts = json.loads(output)
-    assert counts.pop("described").startswith("the compiled path is used")
+    assert counts.pop("described").startswith("the compiled code is used")
     assert counts["DELIVERY_FAILED"] > 0
     assert counts[f"read {doomed}"] > 0
     assert counts["written 100"] > 0

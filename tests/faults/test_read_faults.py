@@ -287,4 +287,4 @@ def test_retries(
         zkafka_cluster.resume(1)
     assert [s.size for s in plan.splits] == [100]
     assert pauses == [0.07, 0.07]
-    assert "attempt 2 of 3 failed" in caplog.text
+    assert "Attempt 2 of 3 failed" in caplog.text

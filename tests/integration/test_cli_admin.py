@@ -164,7 +164,7 @@ def test_clusters_without_a_controller_in_zookeeper_mode(run: Run, chroot: Chroo
     chroot.other.create("/controller", b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":4}')
     assert "[NO_ZOOKEEPER_CONTROLLER] The cluster is being migrated" in reassign()
     chroot.other.set("/controller", b'{"version":2,"brokerid":0,"timestamp":"1","kraftControllerEpoch":-1}')
-    assert "To undo it" in reassign()
+    assert "To undo the reassignment" in reassign()
     assert chroot.other.get("/admin/reassign_partitions")[0] == (
         b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[0]}]}'
     )

@@ -219,7 +219,7 @@ def test_delete_old_ledgers(new_kafka: Query) -> None:
     young.record(an_hour_old(0), Entry(1, 8, 1, DIGEST, "run-1", at_ms=now_ms() - HOUR_MS // 3))
     unknown.commit(0, LATER)
     result = new_kafka.run("ledger", "delete", "--older-than", "30m", "--yes")
-    assert "Left out, as the age of some entries is unknown:" in result.stderr
+    assert "Left out, because the age of some entries is unknown:" in result.stderr
     assert (new_kafka.listed(), len(young.listed()), len(unknown.listed())) == ([], 1, 1)
     unknown.run("ledger", "delete", str(unknown.name), "--yes", "--force")
 

@@ -1,4 +1,4 @@
-"""What is installed: with a C compiler the compiled path, without one the same package in pure Python."""
+"""What is installed: with a C compiler the compiled code, without one the same package in pure Python."""
 
 from __future__ import annotations
 
@@ -135,15 +135,15 @@ def test_no_pure_wheel_by_mistake(build: Build) -> None:
 def test_pure_python_is_said(pure: Path) -> None:
     """The command says that pure Python is used, and why; the package is the one that was installed."""
     found = run(pure / "zkafka", "--version")
-    assert "the compiled path was not built when the package was installed: pure Python is used" in found
+    assert "the compiled code was not built when the package was installed: pure Python is used" in found
     place = run(pure / "python", "-c", "import pyspark_zkafka; print(pyspark_zkafka.__file__)")
     assert Path(place.strip()).is_relative_to(pure.parent)
 
 
 @pytest.mark.long
 def test_compiled_path_is_said(compiled: Path) -> None:
-    """With a compiler the command says that the compiled path is used."""
-    assert "the compiled path is used\n" in run(compiled / "zkafka", "--version")
+    """With a compiler the command says that the compiled code is used."""
+    assert "the compiled code is used\n" in run(compiled / "zkafka", "--version")
 
 
 def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
@@ -154,14 +154,14 @@ def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: 
 
 @pytest.mark.long
 def test_compiled_path_works(compiled: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """What was installed with a compiler writes and reads by the compiled path."""
+    """What was installed with a compiler writes and reads by the compiled code."""
     servers = zkafka_cluster.bootstrap_servers
     assert run(compiled / "python", DRIVER, servers, new_topic(partitions=2), "direct") == "100 written, 100 read\n"
 
 
 def test_compiled_path_asked_for_in_vain(pure: Path, zkafka_cluster: LocalCluster) -> None:
-    """Who asks for the compiled path where it is not there is told so."""
+    """Who asks for the compiled code where it is not there is told so."""
     found = run(pure / "python", DRIVER, zkafka_cluster.bootstrap_servers, "t", "direct")
     assert found.startswith(
-        "[NO_NATIVE_PATH] The compiled path is required, but the compiled path was not built when the package"
+        "[NO_NATIVE_PATH] The compiled code is required, but the compiled code was not built when the package"
     )

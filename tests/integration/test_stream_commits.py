@@ -49,7 +49,7 @@ def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> 
         reports = StreamWarnings(fail_on_data_loss=True, clock=time.monotonic)
         state = StreamState().assign({T0: Claim("", 0)}, {T0: PartitionProgress(5)}, {})
         assert commit_positions(state, session, reports) == state
-        assert "offsets not committed, retrying later: [COMMIT_CONTENDED]" in caplog.text
+        assert "Offsets are not committed yet, retrying: [COMMIT_CONTENDED]" in caplog.text
         assert chroot.other.get(path)[0] == b"0"
         client.before = lambda transaction: None
         assert not commit_positions(state, session, reports).due()

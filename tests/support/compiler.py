@@ -1,4 +1,4 @@
-"""The C compiler, which the tests of the compiled path need."""
+"""The C compiler, which the tests of the compiled code need."""
 
 from __future__ import annotations
 

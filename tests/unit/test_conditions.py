@@ -115,5 +115,5 @@ class TestDataLoss:
     def test_continuing(self, caplog: pytest.LogCaptureFixture) -> None:
         """With failOnDataLoss=false, a warning states what was found and what is done."""
         with caplog.at_level(logging.WARNING):
-            report_data_loss(DATA_LOSS, "t-0 is gone", fail=False, otherwise="reading the rest")
-        assert caplog.messages == ["t-0 is gone; reading the rest, as failOnDataLoss is false"]
+            report_data_loss(DATA_LOSS, "t-0 is gone", fail=False, otherwise="Reading the rest")
+        assert caplog.messages == ["t-0 is gone. Reading the rest, because failOnDataLoss is false"]

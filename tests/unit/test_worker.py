@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import pickle
 import platform
@@ -20,7 +21,7 @@ import pytest
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.read.batch_reader import ViewReader, ZKafkaReader
 from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
-from pyspark_zkafka.worker import TaskObject, collector_paused, concise_errors, is_called_by, send_promptly
+from pyspark_zkafka.worker import LogFormatter, TaskObject, collector_paused, concise_errors, is_called_by, send_promptly
 from pyspark_zkafka.write.writers import ZKafkaStreamWriter, ZKafkaWriter
 
 ALLOCATE = """
@@ -59,7 +60,7 @@ if "CONFIGURED" in os.environ:
     logging.basicConfig(format="mine: %(message)s")
 with prepared_worker():
     pass
-logging.getLogger("pyspark_zkafka.read.stream_session").warning("waiting for topics")
+logging.getLogger("pyspark_zkafka.read.stream_session").warning("%s", "lost\\n\x1b[2J")
 """
 TERMINATE = """
 import atexit, os, signal
@@ -140,9 +141,20 @@ def test_callers() -> None:
 
 
 def test_warnings_have_level_and_logger() -> None:
-    """A warning of a worker shows its level and its logger, unless logging is configured."""
-    assert run(WARN).stderr.endswith(" WARNING pyspark_zkafka.read.stream_session: waiting for topics\n")
-    assert run(WARN, CONFIGURED="1").stderr == "mine: waiting for topics\n"
+    """A warning of a worker is one line with its level and its logger, unless logging is configured."""
+    assert run(WARN).stderr.endswith(" WARNING pyspark_zkafka.read.stream_session: lost\\n\\x1b[2J\n")
+    assert run(WARN, CONFIGURED="1").stderr == "mine: lost\n\x1b[2J\n"
+
+
+def test_control_characters_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Control characters in a log line are escaped; a traceback keeps its lines."""
+    log = logging.getLogger("test_control_characters_in_the_log")
+    log.propagate = False
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.warning("%s", "a\x1b[2J\r\n\ud800b", exc_info=ValueError("why"))
+    assert capsys.readouterr().err == "WARNING a\\x1b[2J\\r\\n\\ud800b\nValueError: why\n"
 
 
 class Reader(TaskObject):

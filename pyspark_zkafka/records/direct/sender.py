@@ -394,6 +394,6 @@ class DirectSender(Sender):
         return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
 
     def _report(self, error: Exception) -> None:
-        _log.debug("%s", error)
+        _log.debug("A broker cannot be reached: %s", error)
         code = KafkaError._AUTHENTICATION if isinstance(error, LoginRefused) else KafkaError._TRANSPORT
         self._note(KafkaError(code, str(error)))

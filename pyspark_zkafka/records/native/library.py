@@ -1,4 +1,4 @@
-"""Loads the compiled path, and converts arguments of its functions."""
+"""Loads the compiled code, and converts arguments of its functions."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 def library() -> Any | None:
-    """The functions of the compiled path, named without ``zkafka_``. None if it cannot be used (see `describe`).
+    """The functions of the compiled code, named without ``zkafka_``. None if it cannot be used (see `describe`).
 
     Each function releases the GIL while it runs.
     """
@@ -131,7 +131,7 @@ def require() -> Any:
     found, text = load()
     if found is None:
         raise NO_NATIVE_PATH(
-            f"The compiled path is required, but {text}. Install from a wheel or with a C compiler on the driver and every "
+            f"The compiled code is required, but {text}. Install from a wheel or with a C compiler on the driver and every "
             "executor, or leave transport at auto",
         )
     return found
@@ -142,14 +142,17 @@ def load() -> tuple[Any | None, str]:
     """The results of `library` and `describe`, found once per process."""
     path = built()
     if path is None:
-        return None, "the compiled path was not built when the package was installed: pure Python is used"
+        return None, "the compiled code was not built when the package was installed: pure Python is used"
     try:
         functions = c_functions(path)
     except (OSError, AttributeError) as error:
-        return None, f"the compiled path cannot be loaded ({error}): pure Python is used"
+        return None, f"the compiled code cannot be loaded ({error}): pure Python is used"
     if functions.interface() != INTERFACE:
-        return None, f"{path.name} belongs to another version of this package: pure Python is used; install it again"
-    return functions, "the compiled path is used"
+        return (
+            None,
+            f"{path.name} belongs to another version of this package: pure Python is used until you reinstall it",
+        )
+    return functions, "the compiled code is used"
 
 
 def built() -> Path | None:

@@ -1,4 +1,4 @@
-"""Reads and writes by the compiled path until standard input ends; prints the counts as JSON.
+"""Reads and writes by the compiled code until standard input ends; prints the counts as JSON.
 
 For each line of standard input it prints a line once all threads have finished one more round of work. Arguments: the
 brokers, a topic to read, one to write to, one to read while it is deleted.

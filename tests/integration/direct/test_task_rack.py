@@ -101,7 +101,7 @@ def test_each_task_reads_in_its_zone(
     finally:
         logger.removeHandler(seen)
     assert found == list(range(COUNT))
-    assert "the direct transport is not used" not in caplog.text
+    assert "The direct transport is not used" not in caplog.text
     if transport == "direct" and zone == "a":
         assert seen.brokers == []  # the leader serves, and names no other replica
     else:

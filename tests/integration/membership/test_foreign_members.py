@@ -32,7 +32,7 @@ class TestOthers:
             chroot.other.delete(path)
             chroot.register("g", "g_jvm", JVM)
             eventually(lambda: numbers(member) == [0, 1])
-        assert caplog.text.count("left out of the assignment, which stops JVM consumers altogether") == 1
+        assert caplog.text.count("left out of the assignment, and stops JVM consumers") == 1
         assert "Znode /consumers/g/ids/g_bad cannot be read: found b't'" in caplog.text
 
     def test_older_forms(self, chroot: Chroot, new_member: NewMember) -> None:

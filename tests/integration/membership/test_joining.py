@@ -127,7 +127,7 @@ class TestConsumerIdTaken:
         with pytest.raises(ConsumerIdTaken, match=r"give this one another consumer\.id"):
             new_member("c1", "t", session_ms=1000).join()
         assert 3 <= time.monotonic() - begin < 6
-        assert caplog.text.count("waiting for it to expire") == 1
+        assert caplog.text.count("waiting for the other session to expire") == 1
         assert chroot.owners("g") == {}
 
     def test_waits_for_its_ghost(
@@ -139,7 +139,7 @@ class TestConsumerIdTaken:
         chroot.claim("g", TopicPartition("t", 0), b"g_c1-0", third)
 
         def end() -> None:
-            eventually(lambda: "waiting for it to expire" in caplog.text)
+            eventually(lambda: "waiting for the other session to expire" in caplog.text)
             third.stop()
 
         with ThreadPoolExecutor(1) as pool:

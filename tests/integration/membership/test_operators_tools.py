@@ -102,7 +102,7 @@ def test_dual_commits(group: HalfMigrated) -> None:
     verified, compared = group.run("verify"), group.run("migrate", "--verify")
     assert [result.stderr for result in (described, found, verified)] == ["", "", ""]
     assert {row["state"] for row in rows(compared)} == {"equal"}
-    assert f"Active, so that the stores may differ by commits under way: {group.name}." in compared.stderr
+    assert f"Active, and the stores may differ by commits under way: {group.name}." in compared.stderr
     value = group.scrape()
     assert (value("kafka_consumergroup_members"), value("zkafka_consumergroup_kafka_members")) == (1, 0)
 

@@ -35,7 +35,7 @@ class TestRepair:
             assert first.owned() == claims
             assert created(chroot, f"{OWNERS}/0") == znode
             assert created(chroot, f"{IDS}/g_c1") > before
-        assert "g_c1: another client has deleted the registration; registering again" in caplog.text
+        assert "g_c1: another client has deleted the registration. Registering again" in caplog.text
 
     def test_claim(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
         """A claim that is deleted, which no watch tells, is noticed by the sweep, told of, and made anew."""
@@ -50,7 +50,7 @@ class TestRepair:
             assert {tp: c for tp, c in member.owned().items() if tp != lost} == {
                 tp: c for tp, c in before.items() if tp != lost
             }
-        assert "g_c1: another client has deleted the claims on t-1; claiming again" in caplog.text
+        assert "g_c1: another client has deleted the claims on t-1. Claiming again" in caplog.text
 
     def test_claim_that_is_looked_for(self, chroot: Chroot, new_member: NewMember) -> None:
         """Who finds a claim missing can have it mended at once."""

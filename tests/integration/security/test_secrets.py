@@ -244,7 +244,7 @@ def test_of_an_application(
     for step in steps:
         assert f"{'failed' if step in FAILING else 'done'} {step}\n" in output, texts["log"][-3000:]
     assert "rows: 10" in output
-    assert "the direct transport is used" in texts["log"]
+    assert "The direct transport is used" in texts["log"]
     assert any(name.startswith("stream/checkpoint/offsets") for name in texts)
     assert any('"Event":"SparkListenerApplicationEnd"' in text for text in texts.values())
     assert processes.arguments

@@ -55,7 +55,7 @@ def test_read_and_write(
     assert read_values(login(subscribe=topic, transport=transport)) == TEN
     (token,) = token_providers._tokens.values()
     assert token.text not in caplog.text
-    assert ("the direct transport is used" in caplog.text) == (transport == "direct")
+    assert ("The direct transport is used" in caplog.text) == (transport == "direct")
 
 
 def test_in_spark(spark: SparkSession, login: Callable[..., Options], signer: Signer) -> None:

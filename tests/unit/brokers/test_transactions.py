@@ -90,5 +90,5 @@ def test_unknown_limit(caplog: pytest.LogCaptureFixture) -> None:
         require_transaction_timeout(connection, UNREACHABLE)
         require_transaction_timeout(connection, UNREACHABLE)
     assert [text.partition(": ")[0] for text in caplog.messages if "transaction.max" in text] == [
-        "the brokers' transaction.max.timeout.ms is not known"
+        "kafka.transaction.timeout.ms is not checked, because the brokers' transaction.max.timeout.ms is unknown"
     ]

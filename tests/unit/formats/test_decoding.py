@@ -160,7 +160,7 @@ class TestModes:
         assert found == [5, 7, 5, 7]
         (warning,) = caplog.messages
         assert warning == (
-            "6 record(s) that cannot be decoded were left out, as mode is DROPMALFORMED; the first is t-0 at offset 6: "
+            "6 record(s) that cannot be decoded are left out, because mode is DROPMALFORMED. The first is t-0 at offset 6: "
             "value: b'bad' is no number"
         )
 

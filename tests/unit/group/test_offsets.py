@@ -134,7 +134,7 @@ def test_outdated(caplog: pytest.LogCaptureFixture) -> None:
         report_outdated([T0, T1], stored, fail_on_data_loss=True)
     with caplog.at_level(logging.WARNING):
         report_outdated([T0], stored, fail_on_data_loss=False)
-    assert "reading the topic from its beginning" in caplog.text
+    assert "Reading the topic from its beginning" in caplog.text
 
 
 def test_lost_partitions() -> None:

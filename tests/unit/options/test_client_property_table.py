@@ -61,7 +61,11 @@ def test_librdkafka_has_the_target_for_the_client(row: Any) -> None:
         ("producer", "value.serializer", "cast them"),
         ("consumer", "enable.auto.commit", "when Spark plans the next micro-batch"),
         ("consumer", "interceptor.classes", "use DataFrame operations"),
-        ("consumer", "group.id", "use the option group.id without the prefix kafka."),
+        (
+            "consumer",
+            "group.id",
+            "use the option group.id without the prefix kafka.; in a read, kafka.group.id only names the tasks' consumers",
+        ),
         ("consumer", "partition.assignment.strategy", "without the prefix kafka."),
         ("consumer", "enable.partition.eof", "remove it"),
         ("consumer", "enable.auto.offset.store", "remove it"),

@@ -98,7 +98,7 @@ def test_a_connection_that_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     assert state.snapshot(anew=True) is first
     zookeeper.connected = True
     assert state.snapshot(anew=True) is first
-    assert caplog.text.count("using the last snapshot of the cluster") == 1
+    assert caplog.text.count("The last snapshot of the cluster is used") == 1
     state.now += 0.6
     assert state.snapshot().topics.keys() == {"t", "u"}
 

@@ -32,7 +32,7 @@ def test_retention_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     assert world.consumer.seeks == [0, 700]
     assert [r.getMessage() for r in caplog.records] == [
         "t-2: records [256, 700) of the range [0, 1000) are gone; the log now begins at 700: retention or a delete "
-        "removed the records; continuing, as failOnDataLoss is false"
+        "removed the records. Continuing, because failOnDataLoss is false"
     ]
 
 

@@ -97,9 +97,9 @@ def test_nothing_due() -> None:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (PartitionOwned("PARTITION_OWNED", "t-0 has an owner"), "offsets not committed: [PARTITION_OWNED]"),
-        (ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "no answer"), "offsets not committed, retrying later"),
-        (UnknownTopic("UNKNOWN_TOPIC", "t was deleted"), "offsets not committed, retrying later"),
+        (PartitionOwned("PARTITION_OWNED", "t-0 has an owner"), "Offsets are not committed: [PARTITION_OWNED]"),
+        (ZooKeeperError("ZOOKEEPER_UNAVAILABLE", "no answer"), "Offsets are not committed yet, retrying: "),
+        (UnknownTopic("UNKNOWN_TOPIC", "t was deleted"), "Offsets are not committed yet, retrying: "),
     ],
 )
 def test_commit_that_may_succeed_later(error: Exception, text: str, caplog: pytest.LogCaptureFixture) -> None:

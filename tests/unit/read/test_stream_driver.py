@@ -132,8 +132,8 @@ def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureF
     start = found.initial()
     assert planned(found, start) == [(0, 10, 100)]
     end = found.latest(start, limited=True)
-    assert [text for text in caplog.messages if "waiting for a leader" in text] == [
-        "No live leader for t-1 (ISR 1): waiting for a leader, and reading the others"
+    assert [text for text in caplog.messages if "Waiting for a leader" in text] == [
+        "No live leader for t-1 (ISR 1). Waiting for a leader, and reading the other partitions"
     ]
     session.offline = set()
     assert planned(found, end) == [(1, 10, 100)]
@@ -658,7 +658,7 @@ def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
     """A group without offsets is reported at once, unless the options confirm its start."""
     session = Session(Member(T0))
     driver(session, startingOffsets="committed").initial()
-    assert "group g has no offset in t" in caplog.text
+    assert "Group g has no offset in t" in caplog.text
     caplog.clear()
     driver(session, startingOffsets="committed", **{"auto.offset.reset": "latest"}).initial()
     driver(session, startingOffsets="latest").initial()
@@ -679,7 +679,7 @@ def test_topic_that_is_no_longer_subscribed(
     without = driver(session, **later)
     assert [split.partition for split in without.splits(end)[0]] == [T0, U0, T1]
     assert planned(without, end) == [(0, 100, 120)]
-    assert "no longer subscribes to u, which is not read" in caplog.text
+    assert "no longer subscribes to u, and does not read it" in caplog.text
     later_end = without.latest(end, limited=True)
     session.unsubscribed = set()
     splits, _ = (again := driver(session, subscribe="t,u")).splits(again.latest(later_end, limited=True))

@@ -199,7 +199,7 @@ def test_moved_offset(caplog: pytest.LogCaptureFixture) -> None:
         assert (
             find(Session({T0: StoredOffset(42, 60)}), checkpoint(PlannedRange(10, 20, 10, 55)), **{"group.id": "g"}) == 42
         )
-    assert "continuing at 42, the offset of group g" in caplog.text
+    assert "continuing at offset 42 of group g instead of " in caplog.text
 
 
 def test_no_committed_offset() -> None:

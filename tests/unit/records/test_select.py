@@ -89,13 +89,13 @@ class TestPaths:
         ("transport", "is_native", "text"),
         [
             ("librdkafka", False, "transport=librdkafka: pure Python is used"),
-            ("auto", True, "the compiled path is used"),
-            ("direct", True, "the compiled path is used"),
+            ("auto", True, "transport=auto: the compiled code is used"),
+            ("direct", True, "transport=direct: the compiled code is used"),
         ],
     )
     def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, text: str) -> None:
         """The log says which path is used."""
-        with caplog.at_level(logging.INFO):
+        with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
             assert uses_native(connection(transport)) is is_native
         assert caplog.messages == [text]
 
@@ -127,7 +127,7 @@ class TestReads:
         ):
             assert isinstance(consumer, MessageConsumer)
         found = [(record.levelno, record.message) for record in caplog.records if "direct" in record.message]
-        assert found == [(level, "the direct transport is not used: it does not support debug")]
+        assert found == [(level, "The direct transport is not used: it does not support debug")]
 
     def test_connections_are_used_again(self, partition: tuple[FakePartition, ScriptedBroker]) -> None:
         """Splits that are read one after the other share a connection, unless the properties differ."""
@@ -184,7 +184,7 @@ class TestReads:
             assert kind(broker, "alice", both) is DirectConsumer
             assert kind(broker, "alice", other_order) is MessageConsumer
             assert "t-0: librdkafka continues at offset 7: " in caplog.text
-            assert "the direct transport is not used: a broker has refused its login before" in caplog.messages
+            assert "The direct transport is not used: a broker refused its login in the last 10 minutes" in caplog.messages
             assert kind(broker, "bob", both) is DirectConsumer
         assert "open-sesame" not in caplog.text
 
@@ -294,4 +294,4 @@ class TestWrites:
         with caplog.at_level(logging.INFO), open_producer(options, given) as producer:
             assert isinstance(producer._sender, MessageSender)
         found = [(record.levelno, record.message) for record in caplog.records if "direct" in record.message]
-        assert found == [(level, "the direct transport is not used: test.mock.num.brokers")]
+        assert found == [(level, "The direct transport is not used: test.mock.num.brokers")]

@@ -57,7 +57,7 @@ def test_deletion_that_is_not_waited_for(client: EnsembleClient, show: Callable[
     """The request is confirmed at the end of the command."""
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
     notes = show(delete_topic, ["t"], no_wait=True)[1].splitlines()
-    assert notes[-1] == "The deletion was requested; see zkafka admin show."
+    assert notes[-1] == "The deletion was requested. `zkafka admin show` lists it while it is pending."
 
 
 def test_request(client: EnsembleClient) -> None:

@@ -84,7 +84,10 @@ def test_election_of_partitions_that_are_named_one_by_one(
 def test_election_that_is_not_waited_for(election: Callable[..., None], show: Callable[..., tuple[str, str]]) -> None:
     """The request is confirmed at the end of the command."""
     election(2, 2)
-    assert show(elect, ["t"], no_wait=True)[1] == "The election was requested; see zkafka admin show.\n"
+    assert (
+        show(elect, ["t"], no_wait=True)[1]
+        == "The election was requested. `zkafka admin show` lists it while it is pending.\n"
+    )
 
 
 @each(

@@ -129,7 +129,7 @@ def test_group_that_fails_beside_others(group_admin: Any, show: Callable[..., tu
     """One group that cannot be copied does not prevent the others; reasons name the group."""
     group_admin.states["g"] = GroupState("STABLE", ("m1",))
     notes = failed(show, capsys, ["g", "idle"]).splitlines()
-    assert notes[0] == "Active, so that nothing will be copied without --live: g."
+    assert notes[0] == "Active, and not copied without --live: g."
     assert notes[1].startswith("g t-0: The offsets were not copied: group g is STABLE in Kafka, with 1 member(s)")
     assert notes[2] == "2 group(s): 1 copied, 1 failed."
     assert group_admin.stored == {"idle": {T1: 7}}

@@ -66,7 +66,7 @@ def test_entries_with_an_impossible_time(run: Callable[..., list[Row]], show: Ca
     """An entry with a time at which no worker can have written it is shown without a time."""
     assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.list_)] == [(7, None, None)]
     assert [(row["batch"], row["age_s"], row["written"]) for row in run(ledger.show, "zkafka-q")] == [(7, None, None)]
-    assert "Left out, as the age of some entries is unknown: zkafka-q." in show(ledger.delete, older_than="7d")[1]
+    assert "Left out, because the age of some entries is unknown: zkafka-q." in show(ledger.delete, older_than="7d")[1]
 
 
 def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Callable[..., list[Row]]) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 
 import pytest
 from rich.console import Console
 
 from pyspark_zkafka.errors import ClusterStateError
 from pyspark_zkafka.tools.command import exit_status
-from pyspark_zkafka.tools.output import Column, LogFormatter, Output, columns, table
+from pyspark_zkafka.tools.output import Column, Output, columns, table
 
 ROWS = [
     {"topic": "orders", "partition": 0, "current_offset": 12, "isr": [1, 2], "offline": False},
@@ -65,17 +64,6 @@ def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(filter(lambda c: not c.isprintable(), shown.out + shown.err)) == {"\n"}
     Output(as_json=True).rows([{"topic": HOSTILE}], COLUMNS)
     assert json.loads(capsys.readouterr().out)[0]["topic"] == HOSTILE
-
-
-def test_control_characters_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nor does a line of the log; a traceback keeps its lines."""
-    log = logging.getLogger("test_control_characters_in_the_log")
-    log.propagate = False
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))
-    log.addHandler(handler)
-    log.warning("%s", HOSTILE, exc_info=ValueError("why"))
-    assert capsys.readouterr().err == f"WARNING {ESCAPED}\nValueError: why\n"
 
 
 def test_narrow_terminal() -> None:

@@ -25,10 +25,10 @@ def test_commit_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
     """A write without commitOffsets only logs its rows when all tasks have succeeded."""
     with caplog.at_level(logging.INFO):
         writer().commit(MESSAGES)
-    assert caplog.messages == ["wrote 8 rows"]
+    assert caplog.messages == ["Wrote 8 rows"]
 
 
 def test_what_a_failed_write_leaves(caplog: pytest.LogCaptureFixture) -> None:
     """The log says how many tasks failed, and how many rows stay."""
     writer().abort(MESSAGES)
-    assert caplog.messages == ["1 task(s) of the write failed; 8 rows of the others are written and stay"]
+    assert caplog.messages == ["1 task(s) of the write failed. 8 rows of the other tasks stay in Kafka"]

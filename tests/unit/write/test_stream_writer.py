@@ -17,8 +17,8 @@ def test_what_a_failed_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> N
     """The log says how many rows stay."""
     messages = [Written({("t", 0): 3, ("t", 1): 4}), None, Written({("t", 0): 1})]
     ZKafkaStreamWriter(parse_write(NOWHERE), None).abort(messages, 12)
-    assert "micro-batch 12: 1 task(s) failed or were stopped" in caplog.text
-    assert "8 rows of the others are written" in caplog.text
+    assert "Micro-batch 12: 1 task(s) failed or were stopped" in caplog.text
+    assert "8 rows of the other tasks stay in Kafka" in caplog.text
 
 
 def test_what_a_failed_exactly_once_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,16 +26,16 @@ def test_what_a_failed_exactly_once_micro_batch_leaves(caplog: pytest.LogCapture
     options = parse_write({**NOWHERE, "deliveryGuarantee": "exactly-once"})
     ZKafkaStreamWriter(options, None).abort([Written({("t", 0): 3}), None, None], 12)
     (text,) = caplog.messages
-    assert text.startswith("micro-batch 12: 2 task(s) failed or were stopped, and their transactions are aborted; 3 rows")
-    assert text.endswith("are committed, and will not be written again when the query runs the micro-batch again")
+    assert text.startswith("Micro-batch 12: 2 task(s) failed or were stopped, and their transactions are aborted. 3 rows")
+    assert text.endswith("are committed, and a repeated micro-batch does not write them again")
 
 
 @pytest.mark.parametrize(
     ("repeated", "text"),
-    [(0, "micro-batch 12: wrote 3 rows"), (5, "micro-batch 12: wrote 3 rows; 5 rows were in the log already")],
+    [(0, "Micro-batch 12: wrote 3 rows"), (5, "Micro-batch 12: wrote 3 rows. 5 rows were in the log already")],
 )
 def test_commit(caplog: pytest.LogCaptureFixture, repeated: int, text: str) -> None:
     """The log has the rows of a micro-batch, and those that an earlier attempt had written."""
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
         ZKafkaStreamWriter(parse_write(NOWHERE), None).commit([Written({("t", 0): 3}, repeated)], 12)
     assert caplog.messages == [text]

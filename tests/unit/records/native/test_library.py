@@ -46,28 +46,28 @@ def connection(transport: Transport) -> ConnectionOptions:
 
 
 def assert_unused(reason: str) -> None:
-    """The reason for pure Python is logged, and is in the error if the compiled path is required."""
+    """The reason for pure Python is logged, and is in the error if the compiled code is required."""
     assert library.library() is None
     assert reason in library.describe()
     assert PURE in library.describe()
     with pytest.raises(OptionError) as caught:
         library.require()
     assert caught.value.condition == "NO_NATIVE_PATH"
-    assert caught.value.message.startswith("The compiled path is required, but ")
+    assert caught.value.message.startswith("The compiled code is required, but ")
     assert reason in caught.value.message
     assert "leave transport at auto" in caught.value.message
 
 
 def test_there() -> None:
     """Where it was built, it is used."""
-    assert library.describe() == "the compiled path is used"
+    assert library.describe() == "the compiled code is used"
     assert library.require() is library.library()
 
 
 @pytest.mark.usefixtures("absent")
 def test_not_built() -> None:
     """Without a compiler there is no library, and the reason says so."""
-    assert_unused("the compiled path was not built when the package was installed")
+    assert_unused("the compiled code was not built when the package was installed")
 
 
 def test_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_path_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A library that cannot be opened is named, with the loader's reason."""
     monkeypatch.setattr(library, "built", lambda: tmp_path / "gone.so")
-    assert_unused("the compiled path cannot be loaded (")
+    assert_unused("the compiled code cannot be loaded (")
     assert "gone.so: cannot open shared object file" in library.describe()
 
 
@@ -91,7 +91,7 @@ def test_file_that_is_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """So is a file that is something else, e.g. for another processor."""
     (tmp_path / "_arrow_path.so").write_bytes(b"\x7fELF nonsense")
     monkeypatch.setattr(library, "built", lambda: tmp_path / "_arrow_path.so")
-    assert_unused("the compiled path cannot be loaded (")
+    assert_unused("the compiled code cannot be loaded (")
 
 
 def test_library_without_our_functions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ class TestChoice:
     """The option transport."""
 
     def test_auto(self) -> None:
-        """Left alone, it is the compiled path where that is there."""
+        """Left alone, it is the compiled code where that is there."""
         assert choice.uses_native(connection("auto"))
 
     @pytest.mark.usefixtures("absent")
@@ -142,18 +142,18 @@ class TestChoice:
         assert "transport=librdkafka: pure Python is used" in caplog.text
 
     def test_direct(self) -> None:
-        """With direct it is the compiled path."""
+        """With direct it is the compiled code."""
         assert choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
     def test_direct_where_it_is_absent(self) -> None:
         """With direct where it is not there, it is an error that says what to do."""
-        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled path is .* Install from a wheel"):
+        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled code is .* Install from a wheel"):
             choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
     def test_direct_where_an_executor_lacks_it(self) -> None:
-        """Tasks fail as well, where only their machine has no compiled path: none reads by another transport instead."""
+        """Tasks fail as well, where only their machine has no compiled code: none reads by another transport instead."""
         how, split = connection("direct"), Split(TopicPartition("t", 0), 0, 1, 0, 1, (0,), ("127.0.0.1:1",))
         properties = consumer_properties(how, "127.0.0.1:1", "g")
         for task in (
