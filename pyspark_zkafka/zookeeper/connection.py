@@ -280,7 +280,7 @@ class ZooKeeperConnection:
         except errors.UNKNOWN_REQUEST:
             _without_bulk_reads.add(self.config.hosts)
         except _BULK_ERRORS as error:
-            _log.info("%d znodes are read one by one: %s", len(paths), error)
+            _log.info("Reading %d znodes one by one, because reading them in bulk failed: %s", len(paths), error)
         return None
 
     def _bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
