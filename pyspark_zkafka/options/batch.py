@@ -58,7 +58,7 @@ def _connection(given: OptionParser, role: Role) -> ConnectionOptions:
     properties = {
         name[len("kafka.") :]: value  # as the user spelled it
         for lower, (name, value) in given.raw.items()
-        if lower.startswith("kafka.") and lower != "kafka.group.id"
+        if lower.startswith("kafka.") and not (lower == "kafka.group.id" and role == "consumer")
     }
     kafka, problems = translate(properties, role)
     given.problems.extend(problems)

@@ -53,6 +53,7 @@ def test_write_defaults() -> None:
         ({"endingOffsets": "latest"}, "endingOffsets is an option of a read, not of a write"),
         ({"consumer.threads": "2"}, "consumer.threads is an option of a stream, not of a write"),
         ({"kafka.value.serializer": "x"}, "kafka.value.serializer is refused"),
+        ({"kafka.group.id": "g"}, "kafka.group.id is refused"),
         (
             {"deliveryGuarantee": "exactly-once", "writerName": "w", "batchId": "9223372036854775807", "topic": "t"},
             "batchId is '9223372036854775807'; expected a whole number of at most 18 digits, 0 or more",
