@@ -1,4 +1,7 @@
-"""How old records are when a micro-batch has them: from the producer's time stamp to the end of foreachBatch's query."""
+"""How old records are when a micro-batch has them: from the producer's time stamp to the end of foreachBatch's query.
+
+Also next to a backfill: another application, with one core, which reads old records meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 ENGINE_NAMES = ("ours", "jvm")
 RATES = (1_000, 50_000)
+_BACKFILL_RATE = 1_000
 _WARM_UP_S = 4.0
 _PERCENTILES = {"p50 ms": 0.5, "p99 ms": 0.99, "max ms": 1.0}
 _TIMEOUT_S = 60.0
@@ -59,12 +64,36 @@ class Ages:
 
 
 def latencies(bench: Bench, seconds: float, rates: Iterable[int] = RATES) -> list[dict[str, Any]]:
-    """A row for each engine and rate."""
+    """A row for each engine and rate, and for each engine next to a backfill."""
     bench.spark.conf.set("spark.sql.shuffle.partitions", "1")
     try:
-        return [_latency(bench, name, rate, seconds) for rate in rates for name in ENGINE_NAMES]
+        rows = [_latency(bench, name, rate, seconds) for rate in rates for name in ENGINE_NAMES]
+        for name in ENGINE_NAMES:
+            with _backfill(name) as process:
+                row = _latency(bench, name, _BACKFILL_RATE, seconds)
+                records, took_s = map(float, process.communicate()[0].split())
+            rows.append(
+                {**row, "next to a backfill, M records": records / 1e6, "M records/s": round(records / took_s / 1e6, 2)}
+            )
+        return rows
     finally:
         bench.spark.conf.unset("spark.sql.shuffle.partitions")
+
+
+@contextmanager
+def _backfill(engine: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that reads, from the moment at which it is warm."""
+    command = [sys.executable, "-m", "benchmarks.backfill", engine]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            if process.stdin is None or process.stdout is None or process.stdout.readline() != "warm\n":
+                raise RuntimeError(f"the backfill by {ENGINES[engine].label} has not begun")
+            process.stdin.write("\n")
+            process.stdin.flush()
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def _latency(bench: Bench, engine: str, rate: int, seconds: float) -> dict[str, Any]:
