@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ DRIVER = Path(__file__).parent / "drivers" / "connect.py"
 SPARK_HOME = Path(os.environ["SPARK_HOME"])
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The URL of a server with one core, started from pyspark's own jars; it ends with this process, however it ends."""
     with closing(ServerProcesses()) as servers:
@@ -49,25 +50,40 @@ def accepts(port: int) -> bool:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
-def test_write_and_read(server: str, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path) -> None:
-    """A client without a JVM writes, reads, sees a view, and is told what it did wrong.
+@pytest.fixture
+def run(server: str, zkafka_cluster: LocalCluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """What the client tells that has a topic, and perhaps another one to copy it to."""
 
-    A write in foreachBatch that asks for exactly-once needs a name and the micro-batch's number, by which it is recognised
-    when it is repeated.
-    """
-    topic, sink = new_topic(partitions=3), new_topic(partitions=2)
-    command = [sys.executable, str(DRIVER), server, zkafka_cluster.zookeeper_connect, topic, sink, str(tmp_path)]
-    environ = {**os.environ, "JAVA_HOME": str(tmp_path), "SPARK_HOME": str(tmp_path)}  # neither is there for it
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path, env=environ)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout.splitlines()[-1])
+    def run(*topics: str) -> dict[str, Any]:
+        command = [sys.executable, str(DRIVER), server, zkafka_cluster.zookeeper_connect, *topics]
+        environ = {**os.environ, "JAVA_HOME": str(tmp_path), "SPARK_HOME": str(tmp_path)}  # neither is there for it
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path, env=environ)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        assert answer["session"].startswith("pyspark.sql.connect")
+        return answer
 
-    assert answer["session"].startswith("pyspark.sql.connect")
+    return run
+
+
+def test_write_and_read(
+    run: Callable[..., dict[str, Any]], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
+) -> None:
+    """A client without a JVM writes, reads, sees a view, and is told what it did wrong."""
+    answer = run(new_topic(partitions=3))
     assert answer["columns"] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert sorted(int(row["value"]) for row in answer["rows"]) == list(range(100))
     assert len({(row["key"], row["partition"]) for row in answer["rows"]}) == 10
     assert answer["brokers"] == len(zkafka_cluster.broker_ids)
     assert "unknown option subscribes; did you mean subscribe?" in answer["refused"]
+
+
+@pytest.mark.long
+def test_exactly_once_in_foreach_batch(
+    run: Callable[..., dict[str, Any]], new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The write needs a name and the micro-batch's number, by which it is recognised when it is repeated."""
+    answer = run(new_topic(partitions=3), new_topic(partitions=2), str(tmp_path))
     assert "[UNNAMED_WRITE]" in answer["unnamed"]
     assert "injected" in answer["copies"][0]
     assert answer["copies"][1] == ""

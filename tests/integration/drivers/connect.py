@@ -1,6 +1,6 @@
-"""A client of Spark Connect, without a JVM: writes and reads a topic, copies it, and tells as JSON what it found.
+"""A client of Spark Connect, without a JVM: writes and reads a topic, or copies it, and tells as JSON what it found.
 
-Arguments: the server's URL, zookeeper.connect, a topic, another one to copy it to, and a folder for checkpoints.
+Arguments: the server's URL, zookeeper.connect and a topic; to copy, another topic and a folder for checkpoints.
 """
 
 from __future__ import annotations
@@ -8,37 +8,49 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 
-def main(server: str, zookeeper: str, topic: str, sink: str, folder: str) -> None:
-    """Write 100 records, read them back and copy them, all by the source's name."""
+def main(server: str, zookeeper: str, topic: str, *copy: str) -> None:
+    """Do it by the source's name."""
     spark = SparkSession.builder.remote(server).getOrCreate()
+    options = {"zookeeper.connect": zookeeper}
     try:
-        options = {"zookeeper.connect": zookeeper}
-        rows = spark.range(100).selectExpr("cast(id % 10 AS string) AS key", "cast(id AS string) AS value")
-        rows.write.format("zkafka").options(**options, topic=topic).mode("append").save()
-        read = spark.read.format("zkafka").options(**options, subscribe=topic)
-        frame = read.schema("partition int, offset bigint, key string, value string").load()
-        brokers = spark.read.format("zkafka").options(**options, view="brokers").load()
-        answer = {
-            "session": type(spark).__module__,
-            "columns": spark.read.format("zkafka").options(**options, subscribe=topic).load().columns,
-            "rows": [row.asDict() for row in frame.collect()],
-            "brokers": brokers.count(),
-            "refused": _refused(spark, options),
-        }
-        stream = spark.readStream.format("zkafka").options(**options, subscribe=topic, startingOffsets="earliest").load()
-        once = {**options, "topic": sink, "deliveryGuarantee": "exactly-once"}
-        answer["unnamed"] = _copy(stream, once, f"{folder}/unnamed")
-        named = {**once, "writerName": sink}
-        answer["copies"] = [_copy(stream, named, f"{folder}/named", fails=fails) for fails in (True, False)]
-        committed = spark.read.format("zkafka").options(**options, subscribe=sink)
-        answer["copied"] = committed.option("kafka.isolation.level", "read_committed").load().count()
-        print(json.dumps(answer))  # noqa: T201
+        _write(spark, {**options, "topic": topic})
+        found = _copies(spark, options, topic, *copy) if copy else _reads(spark, options, topic)
+        print(json.dumps({"session": type(spark).__module__, **found}))  # noqa: T201
     finally:
         spark.stop()
+
+
+def _write(spark: SparkSession, options: Mapping[str, str]) -> None:
+    rows = spark.range(100).selectExpr("cast(id % 10 AS string) AS key", "cast(id AS string) AS value")
+    rows.write.format("zkafka").options(**options).mode("append").save()
+
+
+def _reads(spark: SparkSession, options: Mapping[str, str], topic: str) -> dict[str, Any]:
+    read = spark.read.format("zkafka").options(**options, subscribe=topic)
+    frame = read.schema("partition int, offset bigint, key string, value string").load()
+    return {
+        "columns": spark.read.format("zkafka").options(**options, subscribe=topic).load().columns,
+        "rows": [row.asDict() for row in frame.collect()],
+        "brokers": spark.read.format("zkafka").options(**options, view="brokers").load().count(),
+        "refused": _refused(spark, options),
+    }
+
+
+def _copies(spark: SparkSession, options: Mapping[str, str], topic: str, sink: str, folder: str) -> dict[str, Any]:
+    stream = spark.readStream.format("zkafka").options(**options, subscribe=topic, startingOffsets="earliest").load()
+    once = {**options, "topic": sink, "deliveryGuarantee": "exactly-once"}
+    named = {**once, "writerName": sink}
+    committed = spark.read.format("zkafka").options(**options, subscribe=sink)
+    return {
+        "unnamed": _copy(stream, once, f"{folder}/unnamed"),
+        "copies": [_copy(stream, named, f"{folder}/named", fails=fails) for fails in (True, False)],
+        "copied": committed.option("kafka.isolation.level", "read_committed").load().count(),
+    }
 
 
 def _copy(stream: DataFrame, options: Mapping[str, str], checkpoint: str, *, fails: bool = False) -> str:
@@ -58,7 +70,7 @@ def _copy(stream: DataFrame, options: Mapping[str, str], checkpoint: str, *, fai
     return ""
 
 
-def _refused(spark: SparkSession, options: dict[str, str]) -> str:
+def _refused(spark: SparkSession, options: Mapping[str, str]) -> str:
     """What the client is told of an option that does not exist."""
     try:
         spark.read.format("zkafka").options(**options, subscribes="t").load().collect()
