@@ -178,7 +178,7 @@ def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
 
 
 def test_opened_step_by_step() -> None:
-    """A connection that takes longer than its caller's time is opened by further calls, each of which waits for its time."""
+    """A connection that takes longer than its callers have is opened by further calls, each of which waits for its time."""
     allowed = threading.Semaphore(0)
 
     def script(request: Received) -> bytes:
