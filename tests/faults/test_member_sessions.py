@@ -94,7 +94,7 @@ def test_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire, proces
     with ThreadPoolExecutor(3) as pool:
         assert max(pool.map(lambda member: seconds(member.leave), members)) < 6  # after which a request would fail
     eventually(lambda: chroot.ids("g") == {}, timeout_s=SESSION_S + 10)
-    output, _ = processes.start("parent", program=FORKING).communicate(timeout=30)
+    output, _ = processes.start("parent", program=FORKING).communicate(timeout=90)
     assert output.split("\n") == ["child 2", "parent 4", ""]
 
 
