@@ -98,7 +98,7 @@ def test_a_question_drops_earlier_answers(connect: Connect) -> None:
 
 def test_silence(connect: Connect) -> None:
     """A silent broker is waited for until the deadline, and given up after the time-out of requests."""
-    ticks = count(0, 25)  # each time that is read is 25 s later
+    ticks = count(0, 25)  # a clock on which 25 s pass between two looks
     connection, _ = connect(lambda r: b"", lambda: next(ticks), socket_timeout_ms="60000")
     connection.send(ASK)
     begin = time.monotonic()
