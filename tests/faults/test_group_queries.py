@@ -42,7 +42,7 @@ def test_reading_on_after_expiry(
     eventually(lambda: group.owners() == {0: "c1", 1: "c2"})
     registered = group.registered("c1")
     with halted(planner_pid()):
-        eventually(lambda: group.owners() == {0: "c2", 1: "c2"}, timeout_s=SESSION_S + 4)
+        eventually(lambda: group.owners() == {0: "c2", 1: "c2"}, timeout_s=SESSION_S + 10)
         group.produce(5, 0, 1)
     eventually(lambda: settled([member], 1) and group.owners() == {0: "c1", 1: "c2"})
     assert (group.registered("c1") or "") > (registered or "")
@@ -110,7 +110,7 @@ def test_commit_by_a_member_that_lost_ownership(
     assert gate.waiting.wait(60)
     with halted(planner_pid()):
         member = group.member("c1")
-        eventually(lambda: settled([member], 1), timeout_s=SESSION_S + 4)
+        eventually(lambda: settled([member], 1), timeout_s=SESSION_S + 10)
         partition = TopicPartition(group.topic, 0)
         assert commit_offsets(member.client, group.name, {partition: 7}, proof_of(member.owner)).written == {partition: 7}
         gate.open()
@@ -163,4 +163,4 @@ def test_more_consumers_than_partitions(
     assert group.owners() == {0: "c2"}
     eventually(lambda: group.offsets() == {0: 3})
     running.stop()
-    eventually(lambda: group.registered("c2") is None and group.owners() == {}, timeout_s=4)
+    eventually(lambda: group.registered("c2") is None and group.owners() == {}, timeout_s=15)

@@ -35,12 +35,12 @@ IDS = "/consumers/g/ids"
 def test_ghost_of_the_old_session(chroot: Chroot, new_member: NewMember, processes: MemberProcesses) -> None:
     """While it lives, the holder of an id is named with its session; once killed, a member by the same id takes over."""
     chroot.topic("t", 3)
-    process, session = processes.joined("c1", session_s=1)
+    process, session = processes.joined("c1", session_s=2.5)  # a busy machine does not let it expire
     with pytest.raises(ConsumerIdTaken, match=rf"group g has a member g_c1 already, of session {session};"):
         new_member("c1", "t", session_ms=1000).join()
     process.kill()
-    member = new_member("c1", "t", session_ms=2000)
-    assert seconds(member.join) < 3
+    member = new_member("c1", "t", session_ms=4000)
+    assert seconds(member.join) < 8
     assert numbers(member) == [0, 1, 2]
     assert {chroot.other.exists(f"/consumers/g/owners/t/{n}").ephemeralOwner for n in range(3)} == {member.owner.session}
     eventually(lambda: settled([member], 3))
@@ -92,9 +92,9 @@ def test_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire, proces
     wire.silence()
     threading.Thread(target=members[0].request_rebalance).start()
     with ThreadPoolExecutor(3) as pool:
-        assert max(pool.map(lambda member: seconds(member.leave), members)) < 4.5
-    eventually(lambda: chroot.ids("g") == {}, timeout_s=SESSION_S + 4)
-    output, _ = processes.start("parent", program=FORKING).communicate(timeout=30)
+        assert max(pool.map(lambda member: seconds(member.leave), members)) < 6  # after which a request would fail
+    eventually(lambda: chroot.ids("g") == {}, timeout_s=SESSION_S + 10)
+    output, _ = processes.start("parent", program=FORKING).communicate(timeout=90)
     assert output.split("\n") == ["child 2", "parent 4", ""]
 
 
@@ -115,7 +115,7 @@ def test_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMember, proc
     assert "zkafka-member-g_c1" not in [thread.name for thread in threading.enumerate()]
     eventually(lambda: numbers(survivor) == [2, 3])
     process.kill()
-    eventually(lambda: set(chroot.ids("g")) == {"g_c3"}, timeout_s=SESSION_S + 2)
+    eventually(lambda: set(chroot.ids("g")) == {"g_c3"}, timeout_s=SESSION_S + 10)
     eventually(lambda: numbers(survivor) == [0, 1, 2, 3])
 
 
@@ -127,15 +127,15 @@ def test_shutdown_races(
     path = chroot.claim("g", TopicPartition("t", 1), b"g_jvm-0", third)
     trying, _ = processes.joined("c1", session_s=30)
     trying.terminate()
-    assert seconds(lambda: trying.wait(10)) < 2
+    assert seconds(lambda: trying.wait(30)) < 4  # leaving without ZooKeeper takes as long
     assert trying.returncode == 128 + signal.SIGTERM
-    eventually(lambda: chroot.ids("g") == {}, timeout_s=1)
+    eventually(lambda: chroot.ids("g") == {}, timeout_s=15)
     chroot.other.delete(path)
     owning, _ = processes.joined("c2")
     zkafka_cluster.pause("zookeeper")
     try:
         owning.terminate()
-        assert seconds(lambda: owning.wait(10)) < 5
+        assert seconds(lambda: owning.wait(30)) < 10
     finally:
         zkafka_cluster.resume("zookeeper")
-    eventually(lambda: chroot.ids("g") == {} and chroot.owners("g") == {}, timeout_s=SESSION_S + 4)
+    eventually(lambda: chroot.ids("g") == {} and chroot.owners("g") == {}, timeout_s=SESSION_S + 10)

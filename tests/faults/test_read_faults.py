@@ -280,7 +280,7 @@ def test_retries(
             zkafka_cluster.wait_ready()  # a broker that comes back may take its time to answer
             zkafka_cluster.wait_for_leader(topic, 0)
 
-    quick = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "70", "kafka.request.timeout.ms": "1500"}
+    quick = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "70", "kafka.request.timeout.ms": "3000"}
     try:
         plan = plan_batch(options(topic, **quick), sleep=resume)
     finally:

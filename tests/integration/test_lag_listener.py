@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.server
 
+QUERIES = ("limited", "alone")
+
 
 @pytest.fixture
 def lags(spark: SparkSession) -> Iterator[list[QueryLag]]:
-    """The lags that a listener has reported so far."""
+    """The lags of the queries here that a listener has reported so far; queries of earlier tests may report late."""
     found: list[QueryLag] = []
-    listener = LagListener(found.append)
+    listener = LagListener(lambda lag: found.append(lag) if lag.query in QUERIES else None)
     spark.streams.addListener(listener)
     yield found
     spark.streams.removeListener(listener)
@@ -75,7 +77,7 @@ def test_a_query_without_a_group(
     zkafka_cluster.produce(topic, [{"value": b"12345"}] * 4)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
     frame = spark.readStream.format("zkafka").options(**zookeeper, **options).load()
-    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    writer = frame.writeStream.format("noop").queryName("alone").option("checkpointLocation", str(tmp_path))
     assert writer.trigger(availableNow=True).start().awaitTermination(60)
     eventually(lambda: lags)
     assert lags[0].metrics == {

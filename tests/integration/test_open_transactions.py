@@ -147,7 +147,7 @@ class TestBatch:
         """A transaction that stays open for the poll time-out fails such a range by that name, not as lost records."""
         ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
         ends["endingOffsets"] = f'{{"{transaction.topic}": {{"0": 9}}}}'
-        patience = {"kafkaConsumer.pollTimeoutMs": "1000"}
+        patience = {"kafkaConsumer.pollTimeoutMs": "3000"}
         options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "transport": path, **patience, **more})
         with pytest.raises(
             ClusterStateError, match=rf"\[TRANSACTION_OPEN\] {transaction.topic}-0: .* \[{max(start, 5)}, 9\)"

@@ -304,7 +304,7 @@ class TestIdentity:
         """A process with an idle client ends at once, and so does one that it has forked, which has a client of its own."""
         # From Python 3.12 on, a fork beside other threads is warned of.
         started = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", EXIT, zkafka_cluster.bootstrap_servers]
-        done = subprocess.run(started, capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(started, capture_output=True, text=True, timeout=120, check=True)
         assert (done.stdout.split(), done.stderr) == (["{}", "{}", "0"], "")
 
 

@@ -62,7 +62,7 @@ def test_a_server_that_refuses_connections_is_an_error_in_time() -> None:
         unused.bind(("127.0.0.1", 0))
         hosts = f"127.0.0.1:{unused.getsockname()[1]}"
         took = _fails_to_connect(ensemble_config(hosts, connection_timeout_ms=700), f"{hosts}.*Connection refused")
-    assert took < 2
+    assert took < 5
 
 
 def test_a_host_without_address_is_an_error_in_time() -> None:
@@ -80,7 +80,7 @@ def test_a_server_that_is_silent_is_an_error_in_time() -> None:
             f"127.0.0.1:{silent.getsockname()[1]}", session_timeout_ms=30_000, connection_timeout_ms=700
         )
         took = _fails_to_connect(config, "within 700 ms")
-    assert took < 2
+    assert took < 5
 
 
 def _fails_to_connect(config: ZooKeeperConfig, message: str) -> float:
@@ -124,7 +124,7 @@ def test_an_ensemble_that_stops_answering_is_an_error_in_time(
             client.close()
         finally:
             zkafka_cluster.resume("zookeeper")
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < 10
 
 
 def _read_on(client: ZooKeeperClient) -> None:
@@ -157,12 +157,12 @@ def test_a_watch_tells_once_of_each_change(chroot: Chroot) -> None:
         chroot.other.set("/brokers", b"x")
         chroot.other.create("/consumers/g")
         chroot.other.create("/new")
-        assert all(told.acquire(timeout=5) for _ in range(3))
+        assert all(told.acquire(timeout=30) for _ in range(3))
         later = threading.Event()
         client.ask(exists=["/later"], watch=lambda event: later.set())
         chroot.other.delete("/new")
         chroot.other.create("/later")
-        assert later.wait(5)  # a session's watches are told in the order of the changes
+        assert later.wait(30)  # a session's watches are told in the order of the changes
         assert not told.acquire(blocking=False)
 
 

@@ -169,4 +169,4 @@ def test_sasl_where_the_server_has_none_is_an_error_in_time(zookeeper_config: Zo
         ZooKeeperClient(
             replace(zookeeper_config, auth=("sasl", f"DIGEST-MD5:alice:{SECRET}"), connection_timeout_ms=700)
         ).__enter__()
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10

@@ -27,6 +27,8 @@ class FakeLeader:
     ----------
     fetches : list of list of (TopicPartition, int)
         The partitions and offsets of each Fetch.
+    is_asked : threading.Event
+        Set once a Fetch has arrived, though it may not be answered yet.
     """
 
     def __init__(self, logs: Mapping[TopicPartition, bytes | int], ends: int) -> None:
@@ -36,6 +38,7 @@ class FakeLeader:
         self.fetches: list[list[tuple[TopicPartition, int]]] = []
         self.is_open = threading.Event()
         self.is_open.set()
+        self.is_asked = threading.Event()
         self.is_cut = False
         self.throttle_ms = 0
 
@@ -44,6 +47,7 @@ class FakeLeader:
             return answered(request, self._metadata(request))
         if request.api != _FETCH:
             raise AssertionError(f"an unexpected request {request}")
+        self.is_asked.set()
         self.is_open.wait(10)
         most_bytes, asked = _asked(request)
         self.fetches.append(asked)

@@ -58,7 +58,7 @@ with member:
         forked = parse_stream({**options, "consumer.id": "child"}).group
         child = GroupMember(member.client.config, forked, parsed.read.subscription)
         child.join()
-        child.wait_settled(5)
+        child.wait_settled(20)
         print("child", len(child.owned()), flush=True)
         os._exit(0)  # without leaving
     os.wait()

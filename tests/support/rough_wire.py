@@ -24,12 +24,15 @@ class RoughWire(Wire):
     is_dropping : bool
         Answers are lost while it is set. A connection that has lost some ends with its next answer, as no TCP connection
         goes on without its lost bytes.
+    dropped : int
+        The number of pieces of answers that were lost.
     """
 
     def __init__(self, port: int, own_port: int = 0) -> None:
         super().__init__(port, own_port)
         self.delay_s = 0.0
         self.is_dropping = False
+        self.dropped = 0
         self._clients: set[socket.socket] = set()
 
     def half_close(self) -> None:
@@ -64,6 +67,7 @@ class RoughWire(Wire):
             time.sleep(self.delay_s)
             if self.is_dropping:
                 is_torn = True
+                self.dropped += 1
             elif is_torn:
                 return
             else:

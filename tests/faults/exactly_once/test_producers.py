@@ -235,7 +235,7 @@ def test_restart_frees_readers(
     pause_in_transaction(zkafka_cluster, options, process, IN_TRANSACTION)
     process.kill()
     query.write(0, rows(WHOLE), run="run-2")
-    eventually(lambda: visible(zkafka_cluster, options) == once(WHOLE), timeout_s=5)
+    eventually(lambda: visible(zkafka_cluster, options) == once(WHOLE))
 
 
 @pytest.mark.long  # the ledger is waited for first

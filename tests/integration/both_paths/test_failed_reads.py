@@ -41,8 +41,8 @@ class TestFailedReads:
     def test_log_that_ends_too_early(self, read: Read, topic_of: TopicOf) -> None:
         """A log that stays shorter than the range is data loss."""
         topic = topic_of([{"value": b"v"}] * 10)
-        for start, cause in ((3, "the log ends at 10, and has not grown for 300 ms"), (15, "the log now ends at 10")):
-            found = read(topic, 20, start=start, shown=lambda text: text, policy=ReadPolicy(poll_timeout_ms=300))
+        for start, cause in ((3, "the log ends at 10, and has not grown for 2000 ms"), (15, "the log now ends at 10")):
+            found = read(topic, 20, start=start, shown=lambda text: text, policy=ReadPolicy(poll_timeout_ms=2000))
             assert found.condition == "DATA_LOSS"
             assert cause in found.message
 

@@ -56,7 +56,7 @@ class TestFailedWrites:
 
     def test_unknown_partition(self, write: Write) -> None:
         """A partition that the brokers do not have fails the write."""
-        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 1000})
+        found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 2000})
         assert found[0].condition == "DELIVERY_FAILED"
         assert "-4: " in found[0].message
         assert "UNKNOWN_PARTITION" in found[0].message

@@ -102,11 +102,11 @@ def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
             threading.Timer(1, wire.mend).start()
             check(first + list(batches))
         assert not left
-        with direct_reader(topic, wire.address, timeout_ms=1000, client_id="other") as (left, reader):
+        with direct_reader(topic, wire.address, timeout_ms=3000, client_id="other") as (left, reader):
             batches = reader.batches()
             next(batches)
             wire.silence()
-            with pytest.raises(BrokersUnavailable, match="no records from the brokers for 1000 ms"):
+            with pytest.raises(BrokersUnavailable, match="no records from the brokers for 3000 ms"):
                 list(batches)
 
 
@@ -124,7 +124,7 @@ def test_silence_from_the_begin(zkafka_cluster: LocalCluster, topic: str, timeou
             pytest.raises(BrokersUnavailable, match=f"last error: {error}"),
         ):
             list(reader.batches())
-        assert time.monotonic() - begin < timeout_ms / 1000 + 1
+        assert time.monotonic() - begin < timeout_ms / 1000 + 1.9  # opening a connection may take three seconds
 
 
 def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:

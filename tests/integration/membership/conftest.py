@@ -12,6 +12,12 @@ from tests.support.memberships import MemberGroup
 BY_KIP_848 = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
 
 
+@pytest.fixture
+def no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has this process's members in ZooKeeper learn of changes by watches alone, and not by their sweeps."""
+    monkeypatch.setattr("pyspark_zkafka.group.member._SWEEP_S", 3600.0)
+
+
 @pytest.fixture(params=["zookeeper", "cooperative-sticky", pytest.param("range", marks=pytest.mark.long), BY_KIP_848])
 def group(request: pytest.FixtureRequest) -> Iterator[MemberGroup]:
     """A group that reads a topic with four partitions."""

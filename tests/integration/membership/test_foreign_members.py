@@ -103,5 +103,5 @@ class TestOthers:
         chroot.other.create(f"/consumers/g/owners/{name}", data, ephemeral=True)
         with new_member("c1", "t", strategy="sticky") as member:
             chroot.other.delete(f"/consumers/g/owners/{name}")
-            assert member.wait_settled(5)
+            assert member.wait_settled(30)
             assert numbers(member) == [0, 1, 2]

@@ -23,6 +23,7 @@ NewMember = Callable[..., GroupMember]
 class TestRepair:
     """Znodes that third parties delete."""
 
+    @pytest.mark.usefixtures("no_sweeps")
     def test_registration(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
         """A member whose registration is deleted registers again at once, by the same id, and keeps its claims."""
         chroot.topic("t", 4)
@@ -30,7 +31,7 @@ class TestRepair:
             eventually(lambda: settled([first, second], 4))
             claims, znode, before = first.owned(), created(chroot, f"{OWNERS}/0"), created(chroot, f"{IDS}/g_c1")
             chroot.other.delete(f"{IDS}/g_c1")
-            eventually(lambda: chroot.other.exists(f"{IDS}/g_c1"), timeout_s=2)
+            eventually(lambda: chroot.other.exists(f"{IDS}/g_c1"))
             eventually(lambda: settled([first, second], 4))
             assert first.owned() == claims
             assert created(chroot, f"{OWNERS}/0") == znode
@@ -43,7 +44,7 @@ class TestRepair:
         with new_member("c1", "t") as member:
             before = member.owned()
             chroot.other.delete(f"{OWNERS}/1")
-            eventually(lambda: chroot.other.exists(f"{OWNERS}/1"), timeout_s=5)
+            eventually(lambda: chroot.other.exists(f"{OWNERS}/1"))
             eventually(lambda: settled([member], 3))
             lost = TopicPartition("t", 1)
             assert member.owned()[lost].sequence > before[lost].sequence
@@ -52,13 +53,14 @@ class TestRepair:
             }
         assert "g_c1: another client has deleted the claims on t-1. Claiming again" in caplog.text
 
+    @pytest.mark.usefixtures("no_sweeps")
     def test_claim_that_is_looked_for(self, chroot: Chroot, new_member: NewMember) -> None:
         """Who finds a claim missing can have it mended at once."""
         chroot.topic("t", 3)
         with new_member("c1", "t") as member:
             chroot.other.delete(f"{OWNERS}/1")
             member.request_rebalance()
-            eventually(lambda: chroot.other.exists(f"{OWNERS}/1"), timeout_s=1)
+            eventually(lambda: chroot.other.exists(f"{OWNERS}/1"))
 
     def test_claim_that_another_takes(self, chroot: Chroot, new_member: NewMember) -> None:
         """A claim that was deleted and taken by another session is not owned, and claimed again as soon as it is free."""
@@ -66,10 +68,10 @@ class TestRepair:
         with new_member("c1", "t") as member:
             chroot.other.delete(f"{OWNERS}/1")
             chroot.claim("g", TopicPartition("t", 1), b"g_jvm-0")
-            eventually(lambda: numbers(member) == [0, 2], timeout_s=5)
+            eventually(lambda: numbers(member) == [0, 2])
             assert not member.settled
             chroot.other.delete(f"{OWNERS}/1")
-            eventually(lambda: numbers(member) == [0, 1, 2], timeout_s=1)
+            eventually(lambda: numbers(member) == [0, 1, 2])
 
     def test_registration_again_and_again(self, chroot: Chroot, new_member: NewMember, third: KazooClient) -> None:
         """A member that finds itself unregistered in the middle of a rebalance does not take that for its share."""
@@ -98,5 +100,5 @@ class TestRepair:
                 purge.delete(path)
             purge.delete("/consumers")
             assert purge.commit() == [True] * 9
-            eventually(lambda: len(chroot.owners("g")) == 3 and set(chroot.ids("g")) == {"g_c1"}, timeout_s=5)
+            eventually(lambda: len(chroot.owners("g")) == 3 and set(chroot.ids("g")) == {"g_c1"})
             eventually(lambda: settled([member], 3))

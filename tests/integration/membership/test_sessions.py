@@ -49,9 +49,9 @@ class TestSession:
             assert chroot.ids("g") == {}
             chroot.register("g", "g_c1", JVM, third)  # until it ends, the member cannot register
             wire.mend()
-            eventually(lambda: member.owned() == {}, timeout_s=10)
+            eventually(lambda: member.owned() == {}, timeout_s=20)
             third.stop()
-            eventually(lambda: settled([member], 3), timeout_s=10)
+            eventually(lambda: settled([member], 3), timeout_s=20)
             assert member.owner not in (None, owner)
             assert {claim.sequence for claim in before.values()}.isdisjoint(
                 claim.sequence for claim in member.owned().values()
@@ -65,7 +65,7 @@ class TestSession:
         with new_member("c2", "t") as second, new_member("c1", "t", session_ms=2000, hosts=wire.address) as first:
             eventually(lambda: settled([first, second], 4))
             wire.silence()
-            eventually(lambda: chroot.owners("g").get(0) == "g_c2-0", timeout_s=8)
+            eventually(lambda: chroot.owners("g").get(0) == "g_c2-0")
             assert first.owned() == {}
             wire.mend()
             eventually(lambda: settled([first, second], 4))
@@ -82,7 +82,7 @@ class TestSession:
             zkafka_cluster.pause("zookeeper")
             try:
                 # Usually noticed after a third to two thirds of the session's timeout; a request in between delays that.
-                Wait(8).until(lambda: not first.client.connected or None)
+                Wait(6).until(lambda: not first.client.connected or None)
                 assert first.owned() == claims[0]
             finally:
                 zkafka_cluster.resume("zookeeper")
@@ -100,7 +100,7 @@ class TestSession:
             wire.cut()
             chroot.topic("t", 5)
             wire.mend()
-            eventually(lambda: settled([member], 5), timeout_s=5)
+            eventually(lambda: settled([member], 5))
             assert member.owner == before
 
     def test_leave_while_cut_off(self, chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
@@ -111,6 +111,6 @@ class TestSession:
         wire.silence()
         begin = time.monotonic()
         member.leave()
-        assert time.monotonic() - begin < 4.5
+        assert time.monotonic() - begin < 6  # after which a request would fail
         assert member.owned() == {}
-        eventually(lambda: chroot.ids("g") == {} and chroot.owners("g") == {}, timeout_s=5)
+        eventually(lambda: chroot.ids("g") == {} and chroot.owners("g") == {})

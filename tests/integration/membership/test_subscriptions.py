@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
 from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 NewMember = Callable[..., GroupMember]
 
 
+@pytest.mark.usefixtures("no_sweeps")
 class TestTopics:
     """Topics and partitions to assign."""
 
@@ -24,14 +27,14 @@ class TestTopics:
         with new_member("c1", "t") as member:
             assert numbers(member) == []
             chroot.topic("t", 2)
-            eventually(lambda: numbers(member) == [0, 1], timeout_s=2)
+            eventually(lambda: numbers(member) == [0, 1])
 
     def test_more_partitions(self, chroot: Chroot, new_member: NewMember) -> None:
         """Added partitions are shared out at once."""
         chroot.topic("t", 2)
         with new_member("c1", "t") as first, new_member("c2", "t") as second:
             chroot.topic("t", 11)
-            eventually(lambda: settled([first, second], 11), timeout_s=2)
+            eventually(lambda: settled([first, second], 11))
             assert numbers(first) == [0, 1, 2, 3, 4, 5]
 
     def test_deleted(self, chroot: Chroot, new_member: NewMember) -> None:
@@ -40,10 +43,10 @@ class TestTopics:
         chroot.topic("u", 2)
         with new_member("c1", "t", "u") as member:
             chroot.other.delete("/brokers/topics/t")
-            eventually(lambda: sorted(map(str, member.owned())) == ["u-0", "u-1"], timeout_s=2)
-            eventually(lambda: chroot.owners("g") == {}, timeout_s=2)
+            eventually(lambda: sorted(map(str, member.owned())) == ["u-0", "u-1"])
+            eventually(lambda: chroot.owners("g") == {})
             chroot.topic("t", 1)
-            eventually(lambda: sorted(map(str, member.owned())) == ["t-0", "u-0", "u-1"], timeout_s=2)
+            eventually(lambda: sorted(map(str, member.owned())) == ["t-0", "u-0", "u-1"])
 
     def test_filter(self, chroot: Chroot, new_member: NewMember) -> None:
         """A filter takes in each new topic that it matches, and no other; internal ones never."""
@@ -52,7 +55,7 @@ class TestTopics:
             chroot.topic("u1", 1)
             chroot.topic("__consumer_offsets", 1)
             chroot.topic("t2", 1)
-            eventually(lambda: sorted(map(str, member.owned())) == ["t1-0", "t2-0"], timeout_s=2)
+            eventually(lambda: sorted(map(str, member.owned())) == ["t1-0", "t2-0"])
 
     def test_roundrobin_of_topics_that_only_others_read(self, chroot: Chroot, new_member: NewMember) -> None:
         """With roundrobin every topic of the group counts: when one grows, all members find the new shares."""
@@ -64,7 +67,7 @@ class TestTopics:
             eventually(lambda: settled([plain, *others], 5))
             assert numbers(plain) == [1]
             chroot.topic("s", 6)
-            eventually(lambda: settled([plain, *others], 10), timeout_s=3)
+            eventually(lambda: settled([plain, *others], 10))
             assert numbers(plain) == [0, 3]
             chroot.topic("s2", 7)
-            eventually(lambda: settled([plain, *others], 17), timeout_s=3)
+            eventually(lambda: settled([plain, *others], 17))

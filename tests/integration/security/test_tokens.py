@@ -77,7 +77,7 @@ def test_renewed_on_idle_connections(login: Callable[..., Options], signer: Sign
     time.sleep(2 * RENEWED_S + 1)
     started = time.monotonic()
     assert read_values(options) == TEN
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25
     assert signer.count() > before
 
 

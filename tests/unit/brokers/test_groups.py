@@ -67,7 +67,7 @@ def test_refused_while_reading(refusing: str) -> None:
 def test_refused_while_committing(refusing: str) -> None:
     """A commit that found no coordinator, as brokers refuse us, says that they do."""
     with (
-        KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=1) as offsets,
+        KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=4) as offsets,
         pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] committing the offsets of group g: _SSL"),
     ):
         offsets.commit({PLACE: 1})

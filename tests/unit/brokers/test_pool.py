@@ -228,6 +228,6 @@ with pool.lease("a", lambda: Client("another")) as second:
 
 def test_fork() -> None:
     """A child of a fork leaves its parent's clients alone, to its very end, and has its own; the parent goes on."""
-    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=True)
     ends = [f"{owner} {how} where it was opened" for owner in ("child", "other", "parent") for how in ("closed", "deleted")]
     assert sorted(done.stdout.splitlines()) == sorted([*ends, "status 0", "again True"])

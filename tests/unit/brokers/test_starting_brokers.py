@@ -65,7 +65,7 @@ def test_slow_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     server = SlowBroker(range(0), ["t"])
     with (
         server.broker as broker,
-        KafkaAdmin("{}:{}".format(*broker.address), {"socket.timeout.ms": 6000}) as admin,
+        KafkaAdmin("{}:{}".format(*broker.address), {"socket.timeout.ms": 20_000}) as admin,
     ):
         assert admin.topic_names() == ["t"]
 

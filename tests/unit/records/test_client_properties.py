@@ -69,7 +69,7 @@ SIZES = [
 def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
     """Sizes that the options accept fit each client: of tasks, samples, groups and planners."""
     # Not 10 ms: librdkafka 2.16.0 frees memory twice if ListOffsets for 1,000 partitions times out before it is sent.
-    kafka = connection(**sizes, **{"request.timeout.ms": "300"}).kafka
+    kafka = connection(**sizes, **{"request.timeout.ms": "500"}).kafka
     with MessageClient(consumer_properties(connection(**sizes), UNREACHABLE, "g")):
         pass
     assert sample_record_bytes(consumer_properties(connection(**sizes), UNREACHABLE, "g"), {}, 0) == {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.eventually import eventually
 from tests.support.listening import echo, server
 from tests.support.rough_wire import RoughWire
 
@@ -44,6 +45,7 @@ def test_dropped_answers(wire: RoughWire, client: socket.socket) -> None:
     """A dropped answer never comes, and the connection ends with the next one."""
     wire.is_dropping = True
     client.sendall(b"a")
+    eventually(lambda: wire.dropped)
     client.settimeout(0.3)
     with pytest.raises(TimeoutError):
         client.recv(10)

@@ -62,7 +62,7 @@ def test_silent_server() -> None:
                 opened.metadata(TP.topic)
             for _ in range(4):
                 opened.metadata(TP.topic)
-            assert time.monotonic() - begin < 5
+            assert time.monotonic() - begin < 8  # once three seconds, and not six more
 
 
 NOWHERE_PORT = 1
