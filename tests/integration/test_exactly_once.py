@@ -95,6 +95,7 @@ def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
         jobs.job(7, topic=new_topic()).write(range(5))
 
 
+@pytest.mark.long
 def test_two_runs_of_a_job(jobs: Jobs) -> None:
     """Of two runs of a job at the same time, in other layouts, one finds the rows of the other, and commits none."""
     late = jobs.job(7, **{"kafka.transaction.timeout.ms": "30000", "kafka.delivery.timeout.ms": "30000"})
@@ -296,6 +297,7 @@ def test_number_that_is_left_out(copy: Copy) -> None:
     assert copy.written() == once(range(100))
 
 
+@pytest.mark.long
 def test_remedy_of_written_twice(copy: Copy) -> None:
     """Of two writes to one topic, the second is refused without a name; with one of its own, both are there once.
 
