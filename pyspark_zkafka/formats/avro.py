@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ctypes import byref
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ _CACHED = 512
 _MOST_NODES = 200_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AvroSchema:
     """An Avro schema: its text, and the texts of the schemas that it refers to, with their names."""
 
@@ -54,14 +54,13 @@ class AvroSchema:
         """The parsed type."""
         return _root(self)
 
-    @cached_property
+    @property
     def type(self) -> pa.DataType:
         """The type of from_avro. Raises OptionError (INVALID_SCHEMA) for a recursive schema."""
         return arrow_type(self.root)
 
-    @cached_property
-    def projectable(self) -> pa.DataType:
-        return arrow_type(self.root, partial=True)
+    def projection(self, wanted: pa.DataType) -> pa.DataType:
+        return arrow_type(self.root, wanted)
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> AvroDecoder:
         """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
@@ -72,9 +71,6 @@ class AvroSchema:
     def encoder(self, type: pa.DataType) -> AvroEncoder:
         """Return an encoder. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
         return AvroEncoder(self.root, type)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AvroSchema, (self.text, self.references)
 
 
 def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
@@ -91,7 +87,7 @@ def _root(schema: AvroSchema) -> AvroType:
 
 @lru_cache(_CACHED)
 def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Program:
-    if problems := list(projection_problems("value", type, reader.projectable)):
+    if problems := list(projection_problems("value", type, reader.projection(type))):
         raise INVALID_SCHEMA(
             f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
         )

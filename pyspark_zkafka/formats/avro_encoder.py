@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
-from pyspark_zkafka.formats.codec import first_not_utf8
+from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
 
 __all__ = ["AvroEncoder", "encode_default"]
@@ -385,13 +385,22 @@ def _varint(number: int) -> bytes:
     return found
 
 
-def encode_default(avro: AvroType, value: Any) -> bytes:
-    """Return the bytes of a default in JSON. Raises ValueError if it is not of the type."""
+def encode_default(avro: AvroType, value: Any, limits: TypeLimits | None = None) -> bytes:
+    """Return the bytes of a default in JSON. Raises ValueError if it is not of the type.
+
+    Raises OptionError (INVALID_SCHEMA) if it has too many parts: the defaults of a record's fields multiply.
+    """
+    limits = limits or TypeLimits()
+    with limits.level():
+        return _default(avro, value, limits)
+
+
+def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
     kind = avro.kind
     if kind == "union":
         for number, branch in enumerate(avro.branches):
             try:
-                return _varint(number) + encode_default(branch, value)
+                return _varint(number) + encode_default(branch, value, limits)
             except ValueError:
                 continue
     elif kind == "null" and value is None:
@@ -416,15 +425,14 @@ def encode_default(avro: AvroType, value: Any) -> bytes:
     elif kind == "enum" and value in avro.symbols:
         return _varint(avro.symbols.index(value))
     elif kind == "array" and isinstance(value, list):
-        return _block([encode_default(avro.item, item) for item in value])
+        return _block([encode_default(avro.item, item, limits) for item in value])
     elif kind == "map" and isinstance(value, dict):
-        return _block(
-            [_varint(len(key.encode())) + key.encode() + encode_default(avro.item, item) for key, item in value.items()]
-        )
+        items = [(_varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
+        return _block([key + encode_default(avro.item, item, limits) for key, item in items])
     elif kind == "record" and isinstance(value, dict):
         missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
         if not missing:
-            return b"".join(encode_default(f.type, value.get(f.name, f.default)) for f in avro.fields)
+            return b"".join(encode_default(f.type, value.get(f.name, f.default), limits) for f in avro.fields)
     raise ValueError(f"{value!r} is not {_described(avro)}")
 
 

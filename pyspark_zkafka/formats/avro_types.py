@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, listing
-from pyspark_zkafka.formats.codec import TypeLimits
+from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
 from pyspark_zkafka.formats.columns import STRINGS, is_list
 
 __all__ = ["AvroField", "AvroType", "arrow_type", "is_time", "parse_type", "schema_of"]
@@ -247,12 +247,12 @@ def _quoted(found: Any) -> str:
 # --- Avro to Spark -----------------------------------------------------------------------------------------------------
 
 
-def arrow_type(avro: AvroType, *, partial: bool = False) -> pa.DataType:
-    """Return the type of a column, as from_avro's; with `partial`, without the fields that contain their own record.
+def arrow_type(avro: AvroType, wanted: pa.DataType | None = None) -> pa.DataType:
+    """Return the type of a column, as from_avro's, or as far as a frame wants it.
 
     Raises OptionError (INVALID_SCHEMA) where Spark has no such type.
     """
-    return _Mapping(partial).type(avro, "", ())
+    return _Mapping(wanted).type(avro, "", ())
 
 
 def is_time(type: pa.DataType) -> bool:
@@ -261,50 +261,48 @@ def is_time(type: pa.DataType) -> bool:
 
 
 class _Mapping:
-    def __init__(self, partial: bool) -> None:
-        self._partial = partial
-        self._limits = TypeLimits()
+    def __init__(self, wanted: pa.DataType | None) -> None:
+        self._limits = TypeLimits(wanted)
 
-    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
-        """Return the type; None if it is left out. `within` are the names of the records around it."""
+    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
+        """Return the type. `within` are the names of the records around it."""
         if avro.logical.endswith("decimal"):
             if avro.precision > _MOST_DIGITS:
                 raise invalid(f"{_at(path)}a decimal has {avro.precision} digits; Spark's have at most {_MOST_DIGITS}")
             return pa.decimal128(avro.precision, avro.scale)
         if avro.kind == "array":
-            element = self._field("element", avro.item, f"{path}.element", within)
-            return element and pa.list_(element)
+            return pa.list_(self._field("element", avro.item, path, within))
         if avro.kind == "map":
-            value = self._field("value", avro.item, f"{path}.value", within)
-            return value and pa.map_(pa.field("key", pa.string(), False), value)
+            return pa.map_(pa.field("key", pa.string(), False), self._field("value", avro.item, path, within))
         if avro.kind == "record":
-            if avro.name in within:
-                if self._partial:
-                    return None
+            if avro.name in within and self._limits.is_whole:
                 raise INVALID_SCHEMA(
                     f"The Avro schema has no type in Spark: {_at(path)}the record {avro.name} is in itself; declare the "
                     "frame's schema without this field"
                 )
-            inner = (*within, avro.name)
-            return pa.struct(filter(None, [self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields]))
+            return pa.struct(self._fields([(f.name, f.type) for f in avro.fields], path, (*within, avro.name)))
         if avro.kind == "union":
             return self._union(avro, path, within)
         return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
 
-    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
+    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
         values = avro.values
         if len(values) == 1:
             return self.type(values[0], path, within)
         if (wider := wider_kind(values)) is not None:
             return _PLAIN[wider]
-        members = [(f"member{i}", value) for i, value in enumerate(values)]
-        fields = [self._field(name, value, f"{path}.{name}", within) for name, value in members]
-        return pa.struct([field.with_nullable(True) for field in fields if field is not None])
+        members = self._fields([(f"member{i}", value) for i, value in enumerate(values)], path, within)
+        return pa.struct([member.with_nullable(True) for member in members])
 
-    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field | None:
-        with self._limits.level():
-            kind = self.type(avro, path, within)
-        return None if kind is None else pa.field(name, kind, avro.is_nullable)
+    def _fields(self, fields: list[tuple[str, AvroType]], path: str, within: tuple[str, ...]) -> list[pa.Field]:
+        return [
+            self._field(name, avro, path, within) if self._limits.wants(name) else pa.field(name, NOT_WANTED)
+            for name, avro in fields
+        ]
+
+    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field:
+        with self._limits.level(name):
+            return pa.field(name, self.type(avro, f"{path}.{name}", within), avro.is_nullable)
 
 
 def wider_kind(values: list[AvroType]) -> str | None:

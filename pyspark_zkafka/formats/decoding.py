@@ -39,11 +39,22 @@ _HEADERS, _OFFSET = "headers", "offset"
 
 @dataclass(frozen=True, slots=True)
 class PinnedColumn:
-    """The schema that gives the type of a column; None if the frame's schema declares the type. Pickle-safe."""
+    """The schema that gives the type of a column; None if the frame's schema declares the type. Pickle-safe.
+
+    `origin` says in errors where the schema is from.
+    """
 
     format: ColumnFormat
-    schema: Schema | None
-    stored: StoredSchema | None
+    schema: Schema | None = None
+    stored: StoredSchema | None = None
+    origin: str = ""
+
+    def type(self, wanted: pa.DataType | None = None) -> pa.DataType | None:
+        """Return the type of the column, or as far as a frame wants it; None if the frame's schema declares it."""
+        if self.schema is None:
+            return None
+        with _naming(self.origin):
+            return self.schema.type if wanted is None else self.schema.projection(wanted)
 
     def reader(self, type: pa.DataType) -> Schema:
         """Return the schema to read a declared type by."""
@@ -63,12 +74,12 @@ class PinnedFormats:
     @property
     def types(self) -> dict[str, pa.DataType | None]:
         """The types of the decoded columns; None where the frame's schema declares the type."""
-        return {name: None if c.schema is None else c.schema.type for name, c in self.columns.items()}
+        return {name: column.type() for name, column in self.columns.items()}
 
-    @property
-    def projectable(self) -> dict[str, pa.DataType | None]:
-        """The types that a declared schema may project."""
-        return {name: None if c.schema is None else c.schema.projectable for name, c in self.columns.items()}
+    def projected(self, declared: pa.Schema) -> dict[str, pa.DataType | None]:
+        """Return the types of the decoded columns, as far as a frame's schema declares them."""
+        wanted = {field.name: field.type for field in declared}
+        return {name: column.type(wanted[name]) if name in wanted else None for name, column in self.columns.items()}
 
     @property
     def has_corrupt_columns(self) -> bool:
@@ -91,15 +102,22 @@ def pin_formats(options: ReadOptions) -> PinnedFormats | None:
 
 def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
     if column.base == "string":
-        return PinnedColumn(column, StringSchema(), None)
+        return PinnedColumn(column, StringSchema())
     if column.schema is not None:
         stored, origin = StoredSchema(column.schema, KINDS[column.base]), f"{column.column}.schema"
     elif column.is_confluent:
         stored, origin = _registered(column, options)
     else:
-        return PinnedColumn(column, None, None)
+        return PinnedColumn(column)
+    with _naming(origin):
+        return PinnedColumn(column, parse_schema(column.base, stored, column.message), stored, origin)
+
+
+@contextmanager
+def _naming(origin: str) -> Iterator[None]:
+    """Name the origin of a schema in the errors of the ``with`` block."""
     try:
-        return PinnedColumn(column, parse_schema(column.base, stored, column.message), stored)
+        yield
     except OptionError as error:
         raise type(error)(error.condition, f"{origin} cannot be used: {error.message}") from error
 

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -37,14 +36,14 @@ from pyspark_zkafka.formats.columns import (
 )
 from pyspark_zkafka.formats.json_types import (
     RAW,
+    References,
     check_forms,
+    check_text,
     has_constraints,
-    is_json_schema,
     mismatches,
     public_type,
     schema_of,
-    spark_type,
-    type_of_json_schema,
+    type_of,
     validator,
 )
 from pyspark_zkafka.model.records import not_null_problems
@@ -64,20 +63,21 @@ class JsonSchema:
     """A JSON Schema, or a type of Spark, with the documents that it refers to."""
 
     text: str
-    references: tuple[tuple[str, str], ...] = ()
+    references: References = ()
 
     @property
     def type(self) -> pa.DataType:
-        return public_type(_compiled(self.text, self.references))
+        return public_type(type_of(self.text, self.references))
 
-    projectable = type
+    def projection(self, wanted: pa.DataType) -> pa.DataType:
+        return public_type(type_of(self.text, self.references, wanted))
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
         """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter.
 
         Raises INVALID_SCHEMA if JSON has no form of a declared type.
         """
-        return JsonDecoder(type, _compiled(self.text, self.references))
+        return JsonDecoder(type, type_of(self.text, self.references, type))
 
     def encoder(self, type: pa.DataType) -> JsonEncoder:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
@@ -86,7 +86,7 @@ class JsonSchema:
         of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
         validated, and none by a schema that was made from the type, if the type allows these nulls.
         """
-        schema = _compiled(self.text, self.references)
+        schema = type_of(self.text, self.references, type)
         problems = list(mismatches(type, schema, ""))
         if problems:
             reasons = listing(problems, separator="; ")
@@ -106,21 +106,14 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
     Raises
     ------
     OptionError
-        INVALID_SCHEMA: the text is none of these, a `$ref` leads nowhere, or Spark has no type for a part.
+        INVALID_SCHEMA: the text is none of these.
     """
     try:
         import orjson  # noqa: F401
     except ImportError as exc:
         raise FORMAT_LIBRARY_MISSING(f"The format json needs {exc.name}; run pip install 'pyspark-zkafka[json]'") from exc
-    schema = JsonSchema(text, tuple(sorted(references.items())))
-    _compiled(schema.text, schema.references)
-    return schema
-
-
-@lru_cache(maxsize=256)
-def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> pa.DataType:
-    """Return the type, with RAW where the schema allows values of several types."""
-    return type_of_json_schema(text, references) if is_json_schema(text) else spark_type(text)
+    check_text(text, references)
+    return JsonSchema(text, tuple(sorted(references.items())))
 
 
 # Decoding

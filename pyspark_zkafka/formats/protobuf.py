@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
-from pyspark_zkafka.formats.codec import Schema, TypeLimits
+from pyspark_zkafka.formats.codec import NOT_WANTED, Schema, TypeLimits
 from pyspark_zkafka.formats.columns import inner_path, is_list
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
@@ -53,14 +53,10 @@ class ProtobufSchema:
 
     @property
     def type(self) -> pa.DataType:
-        return self._column_type(partial=False)
+        return self.projection(None)
 
-    @property
-    def projectable(self) -> pa.DataType:
-        return self._column_type(partial=True)
-
-    def _column_type(self, *, partial: bool) -> pa.DataType:
-        kind = _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits(), partial=partial)
+    def projection(self, wanted: pa.DataType | None) -> pa.DataType:
+        kind = _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits(wanted))
         if not kind.num_fields:
             raise INVALID_SCHEMA(
                 f"The Protobuf message {self.message} has no fields that Spark has a type for; choose another message"
@@ -262,15 +258,17 @@ def _message_class(schema: ProtobufSchema) -> Any:
         return GetMessageClass(pool.FindMessageTypeByName(schema.message))
     except (TypeError, KeyError) as exc:
         raise INVALID_SCHEMA(f"The Protobuf schema of {schema.message} is inconsistent: {exc}; correct the schema") from exc
+    except RecursionError:
+        raise INVALID_SCHEMA(
+            f"The messages inside {schema.message} are nested too deeply for Google's Protobuf runtime; correct the schema"
+        ) from None
 
 
 # Types
 
 
-def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType:
-    if descriptor.full_name in outer:
-        if partial:
-            return pa.struct([])
+def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType:
+    if descriptor.full_name in outer and limits.is_whole:
         cycle = " > ".join((*outer, descriptor.full_name))
         raise INVALID_SCHEMA(
             f"The Protobuf message {descriptor.full_name} is recursive ({cycle}), and Spark has no type for it; declare "
@@ -278,31 +276,35 @@ def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLim
         )
     fields = []
     for field in descriptor.fields:
-        with limits.level():
-            kind = _field_type(field, (*outer, descriptor.full_name), limits, partial=partial)
+        if not limits.wants(field.name):
+            fields.append(pa.field(field.name, NOT_WANTED))
+            continue
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        with limits.level(field.name, *(["value"] if is_map else ["element"] if field.is_repeated else [])):
+            kind = _field_type(field, (*outer, descriptor.full_name), limits)
         if kind is not None:
             fields.append(pa.field(field.name, kind, nullable=not field.is_required))
     return pa.struct(fields)
 
 
-def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType | None:
+def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
     """Return a field's type; None for messages without fields, which Spark leaves out."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
-        key, value = (_field_type(entry.fields_by_name[name], outer, limits, partial=partial) for name in ("key", "value"))
+        key, value = (_field_type(entry.fields_by_name[name], outer, limits) for name in ("key", "value"))
         return None if value is None else pa.map_(key, pa.field("value", value, nullable=False))
-    kind = _value_type(field, outer, limits, partial=partial)
+    kind = _value_type(field, outer, limits)
     if kind is not None and field.is_repeated:
         return pa.list_(pa.field("element", kind, nullable=False))
     return kind
 
 
-def _value_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType | None:
+def _value_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
     if field.message_type is None:
         return scalar_type(field)
     if (time := time_type(field.message_type)) is not None:
         return time
-    kind = _struct_type(field.message_type, outer, limits, partial=partial)
+    kind = _struct_type(field.message_type, outer, limits)
     return kind if kind.num_fields else None
 
 

@@ -77,7 +77,7 @@ class ProtobufDecoder:
         self._writer = writer
         self._read = _struct_values(self._class, type)
         self._numbers = {field.number for field in self._class.DESCRIPTOR.fields}
-        self._has_required = _has_required(self._class.DESCRIPTOR, set())
+        self._has_required = _has_required(self._class.DESCRIPTOR)
         self._written: dict[tuple[int, ...], str] = {}
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
@@ -129,17 +129,18 @@ class ProtobufDecoder:
         return end
 
 
-def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
-    seen.add(descriptor.full_name)
-    return any(
-        field.is_required
-        or (
-            field.message_type is not None
-            and field.message_type.full_name not in seen
-            and _has_required(field.message_type, seen)
-        )
-        for field in descriptor.fields
-    )
+def _has_required(descriptor: Descriptor) -> bool:
+    messages = {descriptor.full_name: descriptor}
+    left = [descriptor]
+    while left:
+        for field in left.pop().fields:
+            if field.is_required:
+                return True
+            inner = field.message_type
+            if inner is not None and inner.full_name not in messages:
+                messages[inner.full_name] = inner
+                left.append(inner)
+    return False
 
 
 def _name_at(file: FileDescriptor, indexes: tuple[int, ...]) -> str:
@@ -290,7 +291,7 @@ class ProtobufEncoder:
     def __init__(self, message_class: Any, type: pa.DataType) -> None:
         self._class = message_class
         self._name = message_class.DESCRIPTOR.full_name
-        self._has_required = _has_required(self._class.DESCRIPTOR, set())
+        self._has_required = _has_required(self._class.DESCRIPTOR)
         self._type = type
         self.message_indexes = index_bytes(message_class.DESCRIPTOR)
         problems: list[str] = []
