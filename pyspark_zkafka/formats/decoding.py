@@ -13,15 +13,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_COLUMN_TYPE
 from pyspark_zkafka.errors import OptionError, UnreadableRecord, listing
-from pyspark_zkafka.formats.codec import (
-    KINDS,
-    Decoded,
-    Decoder,
-    Schema,
-    StringSchema,
-    parse_schema,
-    schema_of,
-)
+from pyspark_zkafka.formats.codec import KINDS, Decoded, Decoder, Schema, StringSchema, parse_schema, schema_of
 from pyspark_zkafka.formats.confluent import ConfluentDecoder
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -210,7 +202,10 @@ class BatchDecoder:
                 found[name] = decoder.decode(payloads, batch.column(_HEADERS))
             else:
                 found[name] = decoder.decode(payloads)
-        reasons = self._reasons(found)
+        # The value's reasons come before the key's.
+        reasons = {
+            row: (name, f"{name}: {reason}") for name in sorted(found) for row, reason in found[name].malformed.items()
+        }
         columns = {name: batch.column(name) for name in batch.schema.names}
         columns |= {name: decoded.column for name, decoded in found.items()}
         columns |= _corrupt_columns(batch, reasons)
@@ -233,22 +228,12 @@ class BatchDecoder:
         try:
             yield
         finally:
-            self._report()
-
-    def _report(self) -> None:
-        if self._dropped:
-            _log.warning(
-                "%d record(s) that cannot be decoded were left out, as mode is DROPMALFORMED; the first is %s",
-                self._dropped,
-                self._first_dropped,
-            )
-
-    def _reasons(self, found: Mapping[str, Decoded]) -> dict[int, tuple[str, str]]:
-        """Return column and reason of each malformed row; the value's come before the key's."""
-        reasons: dict[int, tuple[str, str]] = {}
-        for name in sorted(found):
-            reasons |= {row: (name, f"{name}: {reason}") for row, reason in found[name].malformed.items()}
-        return reasons
+            if self._dropped:
+                _log.warning(
+                    "%d record(s) that cannot be decoded were left out, as mode is DROPMALFORMED; the first is %s",
+                    self._dropped,
+                    self._first_dropped,
+                )
 
     def _malformed(self, column: str, reason: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
         return MALFORMED_RECORD(

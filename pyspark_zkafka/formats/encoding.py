@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_VALUE
 from pyspark_zkafka.errors import InvalidRow, OptionError
 from pyspark_zkafka.formats.codec import KINDS, Encoder, Schema, StringSchema, parse_schema, record_name, schema_of
-from pyspark_zkafka.formats.registry import Registry, StoredSchema, open_registry
+from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
 
@@ -66,30 +67,30 @@ def _key_topic(column: ColumnFormat, topic: str) -> str:
 
 def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema | None]:
     """Return the schema that the options give, or the one made from the column's type. Checks that the column fits."""
-    try:
-        if column.base == "string":
-            StringSchema().encoder(type)
-            return StringSchema(), None
-        if column.schema is not None:
-            stored = StoredSchema(column.schema, KINDS[column.base])
-        else:
-            stored = schema_of(column.base, type)
-        schema = parse_schema(column.base, stored, column.message)
+    schema: Schema = StringSchema()
+    stored = None
+    with _naming(column):
+        if column.base != "string":
+            given = column.schema
+            stored = schema_of(column.base, type) if given is None else StoredSchema(given, KINDS[column.base])
+            schema = parse_schema(column.base, stored, column.message)
         schema.encoder(type)
-        return schema, stored
-    except OptionError as error:
-        raise _named(error, column) from error
+    return schema, stored
 
 
 def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> WriterSchema:
     """Return the schema for a topic. Asks the registry."""
     if not column.is_confluent:
         return WriterSchema(_own_schema(column, plan.types[column.column])[0], None)
-    registry, formats = _registry(plan.options), plan.options
+    formats = plan.options
+    if formats.registry is None:
+        raise INVALID_OPTION("A format of Confluent needs schema.registry.url")
+    registry = open_registry(formats.registry)
     if formats.use_latest:
         found = registry.subject(column.subject_of(topic, None))
         latest = parse_schema(column.base, found, column.message)
-        _encoder(latest, plan.types[column.column], column)
+        with _naming(column):
+            latest.encoder(plan.types[column.column])
         return WriterSchema(latest, found.id)
     schema, stored = _own_schema(column, plan.types[column.column])
     record = record_name(column.base, schema)
@@ -102,22 +103,14 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
     return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
 
 
-def _registry(formats: FormatOptions) -> Registry:
-    if formats.registry is None:
-        raise INVALID_OPTION("A format of Confluent needs schema.registry.url")
-    return open_registry(formats.registry)
-
-
-def _encoder(schema: Schema, type: pa.DataType, column: ColumnFormat) -> Encoder:
+@contextmanager
+def _naming(column: ColumnFormat) -> Iterator[None]:
+    """Name the column in the errors of the ``with`` block."""
     try:
-        return schema.encoder(type)
+        yield
     except OptionError as error:
-        raise _named(error, column) from error
-
-
-def _named(error: OptionError, column: ColumnFormat) -> OptionError:
-    shown = f"The column {column.column} cannot be written with {column.column}.format={column.name}: {error.message}"
-    return type(error)(error.condition, shown)
+        shown = f"The column {column.column} cannot be written with {column.column}.format={column.name}: {error.message}"
+        raise type(error)(error.condition, shown) from error
 
 
 def row_encoder(plan: EncodingPlan | None) -> Encode | None:
@@ -154,7 +147,8 @@ class _RowEncoder:
         place = column.column, _key_topic(column, topic)
         if place not in self._encoders:
             writer = self._plan.schemas.get(place) or _writer_schema(self._plan, column, topic)
-            encoder = _encoder(writer.schema, self._plan.types[column.column], column)
+            with _naming(column):
+                encoder = writer.schema.encoder(self._plan.types[column.column])
             indexes: bytes = getattr(encoder, "message_indexes", b"")
             prefix = None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
             self._encoders[place] = encoder, prefix
