@@ -26,12 +26,11 @@ from pyspark_zkafka.formats.avro_types import (
     AvroType,
     arrow_type,
     invalid,
-    is_time,
     parse_type,
     schema_of,
     wider_kind,
 )
-from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.formats.codec import Decoded
 from pyspark_zkafka.formats.columns import inner_path
 from pyspark_zkafka.model.records import projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
@@ -52,7 +51,7 @@ class AvroSchema:
     @property
     def root(self) -> AvroType:
         """The parsed type."""
-        return _root(self)
+        return parse_type(self.text, self.references)
 
     @property
     def type(self) -> pa.DataType:
@@ -62,11 +61,9 @@ class AvroSchema:
     def projection(self, wanted: pa.DataType) -> pa.DataType:
         return arrow_type(self.root, wanted)
 
-    def decoder(self, writer: Schema | None, type: pa.DataType) -> AvroDecoder:
+    def decoder(self, writer: AvroSchema | None, type: pa.DataType) -> AvroDecoder:
         """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
-        if writer is not None and not isinstance(writer, AvroSchema):
-            raise invalid("the payloads have a schema of another format")
-        return AvroDecoder(_program(self, writer or self, type), type)
+        return _decoder(self, writer or self, type)
 
     def encoder(self, type: pa.DataType) -> AvroEncoder:
         """Return an encoder. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
@@ -76,17 +73,12 @@ class AvroSchema:
 def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
     """Return a schema. `message` is for other formats. Raises OptionError (INVALID_SCHEMA) with the reason."""
     schema = AvroSchema(text, tuple(sorted((references or {}).items())))
-    _root(schema)
+    parse_type(schema.text, schema.references)
     return schema
 
 
 @lru_cache(_CACHED)
-def _root(schema: AvroSchema) -> AvroType:
-    return parse_type(schema.text, dict(schema.references))
-
-
-@lru_cache(_CACHED)
-def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Program:
+def _decoder(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> AvroDecoder:
     if problems := list(projection_problems("value", type, reader.projection(type))):
         raise INVALID_SCHEMA(
             f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
@@ -99,7 +91,7 @@ def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Progr
         raise invalid(f"the reader's schema does not accept the writer's: {error}") from None
     except RecursionError:
         raise invalid("the writer's schema is nested too deeply") from None
-    return compiler.program()
+    return compiler.decoder(type)
 
 
 # --- Compiling ---------------------------------------------------------------------------------------------------------
@@ -120,21 +112,8 @@ class _UnresolvedError(Exception):
     """A type of the writer that the reader's schema cannot take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A compiled pair of schemas, for one type: nodes, links, columns and constants. `paths` has the field of each node."""
-
-    parts: tuple[npt.NDArray[Any], ...]
-    paths: Sequence[str]
-
-    @property
-    def native(self) -> AvroProgram:
-        """The argument of C functions, which is valid as long as this object."""
-        return AvroProgram(*(part.ctypes.data for part in self.parts), len(self.parts[2]) // 3)
-
-
 class _Compiler:
-    """Builds a program. A node that is -1 for its column skips a value."""
+    """Builds a decoder's program. A node that is -1 for its column skips a value."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[int, ...]] = []
@@ -145,10 +124,10 @@ class _Compiler:
         self._skips: dict[int, int] = {}
         self._empties: dict[int, bool] = {}
 
-    def program(self) -> Program:
+    def decoder(self, type: pa.DataType) -> AvroDecoder:
         constants = np.frombuffer(bytes(self._constants) + b"\0", "u1")
         arrays = np.array(self._nodes, NODE), np.array([*self._links, 0], "i4"), np.array(self._columns, "i4"), constants
-        return Program(arrays, self._paths)
+        return AvroDecoder(arrays, self._paths, type)
 
     # Columns
 
@@ -359,7 +338,7 @@ def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:
 
     The writer's unit counts, unless its values are plain numbers.
     """
-    if not is_time(type):
+    if not (pa.types.is_timestamp(type) or pa.types.is_time64(type)):
         return 1
     units = [avro.logical.rpartition("-")[2] for avro in (writer, reader)]
     ns = next(UNITS_NS[unit] for unit in units if unit in UNITS_NS)
@@ -391,22 +370,25 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class AvroDecoder:
-    """Decodes payloads by a program. Thread-safe."""
+    """Decodes payloads by a compiled pair of schemas: nodes, links, columns and constants. Thread-safe.
 
-    program: Program
+    `paths` has the field of each node.
+    """
+
+    program: tuple[npt.NDArray[Any], ...]
+    paths: Sequence[str]
     type: pa.DataType
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
         """Decode payloads without their first `skip` bytes. Raises MemoryError."""
         out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), FLAW)
-        found = require().avro_decode(
-            byref(self.program.native), source.address, source.is_large, skip, out.address, flaws.ctypes.data
-        )
+        program = AvroProgram(*(part.ctypes.data for part in self.program), len(self.program[2]) // 3)
+        found = require().avro_decode(byref(program), source.address, source.is_large, skip, out.address, flaws.ctypes.data)
         if found < 0:
             raise MemoryError(f"no memory for {len(payloads)} Avro payloads, or more than 2 GiB of text in a column")
         return Decoded(out.array(self.type), {int(flaw["row"]): self._reason(flaw) for flaw in flaws[:found]})
 
     def _reason(self, flaw: Any) -> str:
-        path = self.program.paths[flaw["node"]] if flaw["node"] >= 0 else ""
+        path = self.paths[flaw["node"]] if flaw["node"] >= 0 else ""
         reason = _REASONS[int(flaw["code"])].format(at=flaw["at"], found=flaw["found"], left=flaw["left"])
         return f"{path}: {reason}" if path else reason

@@ -116,16 +116,8 @@ def _thousands(values: pa.Array, rows: _Rows) -> pa.Array:
     return _varints(_int64(values) // 1000)
 
 
-def _booleans(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _binary(np.asarray(values.cast(pa.uint8())), 1, len(values))
-
-
-def _floats(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _binary(np.asarray(values.cast(pa.float32())).view(np.uint8), 4, len(values))
-
-
-def _doubles(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _binary(np.asarray(values.cast(pa.float64())).view(np.uint8), 8, len(values))
+def _little_endian(kind: pa.DataType) -> _Encode:
+    return lambda values, rows: _binary(np.asarray(values.cast(kind)).view(np.uint8), kind.bit_width // 8, len(values))
 
 
 def _nothing(values: pa.Array, rows: _Rows) -> pa.Array:
@@ -169,47 +161,32 @@ def _decimal_bytes(values: pa.Array, rows: _Rows) -> pa.Array:
 
 def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
     """Return the function for values that may be null; adds what does not fit to the problems."""
-    if avro.kind != "union":
-        return _required(_plain(avro, type, path, problems), avro, path)
-    branches = [_varints(np.array([number]))[0].as_py() for number in range(len(avro.branches))]
-    null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
+    marks = {branch: _varint(number) for number, branch in enumerate(avro.branches)}
+    null = next((mark for branch, mark in marks.items() if branch.kind == "null"), None)
     if null is not None and pa.types.is_null(type):
         return lambda values, rows: _constant(null, len(values))
     values = avro.values
     if wider_kind(values) is not None:
         values = [value for value in values if _scalar(value, type) is not None] or values[-1:]
     if len(values) == 1:
-        branch, inner = branches[avro.branches.index(values[0])], _plain(values[0], type, path, problems)
+        mark, plain = marks.get(values[0]), _plain(values[0], type, path, problems)
+    else:
+        mark, plain = None, _members(avro, type, path, marks, problems)
 
-        def encode(found: pa.Array, rows: _Rows) -> pa.Array:
-            return _joined(pa.scalar(branch, pa.binary()), inner(found, rows))
+    def encode(found: pa.Array, rows: _Rows) -> pa.Array:
+        if found.null_count and avro.kind != "null":
+            if null is None:
+                _refused(rows, found.is_null(), path, f"is null, which the schema's {avro} does not allow")
+            is_valid = np.asarray(found.is_valid())
+            encoded = encode(found.drop_null(), rows[is_valid])
+            return _lookup(is_valid.astype(np.int64), [_constant(null or b"", found.null_count), encoded])
+        encoded = plain(found, rows)
+        return encoded if mark is None else _joined(pa.scalar(mark, pa.binary()), encoded)
 
-        return _required(encode, avro, path) if null is None else _nullable(encode, null)
-    members = _members(avro, type, path, branches, problems)
-    return _required(members, avro, path) if null is None else _nullable(members, null)
-
-
-def _required(encode: _Encode, avro: AvroType, path: str) -> _Encode:
-    def encode_all(values: pa.Array, rows: _Rows) -> pa.Array:
-        if values.null_count and avro.kind != "null":
-            _refused(rows, values.is_null(), path, f"is null, which the schema's {avro} does not allow")
-        return encode(values, rows)
-
-    return encode_all
+    return encode
 
 
-def _nullable(encode: _Encode, null: bytes) -> _Encode:
-    def encode_all(values: pa.Array, rows: _Rows) -> pa.Array:
-        if not values.null_count:
-            return encode(values, rows)
-        is_valid = np.asarray(values.is_valid())
-        encoded = encode(values.drop_null(), rows[is_valid])
-        return _lookup(is_valid.astype(np.int64), [_constant(null, values.null_count), encoded])
-
-    return encode_all
-
-
-def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes], problems: list[str]) -> _Encode:
+def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType, bytes], problems: list[str]) -> _Encode:
     """Encode structs with a field for each branch of a union. One field is set."""
     values = avro.values
     names = [f"member{number}" for number in range(len(values))]
@@ -218,8 +195,6 @@ def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes]
         problems.append(f"{path or 'the column'} is {type}, and the union needs {expected}")
         return _nothing
     inner = [_plain(value, f.type, inner_path(path, f.name), problems) for value, f in zip(values, type, strict=True)]
-    marks = [pa.scalar(branches[avro.branches.index(value)], pa.binary()) for value in values]
-    null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
 
     def encode(found: pa.Array, rows: _Rows) -> pa.Array:
         chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
@@ -228,13 +203,14 @@ def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes]
             chosen[is_set] = number
             set_members += is_set
         _refused(rows, set_members > 1, path, "has more than one member that is set")
-        if null is None:
+        if not avro.is_nullable:
             _refused(rows, chosen == len(names), path, "has no member that is set")
         parts = []
-        for number, (mark, encode_one) in enumerate(zip(marks, inner, strict=True)):
-            is_chosen = chosen == number
+        for number, (value, encode_one) in enumerate(zip(values, inner, strict=True)):
+            is_chosen, mark = chosen == number, pa.scalar(marks[value], pa.binary())
             parts.append(_joined(mark, encode_one(found.field(number).filter(pa.array(is_chosen)), rows[is_chosen])))
-        return _lookup(chosen, [*parts, _constant(null or b"", int((chosen == len(names)).sum()))])
+        null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
+        return _lookup(chosen, [*parts, _constant(null, int((chosen == len(names)).sum()))])
 
     return encode
 
@@ -284,10 +260,11 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
     if pa.types.is_integer(type) and pa.types.is_signed_integer(type):
         return _numbers if kind == "long" or (kind == "int" and type.bit_width <= 32) else None
     if pa.types.is_floating(type):
-        return _doubles if kind == "double" else _floats if kind == "float" and type.bit_width == 32 else None
+        fits = kind == "double" or (kind == "float" and type.bit_width == 32)
+        return _little_endian(pa.float64() if kind == "double" else pa.float32()) if fits else None
     fitting: dict[str, tuple[bool, _Encode]] = {
         "null": (pa.types.is_null(type), _nothing),
-        "boolean": (pa.types.is_boolean(type), _booleans),
+        "boolean": (pa.types.is_boolean(type), _little_endian(pa.uint8())),
         "int": (pa.types.is_date32(type), _numbers),
         "long": (pa.types.is_duration(type), _numbers),
         "bytes": (type in BINARIES and logical != "decimal", _strings),

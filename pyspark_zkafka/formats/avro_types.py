@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from pyspark_zkafka.errors import OptionError, listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
 from pyspark_zkafka.formats.columns import STRINGS, is_list
 
-__all__ = ["AvroField", "AvroType", "arrow_type", "is_time", "parse_type", "schema_of"]
+__all__ = ["AvroField", "AvroType", "arrow_type", "parse_type", "schema_of"]
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38
@@ -118,7 +119,8 @@ def invalid(problem: str) -> OptionError:
 # --- Parsing -----------------------------------------------------------------------------------------------------------
 
 
-def parse_type(text: str, references: Mapping[str, str]) -> AvroType:
+@lru_cache(512)
+def parse_type(text: str, references: tuple[tuple[str, str], ...]) -> AvroType:
     """Return the type of a schema; the references are other schemas, by name. Raises OptionError (INVALID_SCHEMA)."""
     try:
         return _Parser(references).parse(text)
@@ -129,7 +131,7 @@ def parse_type(text: str, references: Mapping[str, str]) -> AvroType:
 class _Parser:
     """Named types are shared by a schema and its references."""
 
-    def __init__(self, references: Mapping[str, str]) -> None:
+    def __init__(self, references: tuple[tuple[str, str], ...]) -> None:
         self._pending = dict(references)
         self._named: dict[str, AvroType] = {}
 
@@ -255,11 +257,6 @@ def arrow_type(avro: AvroType, wanted: pa.DataType | None = None) -> pa.DataType
     return _Mapping(wanted).type(avro, "", ())
 
 
-def is_time(type: pa.DataType) -> bool:
-    """True for a type with a unit of time whose values are stored in 64 bits."""
-    return bool(pa.types.is_timestamp(type) or pa.types.is_time64(type))
-
-
 class _Mapping:
     def __init__(self, wanted: pa.DataType | None) -> None:
         self._limits = TypeLimits(wanted)
@@ -281,11 +278,8 @@ class _Mapping:
                     "frame's schema without this field"
                 )
             return pa.struct(self._fields([(f.name, f.type) for f in avro.fields], path, (*within, avro.name)))
-        if avro.kind == "union":
-            return self._union(avro, path, within)
-        return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
-
-    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
+        if avro.kind != "union":
+            return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
         values = avro.values
         if len(values) == 1:
             return self.type(values[0], path, within)

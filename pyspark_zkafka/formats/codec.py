@@ -136,10 +136,10 @@ class Schema(Protocol):
         """Return the type, with `NOT_WANTED` for fields that the wanted type does not have. Raises INVALID_SCHEMA."""
         ...
 
-    def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
+    def decoder(self, writer: Any, type: pa.DataType) -> Decoder:
         """Return a decoder to the type, which is the schema's own or a projection of it.
 
-        The payloads have the writer's schema, or this one if there is no other.
+        The payloads have the writer's schema, of the same format, or this one if there is no other.
         """
         ...
 

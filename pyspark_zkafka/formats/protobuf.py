@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
-from pyspark_zkafka.formats.codec import NOT_WANTED, Schema, TypeLimits
+from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
 from pyspark_zkafka.formats.columns import inner_path, is_list
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
@@ -68,14 +68,12 @@ class ProtobufSchema:
         """The place of the message in its file, as Confluent's serializers write it before the message."""
         return index_bytes(_message_class(self).DESCRIPTOR)
 
-    def decoder(self, writer: Schema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
+    def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
         """Return a decoder to the type, which is the schema's own or a projection of it.
 
         Fields are found by their numbers in this schema. With `indexed`, message indexes precede each message, and choose
         the message of the writer's schema: a record with a message of another name is malformed.
         """
-        if writer is not None and not isinstance(writer, ProtobufSchema):
-            raise TypeError("the writer's schema is a ProtobufSchema")
         file = _message_class(writer or self).DESCRIPTOR.file if indexed else None
         return ProtobufDecoder(_message_class(self), type, file)
 
