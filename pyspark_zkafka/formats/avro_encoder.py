@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.conditions import INVALID_VALUE
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
 from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit
 
 __all__ = ["AvroEncoder", "encode_default"]
 
@@ -34,10 +34,7 @@ class AvroEncoder:
     def __init__(self, schema: AvroType, type: pa.DataType) -> None:
         problems: list[str] = []
         self._encode = _encoder(schema, type, "", problems)
-        if problems:
-            raise INVALID_SCHEMA(
-                f"The column does not fit the Avro schema: {listing(problems, separator='; ')}. Cast, rename or drop fields"
-            )
+        require_fit(problems, "the Avro schema")
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
-from pyspark_zkafka.formats.columns import STRINGS, is_list
+from pyspark_zkafka.formats.columns import STRINGS, is_list, shown
 
 __all__ = ["AvroField", "AvroType", "arrow_type", "parse_type", "schema_of"]
 
@@ -153,7 +153,7 @@ class _Parser:
                 raise invalid(f"{_at(path)}the union of {listing(keys)} has a union or repeats a type")
             return AvroType("union", branches=branches)
         if not isinstance(found, dict) or "type" not in found:
-            raise invalid(f"{_at(path)}{_quoted(found)} is not a type")
+            raise invalid(f"{_at(path)}{shown(json.dumps(found))} is not a type")
         kind = found["type"]
         if kind in ("record", "error", "enum", "fixed"):
             return self._named_type("record" if kind == "error" else kind, found, space, path)
@@ -176,7 +176,7 @@ class _Parser:
                 self.parse(text, f"the reference {wanted}")
         found = next((self._named[n] for n in names if n in self._named), None)
         if found is None:
-            raise invalid(f"{_at(path)}the type {_quoted(name)} is not defined")
+            raise invalid(f"{_at(path)}the type {shown(json.dumps(name))} is not defined")
         return found
 
     def _named_type(self, kind: str, found: dict[str, Any], space: str, path: str) -> AvroType:
@@ -195,7 +195,7 @@ class _Parser:
         if kind == "fixed":
             made.size = found.get("size", -1)
             if type(made.size) is not int or not 0 <= made.size < 1 << 31:
-                raise invalid(f"{_at(path)}the size of {name} is {_quoted(found.get('size'))}")
+                raise invalid(f"{_at(path)}the size of {name} is {shown(json.dumps(found.get('size')))}")
             return _with_logical(made, found)
         if kind == "enum":
             made.symbols, made.default = tuple(_texts(found, "symbols", name)), found.get("default")
@@ -239,11 +239,6 @@ def _texts(found: Mapping[str, Any], key: str, name: str) -> list[str]:
 
 def _at(path: str) -> str:
     return f"in field {path.lstrip('.')}, " if path else ""
-
-
-def _quoted(found: Any) -> str:
-    text = json.dumps(found)
-    return text if len(text) < 100 else f"{text[:100]}..."
 
 
 # --- Avro to Spark -----------------------------------------------------------------------------------------------------

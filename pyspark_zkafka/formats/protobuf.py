@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
-from pyspark_zkafka.formats.columns import inner_path, is_list
+from pyspark_zkafka.formats.columns import inner_path, is_list, shown
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _MAIN = "schema.proto"
 _PROTOC_TIMEOUT_S = 60
-_QUOTED = 80
 _BINARY = re.compile("[\0-\x08\x0e-\x1f]")
 _INSTALL = "run pip install 'pyspark-zkafka[protobuf]'"
 
@@ -148,9 +147,9 @@ def _files(text: str, name: str) -> list[FileDescriptorProto]:
     try:  # descriptors may happen to be text
         data = text.encode() if _BINARY.search(text) else base64.b64decode("".join(text.split()), validate=True)
     except ValueError:
-        shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-        reason = f"The Protobuf schema {name} is {shown!r}, which is neither .proto text nor base64; correct the text"
-        raise INVALID_SCHEMA(reason) from None
+        raise INVALID_SCHEMA(
+            f"The Protobuf schema {name} is {shown(text)!r}, which is neither .proto text nor base64; correct the text"
+        ) from None
     kinds: tuple[Any, ...] = (FileDescriptorSet, FileDescriptorProto)
     for kind in kinds:  # either may parse as the other, but then its fields are not in place
         try:

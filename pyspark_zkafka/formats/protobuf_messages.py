@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import Decoded
 from pyspark_zkafka.formats.columns import (
@@ -27,6 +26,7 @@ from pyspark_zkafka.formats.columns import (
     is_list,
     masked,
     offsets_of,
+    require_fit,
 )
 
 if TYPE_CHECKING:
@@ -296,11 +296,7 @@ class ProtobufEncoder:
         self.message_indexes = index_bytes(message_class.DESCRIPTOR)
         problems: list[str] = []
         self._convert = _converter_to(self._class.DESCRIPTOR, type, "", problems)
-        if problems:
-            raise INVALID_SCHEMA(
-                f"The column does not fit the Protobuf message {self._name}: {listing(problems, separator='; ')}; "
-                "rename, cast or leave out these fields"
-            )
+        require_fit(problems, f"the Protobuf message {self._name}")
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the messages, null where the row is null. Null fields are not set.
