@@ -10,7 +10,6 @@ from functools import lru_cache, reduce
 from importlib import import_module  # noqa: TID251 - formats are imported by name, when an option names them
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -169,7 +168,8 @@ class StringSchema:
             return Decoded(payloads.cast(pa.string()))
         except pa.ArrowInvalid:
             malformed = dict(_not_utf8(payloads))
-            return Decoded(without(payloads, list(malformed)).cast(pa.string()), malformed)
+            is_text = pa.array([row not in malformed for row in range(len(payloads))])
+            return Decoded(pc.if_else(is_text, payloads, pa.scalar(None, payloads.type)).cast(pa.string()), malformed)
 
     def encode(self, column: pa.Array) -> pa.Array:
         data = column.cast(pa.binary())
@@ -194,15 +194,6 @@ def first_not_utf8(data: pa.Array) -> int | None:
     except pa.ArrowInvalid:
         return next(_not_utf8(data))[0]
     return None
-
-
-def without(column: pa.Array, rows: list[int]) -> pa.Array:
-    """Return the column with nulls in the given rows."""
-    if not rows:
-        return column
-    mask = np.zeros(len(column), dtype=bool)
-    mask[rows] = True
-    return pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
 
 
 def format_module(name: str) -> Any:

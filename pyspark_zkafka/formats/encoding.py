@@ -115,25 +115,26 @@ def _naming(column: ColumnFormat) -> Iterator[None]:
 
 def row_encoder(plan: EncodingPlan | None) -> Encode | None:
     """Return the function that encodes a task's rows; None without formats. It keeps the encoders that it has made."""
-    return None if plan is None else _RowEncoder(plan)
+    if plan is None:
+        return None
+    formats = {column.column: column for column in plan.options.columns}
+    encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
 
+    def encoder_of(column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
+        place = column.column, _key_topic(column, topic)
+        if place not in encoders:
+            writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
+            with _naming(column):
+                encoder = writer.schema.encoder(plan.types[column.column])
+            indexes: bytes = getattr(encoder, "message_indexes", b"")
+            encoders[place] = encoder, None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
+        return encoders[place]
 
-class _RowEncoder:
-    def __init__(self, plan: EncodingPlan) -> None:
-        self._plan = plan
-        self._formats = {column.column: column for column in plan.options.columns}
-        self._encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
-
-    def __call__(self, part: OutgoingBatch) -> OutgoingBatch:
-        key = None if part.key is None else self._encoded("key", part.key, part.topic)
-        return replace(part, value=self._encoded("value", part.value, part.topic), key=key)
-
-    def _encoded(self, name: str, column: pa.Array, topic: str) -> pa.Array:
-        format = self._formats.get(name)
-        if format is None:
+    def encoded(name: str, column: pa.Array, topic: str) -> pa.Array:
+        if name not in formats:
             return as_bytes(column)
-        encoder, prefix = self._encoder(format, topic)
-        type = self._plan.types[name]
+        encoder, prefix = encoder_of(formats[name], topic)
+        type = plan.types[name]
         try:
             # The driver plans with times in UTC, and Spark sends them in the session's time zone.
             payloads = encoder.encode(column if column.type == type else column.cast(type))
@@ -143,13 +144,8 @@ class _RowEncoder:
             ) from error
         return payloads if prefix is None else pc.binary_join_element_wise(prefix, payloads, b"")
 
-    def _encoder(self, column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
-        place = column.column, _key_topic(column, topic)
-        if place not in self._encoders:
-            writer = self._plan.schemas.get(place) or _writer_schema(self._plan, column, topic)
-            with _naming(column):
-                encoder = writer.schema.encoder(self._plan.types[column.column])
-            indexes: bytes = getattr(encoder, "message_indexes", b"")
-            prefix = None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
-            self._encoders[place] = encoder, prefix
-        return self._encoders[place]
+    def encode(part: OutgoingBatch) -> OutgoingBatch:
+        key = None if part.key is None else encoded("key", part.key, part.topic)
+        return replace(part, value=encoded("value", part.value, part.topic), key=key)
+
+    return encode

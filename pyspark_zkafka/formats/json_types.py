@@ -18,6 +18,7 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
+from pyspark_zkafka.model.records import parts_of
 
 References = tuple[tuple[str, str], ...]
 
@@ -146,17 +147,20 @@ class _SchemaTypes:
             return self._type_of_reference(node["$ref"], resolver, path, outer)
         for keyword in ("oneOf", "anyOf"):
             if keyword in node:
-                parts = [(i, part) for i, part in _parts(node, keyword, path) if not _is_null(part)]
-                if len(parts) == 1:
-                    return self.type_of(parts[0][1], resolver, f"{path}/{keyword}/{parts[0][0]}", outer)
+                variants = _variants(node, keyword, path)
+                if len(variants) == 1:
+                    return self.type_of(variants[0][1], resolver, variants[0][0], outer)
                 # Whether they are the same is a question about all of their fields.
-                kinds = [self._inner(p, resolver, f"{path}/{keyword}/{i}", outer, is_whole=True) for i, p in parts]
+                kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
                 return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else RAW
         if "allOf" in node:
-            parts = _parts(node, "allOf", path)
             rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
-            kinds = [self._inner(p, resolver, f"{path}/allOf/{i}", outer) for i, p in [*parts, (len(parts), rest)]]
-            return _merged([kind for kind in kinds if kind != RAW])
+            variants = [*_variants(node, "allOf", path), (path, rest)]
+            kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
+            kinds = [kind for kind in kinds if kind != RAW]
+            if kinds and all(pa.types.is_struct(kind) for kind in kinds):
+                return pa.struct(list({field.name: field for kind in kinds for field in kind}.values()))
+            return kinds[0] if len(kinds) == 1 else RAW
         return self._type_of_keywords(node, resolver, path, outer)
 
     def _type_of_reference(self, reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
@@ -217,20 +221,12 @@ class _SchemaTypes:
             return self.type_of(node, resolver, path, outer)
 
 
-def _merged(kinds: list[pa.DataType]) -> pa.DataType:
-    if kinds and all(pa.types.is_struct(kind) for kind in kinds):
-        return pa.struct(list({field.name: field for kind in kinds for field in kind}.values()))
-    return kinds[0] if len(kinds) == 1 else RAW
-
-
-def _parts(node: dict[str, Any], keyword: str, path: str) -> list[tuple[int, Any]]:
+def _variants(node: dict[str, Any], keyword: str, path: str) -> list[tuple[str, Any]]:
+    """Return the places and schemas of a keyword, without a schema that is null alone."""
     if not isinstance(node[keyword], list):
         raise _invalid(path, f"{keyword} is no array")
-    return list(enumerate(node[keyword]))
-
-
-def _is_null(node: Any) -> bool:
-    return isinstance(node, dict) and node.get("type") == "null"
+    variants = [(f"{path}/{keyword}/{i}", variant) for i, variant in enumerate(node[keyword])]
+    return [v for v in variants if keyword == "allOf" or not (isinstance(v[1], dict) and v[1].get("type") == "null")]
 
 
 def _types_of_values(node: dict[str, Any]) -> list[str]:
@@ -279,37 +275,31 @@ def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
     """Yield the places and types that JSON cannot represent."""
     if pa.types.is_struct(kind) and any((field.metadata or {}).get(b"variant") for field in kind):
         yield f"{path or 'the column'} is variant"
-    elif pa.types.is_struct(kind):
-        for field in kind:
-            yield from _formless(field.type, inner_path(path, field.name))
-    elif pa.types.is_map(kind):
-        if kind.key_type not in STRINGS:
-            yield f"{inner_path(path, 'key')} is {kind.key_type}"
-        yield from _formless(kind.item_type, inner_path(path, "value"))
-    elif is_list(kind):
-        yield from _formless(kind.value_type, inner_path(path, "element"))
-    elif not form(kind):
+        return
+    if pa.types.is_map(kind) and kind.key_type not in STRINGS:
+        yield f"{inner_path(path, 'key')} is {kind.key_type}"
+    if not pa.types.is_nested(kind) and not form(kind):
         yield f"{path or 'the column'} is {kind}"
+    for field in parts_of(kind):
+        yield from _formless(field.type, inner_path(path, field.name))
 
 
 def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
     """Yield where a column does not have the form of the schema's type."""
     if schema == RAW:
         return
-    if pa.types.is_struct(column) and pa.types.is_struct(schema):
-        for field in column:
-            if schema.get_field_index(field.name) < 0:
-                yield f"{inner_path(path, field.name)} is no property of the schema"
+    if pa.types.is_nested(column) and column.id == schema.id:
+        known = {field.name: field.type for field in parts_of(schema)}
+        for field in parts_of(column):
+            inner = inner_path(path, field.name)
+            if field.name in known:
+                yield from mismatches(field.type, known[field.name], inner)
             else:
-                yield from mismatches(field.type, schema.field(field.name).type, inner_path(path, field.name))
-    elif pa.types.is_map(column) and pa.types.is_map(schema):
-        yield from mismatches(column.item_type, schema.item_type, inner_path(path, "value"))
-    elif pa.types.is_list(column) and pa.types.is_list(schema):
-        yield from mismatches(column.value_type, schema.value_type, inner_path(path, "element"))
-    else:
-        given, wanted = form(column).get("type", ""), form(schema).get("type")
-        if given != wanted and (given, wanted) != ("integer", "number"):
-            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+                yield f"{inner} is no property of the schema"
+        return
+    given, wanted = form(column).get("type", ""), form(schema).get("type")
+    if given != wanted and (given, wanted) != ("integer", "number"):
+        yield f"{path or 'the column'} is {column}, and the schema has {schema}"
 
 
 def schema_of(type: pa.DataType, name: str) -> str:

@@ -123,7 +123,7 @@ def _names(scope: str, messages: Iterable[Any]) -> Iterator[str]:
 
 def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
     """Return the text's own file at the end, after all files that it imports."""
-    if _is_source(text):
+    if ("{" in text or ";" in text) and not _BINARY.search(text):
         return _run_protoc({**references, _MAIN: text})
     *others, own = _files(text, "schema")
     known = _builtin_files() | {file.name: file for file in others}
@@ -133,10 +133,6 @@ def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorPr
     ordered: dict[str, FileDescriptorProto] = {}
     _add_after_imports(own, known, ordered)
     return list(ordered.values())
-
-
-def _is_source(text: str) -> bool:
-    return ("{" in text or ";" in text) and not _BINARY.search(text)
 
 
 def _files(text: str, name: str) -> list[FileDescriptorProto]:
@@ -286,23 +282,14 @@ def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLim
 
 def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
     """Return a field's type; None for messages without fields, which Spark leaves out."""
-    entry = field.message_type
-    if entry is not None and entry.GetOptions().map_entry:
-        key, value = (_field_type(entry.fields_by_name[name], outer, limits) for name in ("key", "value"))
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        key, value = (_field_type(message.fields_by_name[name], outer, limits) for name in ("key", "value"))
         return None if value is None else pa.map_(key, pa.field("value", value, nullable=False))
-    kind = _value_type(field, outer, limits)
-    if kind is not None and field.is_repeated:
-        return pa.list_(pa.field("element", kind, nullable=False))
-    return kind
-
-
-def _value_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
-    if field.message_type is None:
-        return scalar_type(field)
-    if (time := time_type(field.message_type)) is not None:
-        return time
-    kind = _struct_type(field.message_type, outer, limits)
-    return kind if kind.num_fields else None
+    kind = scalar_type(field) if message is None else time_type(message) or _struct_type(message, outer, limits)
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return None
+    return pa.list_(pa.field("element", kind, nullable=False)) if field.is_repeated else kind
 
 
 # Schemas of types

@@ -31,7 +31,7 @@ from pyspark_zkafka.formats.columns import (
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.message import Message
 
     Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -259,18 +259,13 @@ def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
 
         return read_times
     if field.enum_type is not None:
-        names = _enum_names(field.enum_type)
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first name, as Java
         unknown = f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_"
         return lambda numbers, mask: pa.array([names.get(n) or f"{unknown}{n}" for n in numbers], kind, mask=mask)
     if field.cpp_type in _UNSIGNED:
         unsigned, signed = _UNSIGNED[field.cpp_type]
         return lambda numbers, mask: pa.array(np.array(numbers, dtype=unsigned).view(signed), kind, mask=mask)
     return lambda values, mask: pa.array(values, kind, mask=mask)
-
-
-def _enum_names(enum: EnumDescriptor) -> dict[int, str]:
-    """Return the first name of each number, as Java does."""
-    return {value.number: value.name for value in reversed(enum.values)}
 
 
 # Encoding
