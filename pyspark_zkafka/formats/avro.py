@@ -99,6 +99,7 @@ def _decoder(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> AvroD
 # From zkafka.h.
 (_NULL, _FIXED, _ENUM, _ARRAY, _MAP, _RECORD, _UNION, _MEMBER, _CONSTANT, _REFUSED) = (0, *range(7, 16))
 _OPS = {kind: number for number, kind in enumerate(PRIMITIVES)} | {"string": PRIMITIVES.index("bytes")}
+_OPS |= {"fixed": _FIXED, "enum": _ENUM, "array": _ARRAY, "map": _MAP, "record": _RECORD, "union": _UNION}
 _COLUMN_LONG, _COLUMN_DECIMAL, _COLUMN_LIST, _COLUMN_STRUCT = 3, 6, 9, 10
 _COLUMNS = {pa.null(): 0, pa.bool_(): 1, pa.int32(): 2, pa.date32(): 2, pa.float32(): 4, pa.float64(): 5}
 _COLUMNS |= {pa.string(): 7, pa.binary(): 8}
@@ -217,18 +218,22 @@ class _Compiler:
             )
         if writer.kind == "record":
             return self._link(node, _RECORD, column, self._fields(writer, reader, column, type, path))
-        if writer.kind in ("array", "map"):
-            items = self._child(column)
-            if writer.kind == "array":
-                item = self.read(writer.item, reader.item, items, type.value_type, inner_path(path, "element"))
-                return self._set(node, _ARRAY, column, item, number=int(self._is_empty(writer.item)))
-            item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, inner_path(path, "value"))
-            return self._set(node, _MAP, column, item, number=0)
+        if writer.kind == "array":
+            inner = inner_path(path, "element")
+            item = self.read(writer.item, reader.item, self._child(column), type.value_type, inner)
+            return self._items(node, writer, column, item)
+        if writer.kind == "map":
+            entry, inner = self._child(column), inner_path(path, "value")
+            item = self.read(writer.item, reader.item, self._child(entry, 1), type.item_type, inner)
+            return self._items(node, writer, column, item)
         if writer.kind == "enum":
             return self._enum(node, writer, reader, column)
-        if writer.kind == "fixed":
-            return self._set(node, _FIXED, column, number=writer.size)
-        return self._set(node, _OPS[writer.kind], column, number=_unit(writer, reader, type))
+        number = writer.size if writer.kind == "fixed" else _unit(writer, reader, type)
+        return self._set(node, _OPS[writer.kind], column, number=number)
+
+    def _items(self, node: int, writer: AvroType, column: int, item: int) -> int:
+        is_empty = writer.kind == "array" and self._is_empty(writer.item)
+        return self._set(node, _OPS[writer.kind], column, item, number=int(is_empty))
 
     def _fields(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
         """Read or skip each field of the writer's, then add the defaults of the others that are requested."""
@@ -277,14 +282,10 @@ class _Compiler:
         node = self._skips[id(writer)] = self._new("a skipped field")
         if writer.kind in ("record", "union"):
             parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
-            return self._link(node, _UNION if writer.kind == "union" else _RECORD, -1, [self.skip(part) for part in parts])
-        if writer.kind == "array":
-            return self._set(node, _ARRAY, -1, self.skip(writer.item), number=int(self._is_empty(writer.item)))
-        if writer.kind == "map":
-            return self._set(node, _MAP, -1, self.skip(writer.item), number=0)
-        if writer.kind == "enum":
-            return self._set(node, _ENUM, -1, 0, len(writer.symbols))
-        return self._set(node, _FIXED if writer.kind == "fixed" else _OPS[writer.kind], -1, number=writer.size)
+            return self._link(node, _OPS[writer.kind], -1, [self.skip(part) for part in parts])
+        if writer.kind in ("array", "map"):
+            return self._items(node, writer, -1, self.skip(writer.item))
+        return self._set(node, _OPS[writer.kind], -1, 0, len(writer.symbols), writer.size)
 
     def _is_empty(self, avro: AvroType) -> bool:
         """True for a type whose values may have no bytes."""

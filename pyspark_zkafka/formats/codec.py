@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.registry import StoredSchema
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
@@ -67,12 +68,8 @@ class TypeLimits:
     def level(self, *path: str, is_whole: bool = False) -> Iterator[None]:
         """Count a part, whose type is built in the ``with`` block: a field, "element" or "value", or one inside another.
 
-        Without a path, the part has the type of this level. With `is_whole`, everything in it is built.
-
-        Raises
-        ------
-        OptionError
-            INVALID_SCHEMA: there are too many fields or levels.
+        Without a path, the part has the type of this level. With `is_whole`, everything in it is built. Raises
+        INVALID_SCHEMA if there are too many fields or levels.
         """
         outer = self._wanted
         self._wanted = None if is_whole else reduce(_part, path, outer)
@@ -194,6 +191,15 @@ def first_not_utf8(data: pa.Array) -> int | None:
     except pa.ArrowInvalid:
         return next(_not_utf8(data))[0]
     return None
+
+
+@contextmanager
+def named_errors(what: str) -> Iterator[None]:
+    """Put what was tried before the message of an OptionError that the ``with`` block raises."""
+    try:
+        yield
+    except OptionError as error:
+        raise type(error)(error.condition, f"{what}: {error.message}") from error
 
 
 def format_module(name: str) -> Any:

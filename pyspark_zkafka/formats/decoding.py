@@ -12,8 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_COLUMN_TYPE
-from pyspark_zkafka.errors import OptionError, UnreadableRecord, listing
-from pyspark_zkafka.formats.codec import KINDS, Decoded, Decoder, Schema, StringSchema, parse_schema, schema_of
+from pyspark_zkafka.errors import UnreadableRecord, listing
+from pyspark_zkafka.formats.codec import (
+    KINDS,
+    Decoded,
+    Decoder,
+    Schema,
+    StringSchema,
+    named_errors,
+    parse_schema,
+    schema_of,
+)
 from pyspark_zkafka.formats.confluent import ConfluentDecoder
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -45,7 +54,7 @@ class PinnedColumn:
         """Return the type of the column, or as far as a frame wants it; None if the frame's schema declares it."""
         if self.schema is None:
             return None
-        with _naming(self.origin):
+        with named_errors(f"{self.origin} cannot be used"):
             return self.schema.type if wanted is None else self.schema.projection(wanted)
 
     def reader(self, type: pa.DataType) -> Schema:
@@ -101,17 +110,8 @@ def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
         stored, origin = _registered(column, options)
     else:
         return PinnedColumn(column)
-    with _naming(origin):
+    with named_errors(f"{origin} cannot be used"):
         return PinnedColumn(column, parse_schema(column.base, stored, column.message), stored, origin)
-
-
-@contextmanager
-def _naming(origin: str) -> Iterator[None]:
-    """Name the origin of a schema in the errors of the ``with`` block."""
-    try:
-        yield
-    except OptionError as error:
-        raise type(error)(error.condition, f"{origin} cannot be used: {error.message}") from error
 
 
 def _registered(column: ColumnFormat, options: ReadOptions) -> tuple[StoredSchema, str]:

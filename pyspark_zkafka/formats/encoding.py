@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.formats.codec import KINDS, Encoder, Schema, StringSchema, parse_schema, record_name, schema_of
+from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.formats.codec import (
+    KINDS,
+    Encoder,
+    Schema,
+    StringSchema,
+    named_errors,
+    parse_schema,
+    record_name,
+    schema_of,
+)
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
@@ -103,14 +112,8 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
     return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
 
 
-@contextmanager
-def _naming(column: ColumnFormat) -> Iterator[None]:
-    """Name the column in the errors of the ``with`` block."""
-    try:
-        yield
-    except OptionError as error:
-        shown = f"The column {column.column} cannot be written with {column.column}.format={column.name}: {error.message}"
-        raise type(error)(error.condition, shown) from error
+def _naming(column: ColumnFormat) -> AbstractContextManager[None]:
+    return named_errors(f"The column {column.column} cannot be written with {column.column}.format={column.name}")
 
 
 def row_encoder(plan: EncodingPlan | None) -> Encode | None:

@@ -96,12 +96,8 @@ class JsonSchema:
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
     """Parse a JSON Schema, or Spark's DDL: ``id bigint, name string``, or ``struct<id: bigint>``.
 
-    `references` has the text of other documents by the name or id that `$ref` gives. Columns may always be null.
-
-    Raises
-    ------
-    OptionError
-        INVALID_SCHEMA: the text is none of these.
+    `references` has the text of other documents by the name or id that `$ref` gives. Columns may always be null. Raises
+    INVALID_SCHEMA if the text is neither.
     """
     try:
         import orjson  # noqa: F401
@@ -368,10 +364,7 @@ class JsonEncoder:
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the documents, null where the row is null. Null fields of structs are left out.
 
-        Raises
-        ------
-        InvalidRow
-            INVALID_VALUE: the schema does not allow a value, a text is no JSON where it must be, or a string is not UTF-8.
+        Raises INVALID_VALUE if the schema does not allow a value, a text is no JSON where it must be, or is not UTF-8.
         """
         return encode_rows(column, self._encode, "the JSON schema")
 

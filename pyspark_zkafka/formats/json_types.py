@@ -185,9 +185,8 @@ class _SchemaTypes:
             return self._object(node, resolver, path, outer)
         if name == "array":
             items = node.get("items", True)
-            if isinstance(items, list):
-                return _array(RAW)
-            return _array(self._inner(items, resolver, f"{path}/items", outer, "element"))
+            is_tuple = isinstance(items, list)
+            return _array(RAW if is_tuple else self._inner(items, resolver, f"{path}/items", outer, "element"))
         if name == "string":
             if node.get("contentEncoding") == "base64":
                 return pa.binary()

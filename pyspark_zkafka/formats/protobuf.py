@@ -86,12 +86,8 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
 
     `text` is .proto text, or a descriptor set or FileDescriptorProto in base64; a set has the schema's own file at the
     end, as protoc writes it. `references` has each imported file, in the same form, by the name in its import. Google's
-    well-known types, and Confluent's, need no reference. .proto text takes about 0.2 s.
-
-    Raises
-    ------
-    OptionError
-        INVALID_SCHEMA: the text cannot be compiled, or the message does not exist.
+    well-known types, and Confluent's, need no reference. .proto text takes about 0.2 s. Raises INVALID_SCHEMA if the text
+    cannot be compiled, or the message does not exist.
     """
     try:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -306,10 +302,7 @@ _KEYS = frozenset({"bool", "int32", "int64", "string"})
 def schema_of(type: pa.DataType, name: str) -> str:
     """Return the proto3 text of a struct, with a message of the given name. Scalars are optional, so that nulls survive.
 
-    Raises
-    ------
-    OptionError
-        INVALID_SCHEMA: Protobuf has no such type, such as decimals or arrays of arrays, or a name is no identifier.
+    Raises INVALID_SCHEMA if Protobuf has no such type, such as decimals or arrays of arrays, or a name is no identifier.
     """
     problems: list[str] = []
     if not pa.types.is_struct(type):

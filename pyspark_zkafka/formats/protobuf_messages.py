@@ -296,11 +296,8 @@ class ProtobufEncoder:
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the messages, null where the row is null. Null fields are not set.
 
-        Raises
-        ------
-        InvalidRow
-            INVALID_VALUE: a value is outside the field's range, is no value of the enum, or is not UTF-8; an element of a
-            list or map is null; a required field is null; several fields of a oneof are not null.
+        Raises INVALID_VALUE if a value is outside the field's range, no value of the enum, or not UTF-8; if an element of
+        a list or map, or a required field, is null; or if several fields of a oneof are not null.
         """
         return encode_rows(column, self._encode, f"the Protobuf message {self._name}")
 
