@@ -166,6 +166,7 @@ class BatchDecoder:
         self._schema = schema
         self._formats = {name: column.format for name, column in pinned.columns.items()}
         self._decoders: dict[str, Decoder | ConfluentDecoder] = {}
+        needed = [_OFFSET]
         registry = None if pinned.registry is None else open_registry(pinned.registry)
         for name, column in pinned.columns.items():
             if name not in schema.names:
@@ -175,23 +176,15 @@ class BatchDecoder:
             if registry is not None and column.format.is_confluent:
                 own = column.format.base, reader, column.stored, type, registry
                 self._decoders[name] = ConfluentDecoder(name, *own)
+                needed.append(_HEADERS)
             else:
                 self._decoders[name] = reader.decoder(None, type)
-        self.raw = self._raw_schema()
+        fields = [f.with_type(pa.binary()) if f.name in self._decoders else f for f in schema]
+        fields = [field for field in fields if field.name not in CORRUPT_COLUMNS]
+        fields += [pa.field(name, COLUMNS[name][0]) for name in dict.fromkeys(needed) if name not in schema.names]
+        self.raw = pa.schema(fields)
         self._dropped = 0
         self._first_dropped = ""
-
-    def _raw_schema(self) -> pa.Schema:
-        fields = [
-            pa.field(field.name, pa.binary()) if field.name in self._decoders else field
-            for field in self._schema
-            if field.name not in CORRUPT_COLUMNS
-        ]
-        needed = [_OFFSET]
-        if any(isinstance(decoder, ConfluentDecoder) for decoder in self._decoders.values()):
-            needed.append(_HEADERS)
-        fields += [pa.field(name, COLUMNS[name][0]) for name in needed if name not in self._schema.names]
-        return pa.schema(fields)
 
     def decode(self, batch: pa.RecordBatch, partition: TopicPartition) -> pa.RecordBatch:
         """Decode a batch of one partition. Raises MALFORMED_RECORD in the mode FAILFAST."""

@@ -129,7 +129,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
             writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
             with _naming(column):
                 encoder = writer.schema.encoder(plan.types[column.column])
-            indexes: bytes = getattr(encoder, "message_indexes", b"")
+            indexes: bytes = getattr(writer.schema, "message_indexes", b"")
             encoders[place] = encoder, None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
         return encoders[place]
 

@@ -28,7 +28,6 @@ from pyspark_zkafka.formats.protobuf_messages import (
     TIMESTAMP,
     ProtobufDecoder,
     ProtobufEncoder,
-    index_bytes,
     scalar_type,
     time_type,
 )
@@ -65,7 +64,13 @@ class ProtobufSchema:
     @property
     def message_indexes(self) -> bytes:
         """The place of the message in its file, as Confluent's serializers write it before the message."""
-        return index_bytes(_message_class(self).DESCRIPTOR)
+        descriptor, indexes = _message_class(self).DESCRIPTOR, list[int]()
+        while descriptor is not None:
+            outer = descriptor.containing_type
+            names = list(descriptor.file.message_types_by_name if outer is None else outer.nested_types_by_name)
+            indexes.insert(0, names.index(descriptor.name))
+            descriptor = outer
+        return b"\0" if indexes == [0] else b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
 
     def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
         """Return a decoder to the type, which is the schema's own or a projection of it.
@@ -251,6 +256,10 @@ def _message_class(schema: ProtobufSchema) -> Any:
         raise INVALID_SCHEMA(
             f"The messages inside {schema.message} are nested too deeply for Google's Protobuf runtime; correct the schema"
         ) from None
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
 
 
 # Types

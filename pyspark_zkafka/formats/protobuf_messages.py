@@ -176,21 +176,6 @@ def _read_zigzag(payload: bytes, at: int) -> tuple[int, int]:
     raise ValueError(f"the message index at byte {at} does not end")
 
 
-def index_bytes(descriptor: Descriptor) -> bytes:
-    """Return the place of a message in its file, as Confluent's serializers write it before the message."""
-    indexes: list[int] = []
-    while descriptor is not None:
-        outer = descriptor.containing_type
-        names = list(descriptor.file.message_types_by_name if outer is None else outer.nested_types_by_name)
-        indexes.insert(0, names.index(descriptor.name))
-        descriptor = outer
-    return b"\0" if indexes == [0] else b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
-
-
-def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
-
-
 def _struct_values(message_class: Any, kind: pa.DataType) -> _Values:
     columns = [_field_column(message_class, message_class.DESCRIPTOR.fields_by_name[f.name], f.type) for f in kind]
 
@@ -288,7 +273,6 @@ class ProtobufEncoder:
         self._name = message_class.DESCRIPTOR.full_name
         self._has_required = _has_required(self._class.DESCRIPTOR)
         self._type = type
-        self.message_indexes = index_bytes(message_class.DESCRIPTOR)
         problems: list[str] = []
         self._convert = _converter_to(self._class.DESCRIPTOR, type, "", problems)
         require_fit(problems, f"the Protobuf message {self._name}")
