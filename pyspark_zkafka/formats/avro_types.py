@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, listing
-from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import STRINGS, is_list, shown
 
 __all__ = ["AvroField", "AvroType", "arrow_type", "parse_type", "schema_of"]
@@ -315,14 +315,10 @@ _TO_AVRO: dict[pa.DataType, Any] = {
 }
 
 
-def schema_of(type: pa.DataType, name: str = "topLevelRecord") -> str:
-    """Return the schema that to_avro gives a column without nulls. Raises OptionError (INVALID_SCHEMA) with all problems.
-
-    Characters that Avro does not allow in a name become underscores in `name`, but not in the names of fields.
-    """
-    root = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
+def schema_of(type: pa.DataType) -> str:
+    """Return the schema that to_avro gives a column without nulls. Raises INVALID_SCHEMA with all problems."""
     problems: list[str] = []
-    made = _avro_type(type, False, root, "", problems)
+    made = _avro_type(type, False, RECORD, "", problems)
     if problems:
         raise INVALID_SCHEMA(f"The column has no Avro schema: {listing(problems, separator='; ')}. Rename or cast")
     return json.dumps(made)

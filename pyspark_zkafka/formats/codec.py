@@ -221,7 +221,7 @@ def require_kind(name: str, stored: StoredSchema) -> None:
 
 def schema_of(name: str, type: pa.DataType) -> StoredSchema:
     """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have."""
-    return StoredSchema(format_module(name).schema_of(type, RECORD), KINDS[name])
+    return StoredSchema(format_module(name).schema_of(type), KINDS[name])
 
 
 def record_name(name: str, schema: Any) -> str | None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
-from pyspark_zkafka.formats.codec import RECORD, Decoded, Schema
+from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import (
     BINARIES,
     STRINGS,
@@ -89,7 +89,7 @@ class JsonSchema:
         schema = type_of(self.text, self.references, type)
         require_fit(mismatches(type, schema, ""), "the JSON schema")
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        is_certain = self.text == schema_of(type, RECORD) and not any(not_null_problems("value", type))
+        is_certain = self.text == schema_of(type) and not any(not_null_problems("value", type))
         return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), every_row)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
 from pyspark_zkafka.model.records import parts_of
 
@@ -301,10 +301,10 @@ def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[
         yield f"{path or 'the column'} is {column}, and the schema has {schema}"
 
 
-def schema_of(type: pa.DataType, name: str) -> str:
-    """Return the JSON Schema of a column's type, with the title `name`. Raises INVALID_SCHEMA if JSON has no form of it."""
+def schema_of(type: pa.DataType) -> str:
+    """Return the JSON Schema of a column's type. Raises INVALID_SCHEMA if JSON has no form of it."""
     check_forms(type)
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_schema_of(type)}
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": RECORD, **_schema_of(type)}
     return json.dumps(schema, indent=2)
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
-from pyspark_zkafka.formats.codec import NOT_WANTED, TypeLimits
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import inner_path, is_list, shown
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
@@ -308,15 +308,14 @@ _PROTO_TYPES = {
 _KEYS = frozenset({"bool", "int32", "int64", "string"})
 
 
-def schema_of(type: pa.DataType, name: str) -> str:
-    """Return the proto3 text of a struct, with a message of the given name. Scalars are optional, so that nulls survive.
+def schema_of(type: pa.DataType) -> str:
+    """Return the proto3 text of a struct. Scalars are optional, so that nulls survive.
 
     Raises INVALID_SCHEMA if Protobuf has no such type, such as decimals or arrays of arrays, or a name is no identifier.
     """
-    problems: list[str] = []
-    if not pa.types.is_struct(type):
-        problems.append(f"the column is {type}, and a message needs a struct")
-    message = _message_text(type, name, "", problems) if pa.types.is_struct(type) else []
+    is_struct = pa.types.is_struct(type)
+    problems = [] if is_struct else [f"the column is {type}, and a message needs a struct"]
+    message = _message_text(type, RECORD, "", problems) if is_struct else []
     if problems:
         reasons = listing(problems, separator="; ")
         raise INVALID_SCHEMA(f"The column has no Protobuf schema: {reasons}; cast or rename these fields, or give a schema")

@@ -90,7 +90,7 @@ def parse(text: str, references: Mapping[str, str] | None = None, message: str |
     return NumberSchema(text, tuple((references or {}).items()))
 
 
-def schema_of(type: pa.DataType, name: str) -> str:
+def schema_of(type: pa.DataType) -> str:
     """Return the schema of a column: the name of its field."""
     return str(type[0].name)
 

@@ -184,8 +184,8 @@ STRUCT = pa.struct(
 
 def test_schema_of() -> None:
     """The text made from a type compiles to a schema that accepts the type; only bytes become 32 bits wide."""
-    schema = parse(schema_of(STRUCT, "Order"))
-    assert schema.message == "Order"
+    schema = parse(schema_of(STRUCT))
+    assert schema.message == "topLevelRecord"
     schema.encoder(STRUCT)
     assert [f.name for f in schema.type] == [f.name for f in STRUCT]
     assert schema.type.field("address").type == STRUCT.field("address").type
@@ -206,9 +206,9 @@ def test_schema_of_unfit_types() -> None:
     with pytest.raises(
         OptionError, match=r"d is decimal128\(10, 2\); with space is no name .*; n.element is list<.*; m.key is .*; s.t is "
     ):
-        schema_of(kind, "M")
+        schema_of(kind)
     with pytest.raises(OptionError, match="needs a struct"):
-        schema_of(pa.int32(), "M")
+        schema_of(pa.int32())
 
 
 @each(
