@@ -73,10 +73,7 @@ class JsonSchema:
         return public_type(type_of(self.text, self.references, wanted))
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
-        """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter.
-
-        Raises INVALID_SCHEMA if JSON has no form of a declared type.
-        """
+        """Return a decoder; the writer's schema does not matter. Raises INVALID_SCHEMA for a type that JSON lacks."""
         return JsonDecoder(type, type_of(self.text, self.references, type))
 
     def encoder(self, type: pa.DataType) -> JsonEncoder:

@@ -73,10 +73,10 @@ class ProtobufSchema:
         return b"\0" if indexes == [0] else b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
 
     def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
-        """Return a decoder to the type, which is the schema's own or a projection of it.
+        """Return a decoder, which finds fields by their numbers in this schema.
 
-        Fields are found by their numbers in this schema. With `indexed`, message indexes precede each message, and choose
-        the message of the writer's schema: a record with a message of another name is malformed.
+        With `indexed`, message indexes precede each message, and choose the message of the writer's schema: a record with
+        a message of another name is malformed.
         """
         file = _message_class(writer or self).DESCRIPTOR.file if indexed else None
         return ProtobufDecoder(_message_class(self), type, file)
