@@ -32,7 +32,7 @@ from pyspark_zkafka.formats.avro_types import (
 )
 from pyspark_zkafka.formats.codec import Decoded
 from pyspark_zkafka.formats.columns import inner_path
-from pyspark_zkafka.model.records import projection_problems
+from pyspark_zkafka.model.records import parts_of, projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 
 __all__ = ["AvroSchema", "parse", "schema_of"]
@@ -144,7 +144,8 @@ class _Compiler:
             kind, count = _COLUMN_DECIMAL, type.precision
         elif pa.types.is_struct(type) or pa.types.is_list(type) or pa.types.is_map(type):
             kind = _COLUMN_STRUCT if pa.types.is_struct(type) else _COLUMN_LIST
-            children = _children(type)
+            pair = [pa.struct([type.key_field, type.item_field])] if pa.types.is_map(type) else None
+            children = pair or [part.type for part in parts_of(type)]
             count = len(children)
             first = self.new_columns(count)
             for i, child in enumerate(children):
@@ -295,12 +296,6 @@ class _Compiler:
             self._empties[id(avro)] = True  # in case it is within itself
             self._empties[id(avro)] = all(self._is_empty(f.type) for f in avro.fields)
         return self._empties[id(avro)]
-
-
-def _children(type: pa.DataType) -> list[pa.DataType]:
-    if pa.types.is_map(type):
-        return [pa.struct([type.key_field, type.item_field])]
-    return [f.type for f in type] if pa.types.is_struct(type) else [type.value_type]
 
 
 def _matches(writer: AvroType, reader: AvroType) -> bool:

@@ -20,8 +20,6 @@ from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
 from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit
 
-__all__ = ["AvroEncoder", "encode_default"]
-
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
 _Encode = Callable[[pa.Array, _Rows], pa.Array]

@@ -20,8 +20,6 @@ from pyspark_zkafka.errors import OptionError, listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import STRINGS, is_list, shown
 
-__all__ = ["AvroField", "AvroType", "arrow_type", "parse_type", "schema_of"]
-
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38
 
