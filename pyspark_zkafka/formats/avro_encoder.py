@@ -18,7 +18,7 @@ from pyspark_zkafka.conditions import INVALID_VALUE
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
 from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, varint
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
@@ -156,7 +156,7 @@ def _decimal_bytes(values: pa.Array, rows: _Rows) -> pa.Array:
 
 def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
     """Return the function for values that may be null; adds what does not fit to the problems."""
-    marks = {branch: _varint(number) for number, branch in enumerate(avro.branches)}
+    marks = {branch: varint(number) for number, branch in enumerate(avro.branches)}
     null = next((mark for branch, mark in marks.items() if branch.kind == "null"), None)
     if null is not None and pa.types.is_null(type):
         return lambda values, rows: _constant(null, len(values))
@@ -352,11 +352,6 @@ def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
 # --- Defaults ----------------------------------------------------------------------------------------------------------
 
 
-def _varint(number: int) -> bytes:
-    found: bytes = _varints(np.array([number], np.int64))[0].as_py()
-    return found
-
-
 def encode_default(avro: AvroType, value: Any, limits: TypeLimits | None = None) -> bytes:
     """Return the bytes of a default in JSON. Raises ValueError if it is not of the type.
 
@@ -372,7 +367,7 @@ def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
     if kind == "union":
         for number, branch in enumerate(avro.branches):
             try:
-                return _varint(number) + encode_default(branch, value, limits)
+                return varint(number) + encode_default(branch, value, limits)
             except ValueError:
                 continue
     elif kind == "null" and value is None:
@@ -380,26 +375,26 @@ def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
     elif kind == "boolean" and isinstance(value, bool):
         return bytes([value])
     elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
-        return _varint(value)
+        return varint(value)
     elif kind in ("float", "double") and type(value) in (int, float):
         try:
             return struct.pack("<f" if kind == "float" else "<d", value)
         except OverflowError:
             pass
     elif kind == "string" and isinstance(value, str):
-        return _varint(len(value.encode())) + value.encode()
+        return varint(len(value.encode())) + value.encode()
     elif kind in ("bytes", "fixed") and isinstance(value, str):
         data = value.encode("iso-8859-1")
         if kind == "bytes":
-            return _varint(len(data)) + data
+            return varint(len(data)) + data
         if len(data) == avro.size:
             return data
     elif kind == "enum" and value in avro.symbols:
-        return _varint(avro.symbols.index(value))
+        return varint(avro.symbols.index(value))
     elif kind == "array" and isinstance(value, list):
         return _block([encode_default(avro.item, item, limits) for item in value])
     elif kind == "map" and isinstance(value, dict):
-        items = [(_varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
+        items = [(varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
         return _block([key + encode_default(avro.item, item, limits) for key, item in items])
     elif kind == "record" and isinstance(value, dict):
         missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
@@ -409,4 +404,4 @@ def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
 
 
 def _block(items: list[bytes]) -> bytes:
-    return _varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"
+    return varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"

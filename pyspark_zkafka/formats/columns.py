@@ -30,6 +30,15 @@ def inner_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
+def varint(number: int) -> bytes:
+    """Return a number of 64 bits as a zigzag varint, as Avro and Confluent's message indexes have it."""
+    bits, data = (number << 1) ^ (number >> 63), bytearray()
+    while bits >= 0x80:
+        data.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    return bytes([*data, bits])
+
+
 def shown(text: str) -> str:
     """Return the text for an error, cut if it is long."""
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."

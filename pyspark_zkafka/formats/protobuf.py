@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
-from pyspark_zkafka.formats.columns import inner_path, is_list, shown
+from pyspark_zkafka.formats.columns import inner_path, is_list, shown, varint
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
@@ -70,7 +70,7 @@ class ProtobufSchema:
             names = list(descriptor.file.message_types_by_name if outer is None else outer.nested_types_by_name)
             indexes.insert(0, names.index(descriptor.name))
             descriptor = outer
-        return b"\0" if indexes == [0] else b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
+        return b"\0" if indexes == [0] else b"".join(varint(number) for number in (len(indexes), *indexes))
 
     def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
         """Return a decoder, which finds fields by their numbers in this schema.
@@ -256,10 +256,6 @@ def _message_class(schema: ProtobufSchema) -> Any:
         raise INVALID_SCHEMA(
             f"The messages inside {schema.message} are nested too deeply for Google's Protobuf runtime; correct the schema"
         ) from None
-
-
-def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
 
 
 # Types
