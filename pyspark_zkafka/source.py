@@ -85,7 +85,7 @@ class ZKafkaDataSource(DataSource):
             require_view_projection(options.view, projection)
             return ViewReader(options.view, options, projection)
         pinned = self._pin(options)
-        require_projection(projection, *_decoded(pinned))
+        require_projection(projection, *_decoded(pinned, projection))
         # If spark.sql.python.filterPushdown.enabled is off, Spark refuses a reader with pushFilters. A reader does not get
         # the setting, but another module creates it if the setting is on. If Spark renames that module, plans are not
         # narrowed.
@@ -106,7 +106,7 @@ class ZKafkaDataSource(DataSource):
         options = parse_stream(self.options)
         projection = to_arrow_schema(schema, timezone="UTC")
         pinned = self._pin(options.read)
-        require_projection(projection, *_decoded(pinned))
+        require_projection(projection, *_decoded(pinned, projection))
         return ZKafkaStreamReader(options, projection, pinned)
 
     @concise_errors()
@@ -147,6 +147,6 @@ class ZKafkaDataSource(DataSource):
         return options, frame
 
 
-def _decoded(pinned: PinnedFormats | None) -> tuple[dict[str, pa.DataType | None], bool]:
+def _decoded(pinned: PinnedFormats | None, declared: pa.Schema) -> tuple[dict[str, pa.DataType | None], bool]:
     """Return what formats change in the schema that a user may declare."""
-    return ({}, False) if pinned is None else (pinned.projectable, pinned.has_corrupt_columns)
+    return ({}, False) if pinned is None else (pinned.projected(declared), pinned.has_corrupt_columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ctypes import byref
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,14 +26,13 @@ from pyspark_zkafka.formats.avro_types import (
     AvroType,
     arrow_type,
     invalid,
-    is_time,
     parse_type,
     schema_of,
     wider_kind,
 )
-from pyspark_zkafka.formats.codec import Decoded, Schema
+from pyspark_zkafka.formats.codec import Decoded
 from pyspark_zkafka.formats.columns import inner_path
-from pyspark_zkafka.model.records import projection_problems
+from pyspark_zkafka.model.records import parts_of, projection_problems
 from pyspark_zkafka.records.native.library import AvroProgram, CArray, require
 
 __all__ = ["AvroSchema", "parse", "schema_of"]
@@ -42,7 +41,7 @@ _CACHED = 512
 _MOST_NODES = 200_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AvroSchema:
     """An Avro schema: its text, and the texts of the schemas that it refers to, with their names."""
 
@@ -52,46 +51,35 @@ class AvroSchema:
     @property
     def root(self) -> AvroType:
         """The parsed type."""
-        return _root(self)
+        return parse_type(self.text, self.references)
 
-    @cached_property
+    @property
     def type(self) -> pa.DataType:
         """The type of from_avro. Raises OptionError (INVALID_SCHEMA) for a recursive schema."""
         return arrow_type(self.root)
 
-    @cached_property
-    def projectable(self) -> pa.DataType:
-        return arrow_type(self.root, partial=True)
+    def projection(self, wanted: pa.DataType) -> pa.DataType:
+        return arrow_type(self.root, wanted)
 
-    def decoder(self, writer: Schema | None, type: pa.DataType) -> AvroDecoder:
+    def decoder(self, writer: AvroSchema | None, type: pa.DataType) -> AvroDecoder:
         """Return a decoder. Raises OptionError (INVALID_SCHEMA) if the writer's schema cannot be read by this one."""
-        if writer is not None and not isinstance(writer, AvroSchema):
-            raise invalid("the payloads have a schema of another format")
-        return AvroDecoder(_program(self, writer or self, type), type)
+        return _decoder(self, writer or self, type)
 
     def encoder(self, type: pa.DataType) -> AvroEncoder:
         """Return an encoder. Raises OptionError (INVALID_SCHEMA) with all differences of the type."""
         return AvroEncoder(self.root, type)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AvroSchema, (self.text, self.references)
-
 
 def parse(text: str, references: Mapping[str, str] | None = None, message: str | None = None) -> AvroSchema:
     """Return a schema. `message` is for other formats. Raises OptionError (INVALID_SCHEMA) with the reason."""
     schema = AvroSchema(text, tuple(sorted((references or {}).items())))
-    _root(schema)
+    parse_type(schema.text, schema.references)
     return schema
 
 
 @lru_cache(_CACHED)
-def _root(schema: AvroSchema) -> AvroType:
-    return parse_type(schema.text, dict(schema.references))
-
-
-@lru_cache(_CACHED)
-def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Program:
-    if problems := list(projection_problems("value", type, reader.projectable)):
+def _decoder(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> AvroDecoder:
+    if problems := list(projection_problems("value", type, reader.projection(type))):
         raise INVALID_SCHEMA(
             f"The Avro schema does not have the requested type: {listing(problems, separator='; ')}. Change the type"
         )
@@ -103,7 +91,7 @@ def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Progr
         raise invalid(f"the reader's schema does not accept the writer's: {error}") from None
     except RecursionError:
         raise invalid("the writer's schema is nested too deeply") from None
-    return compiler.program()
+    return compiler.decoder(type)
 
 
 # --- Compiling ---------------------------------------------------------------------------------------------------------
@@ -111,6 +99,7 @@ def _program(reader: AvroSchema, writer: AvroSchema, type: pa.DataType) -> Progr
 # From zkafka.h.
 (_NULL, _FIXED, _ENUM, _ARRAY, _MAP, _RECORD, _UNION, _MEMBER, _CONSTANT, _REFUSED) = (0, *range(7, 16))
 _OPS = {kind: number for number, kind in enumerate(PRIMITIVES)} | {"string": PRIMITIVES.index("bytes")}
+_OPS |= {"fixed": _FIXED, "enum": _ENUM, "array": _ARRAY, "map": _MAP, "record": _RECORD, "union": _UNION}
 _COLUMN_LONG, _COLUMN_DECIMAL, _COLUMN_LIST, _COLUMN_STRUCT = 3, 6, 9, 10
 _COLUMNS = {pa.null(): 0, pa.bool_(): 1, pa.int32(): 2, pa.date32(): 2, pa.float32(): 4, pa.float64(): 5}
 _COLUMNS |= {pa.string(): 7, pa.binary(): 8}
@@ -124,21 +113,8 @@ class _UnresolvedError(Exception):
     """A type of the writer that the reader's schema cannot take."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A compiled pair of schemas, for one type: nodes, links, columns and constants. `paths` has the field of each node."""
-
-    parts: tuple[npt.NDArray[Any], ...]
-    paths: Sequence[str]
-
-    @property
-    def native(self) -> AvroProgram:
-        """The argument of C functions, which is valid as long as this object."""
-        return AvroProgram(*(part.ctypes.data for part in self.parts), len(self.parts[2]) // 3)
-
-
 class _Compiler:
-    """Builds a program. A node that is -1 for its column skips a value."""
+    """Builds a decoder's program. A node that is -1 for its column skips a value."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[int, ...]] = []
@@ -149,10 +125,10 @@ class _Compiler:
         self._skips: dict[int, int] = {}
         self._empties: dict[int, bool] = {}
 
-    def program(self) -> Program:
+    def decoder(self, type: pa.DataType) -> AvroDecoder:
         constants = np.frombuffer(bytes(self._constants) + b"\0", "u1")
         arrays = np.array(self._nodes, NODE), np.array([*self._links, 0], "i4"), np.array(self._columns, "i4"), constants
-        return Program(arrays, self._paths)
+        return AvroDecoder(arrays, self._paths, type)
 
     # Columns
 
@@ -168,7 +144,8 @@ class _Compiler:
             kind, count = _COLUMN_DECIMAL, type.precision
         elif pa.types.is_struct(type) or pa.types.is_list(type) or pa.types.is_map(type):
             kind = _COLUMN_STRUCT if pa.types.is_struct(type) else _COLUMN_LIST
-            children = _children(type)
+            pair = [pa.struct([type.key_field, type.item_field])] if pa.types.is_map(type) else None
+            children = pair or [part.type for part in parts_of(type)]
             count = len(children)
             first = self.new_columns(count)
             for i, child in enumerate(children):
@@ -242,18 +219,22 @@ class _Compiler:
             )
         if writer.kind == "record":
             return self._link(node, _RECORD, column, self._fields(writer, reader, column, type, path))
-        if writer.kind in ("array", "map"):
-            items = self._child(column)
-            if writer.kind == "array":
-                item = self.read(writer.item, reader.item, items, type.value_type, inner_path(path, "element"))
-                return self._set(node, _ARRAY, column, item, number=int(self._is_empty(writer.item)))
-            item = self.read(writer.item, reader.item, self._child(items, 1), type.item_type, inner_path(path, "value"))
-            return self._set(node, _MAP, column, item, number=0)
+        if writer.kind == "array":
+            inner = inner_path(path, "element")
+            item = self.read(writer.item, reader.item, self._child(column), type.value_type, inner)
+            return self._items(node, writer, column, item)
+        if writer.kind == "map":
+            entry, inner = self._child(column), inner_path(path, "value")
+            item = self.read(writer.item, reader.item, self._child(entry, 1), type.item_type, inner)
+            return self._items(node, writer, column, item)
         if writer.kind == "enum":
             return self._enum(node, writer, reader, column)
-        if writer.kind == "fixed":
-            return self._set(node, _FIXED, column, number=writer.size)
-        return self._set(node, _OPS[writer.kind], column, number=_unit(writer, reader, type))
+        number = writer.size if writer.kind == "fixed" else _unit(writer, reader, type)
+        return self._set(node, _OPS[writer.kind], column, number=number)
+
+    def _items(self, node: int, writer: AvroType, column: int, item: int) -> int:
+        is_empty = writer.kind == "array" and self._is_empty(writer.item)
+        return self._set(node, _OPS[writer.kind], column, item, number=int(is_empty))
 
     def _fields(self, writer: AvroType, reader: AvroType, column: int, type: pa.DataType, path: str) -> list[int]:
         """Read or skip each field of the writer's, then add the defaults of the others that are requested."""
@@ -302,14 +283,10 @@ class _Compiler:
         node = self._skips[id(writer)] = self._new("a skipped field")
         if writer.kind in ("record", "union"):
             parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
-            return self._link(node, _UNION if writer.kind == "union" else _RECORD, -1, [self.skip(part) for part in parts])
-        if writer.kind == "array":
-            return self._set(node, _ARRAY, -1, self.skip(writer.item), number=int(self._is_empty(writer.item)))
-        if writer.kind == "map":
-            return self._set(node, _MAP, -1, self.skip(writer.item), number=0)
-        if writer.kind == "enum":
-            return self._set(node, _ENUM, -1, 0, len(writer.symbols))
-        return self._set(node, _FIXED if writer.kind == "fixed" else _OPS[writer.kind], -1, number=writer.size)
+            return self._link(node, _OPS[writer.kind], -1, [self.skip(part) for part in parts])
+        if writer.kind in ("array", "map"):
+            return self._items(node, writer, -1, self.skip(writer.item))
+        return self._set(node, _OPS[writer.kind], -1, 0, len(writer.symbols), writer.size)
 
     def _is_empty(self, avro: AvroType) -> bool:
         """True for a type whose values may have no bytes."""
@@ -319,12 +296,6 @@ class _Compiler:
             self._empties[id(avro)] = True  # in case it is within itself
             self._empties[id(avro)] = all(self._is_empty(f.type) for f in avro.fields)
         return self._empties[id(avro)]
-
-
-def _children(type: pa.DataType) -> list[pa.DataType]:
-    if pa.types.is_map(type):
-        return [pa.struct([type.key_field, type.item_field])]
-    return [f.type for f in type] if pa.types.is_struct(type) else [type.value_type]
 
 
 def _matches(writer: AvroType, reader: AvroType) -> bool:
@@ -363,7 +334,7 @@ def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:
 
     The writer's unit counts, unless its values are plain numbers.
     """
-    if not is_time(type):
+    if not (pa.types.is_timestamp(type) or pa.types.is_time64(type)):
         return 1
     units = [avro.logical.rpartition("-")[2] for avro in (writer, reader)]
     ns = next(UNITS_NS[unit] for unit in units if unit in UNITS_NS)
@@ -395,22 +366,25 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class AvroDecoder:
-    """Decodes payloads by a program. Thread-safe."""
+    """Decodes payloads by a compiled pair of schemas: nodes, links, columns and constants. Thread-safe.
 
-    program: Program
+    `paths` has the field of each node.
+    """
+
+    program: tuple[npt.NDArray[Any], ...]
+    paths: Sequence[str]
     type: pa.DataType
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
         """Decode payloads without their first `skip` bytes. Raises MemoryError."""
         out, source, flaws = CArray(), CArray.of(payloads), np.empty(len(payloads), FLAW)
-        found = require().avro_decode(
-            byref(self.program.native), source.address, source.is_large, skip, out.address, flaws.ctypes.data
-        )
+        program = AvroProgram(*(part.ctypes.data for part in self.program), len(self.program[2]) // 3)
+        found = require().avro_decode(byref(program), source.address, source.is_large, skip, out.address, flaws.ctypes.data)
         if found < 0:
             raise MemoryError(f"no memory for {len(payloads)} Avro payloads, or more than 2 GiB of text in a column")
         return Decoded(out.array(self.type), {int(flaw["row"]): self._reason(flaw) for flaw in flaws[:found]})
 
     def _reason(self, flaw: Any) -> str:
-        path = self.program.paths[flaw["node"]] if flaw["node"] >= 0 else ""
+        path = self.paths[flaw["node"]] if flaw["node"] >= 0 else ""
         reason = _REASONS[int(flaw["code"])].format(at=flaw["at"], found=flaw["found"], left=flaw["left"])
         return f"{path}: {reason}" if path else reason

@@ -14,13 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.conditions import INVALID_VALUE
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
-from pyspark_zkafka.formats.codec import first_not_utf8
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
-
-__all__ = ["AvroEncoder", "encode_default"]
+from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, varint
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
@@ -34,10 +32,7 @@ class AvroEncoder:
     def __init__(self, schema: AvroType, type: pa.DataType) -> None:
         problems: list[str] = []
         self._encode = _encoder(schema, type, "", problems)
-        if problems:
-            raise INVALID_SCHEMA(
-                f"The column does not fit the Avro schema: {listing(problems, separator='; ')}. Cast, rename or drop fields"
-            )
+        require_fit(problems, "the Avro schema")
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""
@@ -116,16 +111,8 @@ def _thousands(values: pa.Array, rows: _Rows) -> pa.Array:
     return _varints(_int64(values) // 1000)
 
 
-def _booleans(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _binary(np.asarray(values.cast(pa.uint8())), 1, len(values))
-
-
-def _floats(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _binary(np.asarray(values.cast(pa.float32())).view(np.uint8), 4, len(values))
-
-
-def _doubles(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _binary(np.asarray(values.cast(pa.float64())).view(np.uint8), 8, len(values))
+def _little_endian(kind: pa.DataType) -> _Encode:
+    return lambda values, rows: _binary(np.asarray(values.cast(kind)).view(np.uint8), kind.bit_width // 8, len(values))
 
 
 def _nothing(values: pa.Array, rows: _Rows) -> pa.Array:
@@ -169,47 +156,32 @@ def _decimal_bytes(values: pa.Array, rows: _Rows) -> pa.Array:
 
 def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -> _Encode:
     """Return the function for values that may be null; adds what does not fit to the problems."""
-    if avro.kind != "union":
-        return _required(_plain(avro, type, path, problems), avro, path)
-    branches = [_varints(np.array([number]))[0].as_py() for number in range(len(avro.branches))]
-    null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
+    marks = {branch: varint(number) for number, branch in enumerate(avro.branches)}
+    null = next((mark for branch, mark in marks.items() if branch.kind == "null"), None)
     if null is not None and pa.types.is_null(type):
         return lambda values, rows: _constant(null, len(values))
     values = avro.values
     if wider_kind(values) is not None:
         values = [value for value in values if _scalar(value, type) is not None] or values[-1:]
     if len(values) == 1:
-        branch, inner = branches[avro.branches.index(values[0])], _plain(values[0], type, path, problems)
+        mark, plain = marks.get(values[0]), _plain(values[0], type, path, problems)
+    else:
+        mark, plain = None, _members(avro, type, path, marks, problems)
 
-        def encode(found: pa.Array, rows: _Rows) -> pa.Array:
-            return _joined(pa.scalar(branch, pa.binary()), inner(found, rows))
+    def encode(found: pa.Array, rows: _Rows) -> pa.Array:
+        if found.null_count and avro.kind != "null":
+            if null is None:
+                _refused(rows, found.is_null(), path, f"is null, which the schema's {avro} does not allow")
+            is_valid = np.asarray(found.is_valid())
+            encoded = encode(found.drop_null(), rows[is_valid])
+            return _lookup(is_valid.astype(np.int64), [_constant(null or b"", found.null_count), encoded])
+        encoded = plain(found, rows)
+        return encoded if mark is None else _joined(pa.scalar(mark, pa.binary()), encoded)
 
-        return _required(encode, avro, path) if null is None else _nullable(encode, null)
-    members = _members(avro, type, path, branches, problems)
-    return _required(members, avro, path) if null is None else _nullable(members, null)
-
-
-def _required(encode: _Encode, avro: AvroType, path: str) -> _Encode:
-    def encode_all(values: pa.Array, rows: _Rows) -> pa.Array:
-        if values.null_count and avro.kind != "null":
-            _refused(rows, values.is_null(), path, f"is null, which the schema's {avro} does not allow")
-        return encode(values, rows)
-
-    return encode_all
+    return encode
 
 
-def _nullable(encode: _Encode, null: bytes) -> _Encode:
-    def encode_all(values: pa.Array, rows: _Rows) -> pa.Array:
-        if not values.null_count:
-            return encode(values, rows)
-        is_valid = np.asarray(values.is_valid())
-        encoded = encode(values.drop_null(), rows[is_valid])
-        return _lookup(is_valid.astype(np.int64), [_constant(null, values.null_count), encoded])
-
-    return encode_all
-
-
-def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes], problems: list[str]) -> _Encode:
+def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType, bytes], problems: list[str]) -> _Encode:
     """Encode structs with a field for each branch of a union. One field is set."""
     values = avro.values
     names = [f"member{number}" for number in range(len(values))]
@@ -218,8 +190,6 @@ def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes]
         problems.append(f"{path or 'the column'} is {type}, and the union needs {expected}")
         return _nothing
     inner = [_plain(value, f.type, inner_path(path, f.name), problems) for value, f in zip(values, type, strict=True)]
-    marks = [pa.scalar(branches[avro.branches.index(value)], pa.binary()) for value in values]
-    null = next((data for data, branch in zip(branches, avro.branches, strict=True) if branch.kind == "null"), None)
 
     def encode(found: pa.Array, rows: _Rows) -> pa.Array:
         chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
@@ -228,13 +198,14 @@ def _members(avro: AvroType, type: pa.DataType, path: str, branches: list[bytes]
             chosen[is_set] = number
             set_members += is_set
         _refused(rows, set_members > 1, path, "has more than one member that is set")
-        if null is None:
+        if not avro.is_nullable:
             _refused(rows, chosen == len(names), path, "has no member that is set")
         parts = []
-        for number, (mark, encode_one) in enumerate(zip(marks, inner, strict=True)):
-            is_chosen = chosen == number
+        for number, (value, encode_one) in enumerate(zip(values, inner, strict=True)):
+            is_chosen, mark = chosen == number, pa.scalar(marks[value], pa.binary())
             parts.append(_joined(mark, encode_one(found.field(number).filter(pa.array(is_chosen)), rows[is_chosen])))
-        return _lookup(chosen, [*parts, _constant(null or b"", int((chosen == len(names)).sum()))])
+        null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
+        return _lookup(chosen, [*parts, _constant(null, int((chosen == len(names)).sum()))])
 
     return encode
 
@@ -284,10 +255,11 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
     if pa.types.is_integer(type) and pa.types.is_signed_integer(type):
         return _numbers if kind == "long" or (kind == "int" and type.bit_width <= 32) else None
     if pa.types.is_floating(type):
-        return _doubles if kind == "double" else _floats if kind == "float" and type.bit_width == 32 else None
+        fits = kind == "double" or (kind == "float" and type.bit_width == 32)
+        return _little_endian(pa.float64() if kind == "double" else pa.float32()) if fits else None
     fitting: dict[str, tuple[bool, _Encode]] = {
         "null": (pa.types.is_null(type), _nothing),
-        "boolean": (pa.types.is_boolean(type), _booleans),
+        "boolean": (pa.types.is_boolean(type), _little_endian(pa.uint8())),
         "int": (pa.types.is_date32(type), _numbers),
         "long": (pa.types.is_duration(type), _numbers),
         "bytes": (type in BINARIES and logical != "decimal", _strings),
@@ -380,18 +352,22 @@ def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
 # --- Defaults ----------------------------------------------------------------------------------------------------------
 
 
-def _varint(number: int) -> bytes:
-    found: bytes = _varints(np.array([number], np.int64))[0].as_py()
-    return found
+def encode_default(avro: AvroType, value: Any, limits: TypeLimits | None = None) -> bytes:
+    """Return the bytes of a default in JSON. Raises ValueError if it is not of the type.
+
+    Raises OptionError (INVALID_SCHEMA) if it has too many parts: the defaults of a record's fields multiply.
+    """
+    limits = limits or TypeLimits()
+    with limits.level():
+        return _default(avro, value, limits)
 
 
-def encode_default(avro: AvroType, value: Any) -> bytes:
-    """Return the bytes of a default in JSON. Raises ValueError if it is not of the type."""
+def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
     kind = avro.kind
     if kind == "union":
         for number, branch in enumerate(avro.branches):
             try:
-                return _varint(number) + encode_default(branch, value)
+                return varint(number) + encode_default(branch, value, limits)
             except ValueError:
                 continue
     elif kind == "null" and value is None:
@@ -399,34 +375,33 @@ def encode_default(avro: AvroType, value: Any) -> bytes:
     elif kind == "boolean" and isinstance(value, bool):
         return bytes([value])
     elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
-        return _varint(value)
+        return varint(value)
     elif kind in ("float", "double") and type(value) in (int, float):
         try:
             return struct.pack("<f" if kind == "float" else "<d", value)
         except OverflowError:
             pass
     elif kind == "string" and isinstance(value, str):
-        return _varint(len(value.encode())) + value.encode()
+        return varint(len(value.encode())) + value.encode()
     elif kind in ("bytes", "fixed") and isinstance(value, str):
         data = value.encode("iso-8859-1")
         if kind == "bytes":
-            return _varint(len(data)) + data
+            return varint(len(data)) + data
         if len(data) == avro.size:
             return data
     elif kind == "enum" and value in avro.symbols:
-        return _varint(avro.symbols.index(value))
+        return varint(avro.symbols.index(value))
     elif kind == "array" and isinstance(value, list):
-        return _block([encode_default(avro.item, item) for item in value])
+        return _block([encode_default(avro.item, item, limits) for item in value])
     elif kind == "map" and isinstance(value, dict):
-        return _block(
-            [_varint(len(key.encode())) + key.encode() + encode_default(avro.item, item) for key, item in value.items()]
-        )
+        items = [(varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
+        return _block([key + encode_default(avro.item, item, limits) for key, item in items])
     elif kind == "record" and isinstance(value, dict):
         missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
         if not missing:
-            return b"".join(encode_default(f.type, value.get(f.name, f.default)) for f in avro.fields)
+            return b"".join(encode_default(f.type, value.get(f.name, f.default), limits) for f in avro.fields)
     raise ValueError(f"{value!r} is not {_described(avro)}")
 
 
 def _block(items: list[bytes]) -> bytes:
-    return _varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"
+    return varint(len(items)) + b"".join(items) + b"\0" if items else b"\0"

@@ -10,16 +10,15 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import OptionError, listing
-from pyspark_zkafka.formats.codec import TypeLimits
-from pyspark_zkafka.formats.columns import STRINGS, is_list
-
-__all__ = ["AvroField", "AvroType", "arrow_type", "is_time", "parse_type", "schema_of"]
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
+from pyspark_zkafka.formats.columns import STRINGS, is_list, shown
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _MOST_DIGITS = 38
@@ -118,7 +117,8 @@ def invalid(problem: str) -> OptionError:
 # --- Parsing -----------------------------------------------------------------------------------------------------------
 
 
-def parse_type(text: str, references: Mapping[str, str]) -> AvroType:
+@lru_cache(512)
+def parse_type(text: str, references: tuple[tuple[str, str], ...]) -> AvroType:
     """Return the type of a schema; the references are other schemas, by name. Raises OptionError (INVALID_SCHEMA)."""
     try:
         return _Parser(references).parse(text)
@@ -129,7 +129,7 @@ def parse_type(text: str, references: Mapping[str, str]) -> AvroType:
 class _Parser:
     """Named types are shared by a schema and its references."""
 
-    def __init__(self, references: Mapping[str, str]) -> None:
+    def __init__(self, references: tuple[tuple[str, str], ...]) -> None:
         self._pending = dict(references)
         self._named: dict[str, AvroType] = {}
 
@@ -151,7 +151,7 @@ class _Parser:
                 raise invalid(f"{_at(path)}the union of {listing(keys)} has a union or repeats a type")
             return AvroType("union", branches=branches)
         if not isinstance(found, dict) or "type" not in found:
-            raise invalid(f"{_at(path)}{_quoted(found)} is not a type")
+            raise invalid(f"{_at(path)}{shown(json.dumps(found))} is not a type")
         kind = found["type"]
         if kind in ("record", "error", "enum", "fixed"):
             return self._named_type("record" if kind == "error" else kind, found, space, path)
@@ -174,7 +174,7 @@ class _Parser:
                 self.parse(text, f"the reference {wanted}")
         found = next((self._named[n] for n in names if n in self._named), None)
         if found is None:
-            raise invalid(f"{_at(path)}the type {_quoted(name)} is not defined")
+            raise invalid(f"{_at(path)}the type {shown(json.dumps(name))} is not defined")
         return found
 
     def _named_type(self, kind: str, found: dict[str, Any], space: str, path: str) -> AvroType:
@@ -193,7 +193,7 @@ class _Parser:
         if kind == "fixed":
             made.size = found.get("size", -1)
             if type(made.size) is not int or not 0 <= made.size < 1 << 31:
-                raise invalid(f"{_at(path)}the size of {name} is {_quoted(found.get('size'))}")
+                raise invalid(f"{_at(path)}the size of {name} is {shown(json.dumps(found.get('size')))}")
             return _with_logical(made, found)
         if kind == "enum":
             made.symbols, made.default = tuple(_texts(found, "symbols", name)), found.get("default")
@@ -239,72 +239,57 @@ def _at(path: str) -> str:
     return f"in field {path.lstrip('.')}, " if path else ""
 
 
-def _quoted(found: Any) -> str:
-    text = json.dumps(found)
-    return text if len(text) < 100 else f"{text[:100]}..."
-
-
 # --- Avro to Spark -----------------------------------------------------------------------------------------------------
 
 
-def arrow_type(avro: AvroType, *, partial: bool = False) -> pa.DataType:
-    """Return the type of a column, as from_avro's; with `partial`, without the fields that contain their own record.
+def arrow_type(avro: AvroType, wanted: pa.DataType | None = None) -> pa.DataType:
+    """Return the type of a column, as from_avro's, or as far as a frame wants it.
 
     Raises OptionError (INVALID_SCHEMA) where Spark has no such type.
     """
-    return _Mapping(partial).type(avro, "", ())
-
-
-def is_time(type: pa.DataType) -> bool:
-    """True for a type with a unit of time whose values are stored in 64 bits."""
-    return bool(pa.types.is_timestamp(type) or pa.types.is_time64(type))
+    return _Mapping(wanted).type(avro, "", ())
 
 
 class _Mapping:
-    def __init__(self, partial: bool) -> None:
-        self._partial = partial
-        self._limits = TypeLimits()
+    def __init__(self, wanted: pa.DataType | None) -> None:
+        self._limits = TypeLimits(wanted)
 
-    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
-        """Return the type; None if it is left out. `within` are the names of the records around it."""
+    def type(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType:
+        """Return the type. `within` are the names of the records around it."""
         if avro.logical.endswith("decimal"):
             if avro.precision > _MOST_DIGITS:
                 raise invalid(f"{_at(path)}a decimal has {avro.precision} digits; Spark's have at most {_MOST_DIGITS}")
             return pa.decimal128(avro.precision, avro.scale)
         if avro.kind == "array":
-            element = self._field("element", avro.item, f"{path}.element", within)
-            return element and pa.list_(element)
+            return pa.list_(self._field("element", avro.item, path, within))
         if avro.kind == "map":
-            value = self._field("value", avro.item, f"{path}.value", within)
-            return value and pa.map_(pa.field("key", pa.string(), False), value)
+            return pa.map_(pa.field("key", pa.string(), False), self._field("value", avro.item, path, within))
         if avro.kind == "record":
-            if avro.name in within:
-                if self._partial:
-                    return None
+            if avro.name in within and self._limits.is_whole:
                 raise INVALID_SCHEMA(
                     f"The Avro schema has no type in Spark: {_at(path)}the record {avro.name} is in itself; declare the "
                     "frame's schema without this field"
                 )
-            inner = (*within, avro.name)
-            return pa.struct(filter(None, [self._field(f.name, f.type, f"{path}.{f.name}", inner) for f in avro.fields]))
-        if avro.kind == "union":
-            return self._union(avro, path, within)
-        return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
-
-    def _union(self, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.DataType | None:
+            return pa.struct(self._fields([(f.name, f.type) for f in avro.fields], path, (*within, avro.name)))
+        if avro.kind != "union":
+            return _OF_LOGICAL.get(avro.logical) or _OF_KIND[avro.kind]
         values = avro.values
         if len(values) == 1:
             return self.type(values[0], path, within)
         if (wider := wider_kind(values)) is not None:
             return _PLAIN[wider]
-        members = [(f"member{i}", value) for i, value in enumerate(values)]
-        fields = [self._field(name, value, f"{path}.{name}", within) for name, value in members]
-        return pa.struct([field.with_nullable(True) for field in fields if field is not None])
+        members = self._fields([(f"member{i}", value) for i, value in enumerate(values)], path, within)
+        return pa.struct([member.with_nullable(True) for member in members])
 
-    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field | None:
-        with self._limits.level():
-            kind = self.type(avro, path, within)
-        return None if kind is None else pa.field(name, kind, avro.is_nullable)
+    def _fields(self, fields: list[tuple[str, AvroType]], path: str, within: tuple[str, ...]) -> list[pa.Field]:
+        return [
+            self._field(name, avro, path, within) if self._limits.wants(name) else pa.field(name, NOT_WANTED)
+            for name, avro in fields
+        ]
+
+    def _field(self, name: str, avro: AvroType, path: str, within: tuple[str, ...]) -> pa.Field:
+        with self._limits.level(name):
+            return pa.field(name, self.type(avro, f"{path}.{name}", within), avro.is_nullable)
 
 
 def wider_kind(values: list[AvroType]) -> str | None:
@@ -328,14 +313,10 @@ _TO_AVRO: dict[pa.DataType, Any] = {
 }
 
 
-def schema_of(type: pa.DataType, name: str = "topLevelRecord") -> str:
-    """Return the schema that to_avro gives a column without nulls. Raises OptionError (INVALID_SCHEMA) with all problems.
-
-    Characters that Avro does not allow in a name become underscores in `name`, but not in the names of fields.
-    """
-    root = re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
+def schema_of(type: pa.DataType) -> str:
+    """Return the schema that to_avro gives a column without nulls. Raises INVALID_SCHEMA with all problems."""
     problems: list[str] = []
-    made = _avro_type(type, False, root, "", problems)
+    made = _avro_type(type, False, RECORD, "", problems)
     if problems:
         raise INVALID_SCHEMA(f"The column has no Avro schema: {listing(problems, separator='; ')}. Rename or cast")
     return json.dumps(made)

@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib import import_module  # noqa: TID251 - formats are imported by name, when an option names them
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats.registry import StoredSchema
 
 KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
@@ -37,27 +37,66 @@ class Decoded:
     malformed: Mapping[int, str] = field(default_factory=dict)
 
 
+NOT_WANTED = pa.string()
+"""The type of a struct's fields that the frame does not ask for. Only their names matter, for errors."""
+
+
 class TypeLimits:
-    """Limits on the type of a schema: it can be exponentially larger than the schema's text."""
+    """Limits on the type that is built of a schema: it can be exponentially larger than the schema's text.
+
+    With a wanted type, which a frame declares, only its fields are built, and count.
+    """
 
     MOST_FIELDS: ClassVar = 20_000
     MOST_DEPTH: ClassVar = 64
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: pa.DataType | None = None) -> None:
+        self._wanted = wanted
         self._fields = self._depth = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """True if all parts of the type at this level are built."""
+        return self._wanted is None
+
+    def wants(self, name: str) -> bool:
+        """True if the field of the struct at this level is built; otherwise it is `NOT_WANTED`."""
+        is_free = self._wanted is None or not pa.types.is_struct(self._wanted)
+        return is_free or _part(self._wanted, name) is not None
+
     @contextmanager
-    def level(self) -> Iterator[None]:
-        """Count a field, an element or a value, whose type is built in the ``with`` block. Raises INVALID_SCHEMA."""
+    def level(self, *path: str, is_whole: bool = False) -> Iterator[None]:
+        """Count a part, whose type is built in the ``with`` block: a field, "element" or "value", or one inside another.
+
+        Without a path, the part has the type of this level. With `is_whole`, everything in it is built. Raises
+        INVALID_SCHEMA if there are too many fields or levels.
+        """
+        outer = self._wanted
+        self._wanted = None if is_whole else reduce(_part, path, outer)
         self._fields += 1
         self._depth += 1
         if self._fields > self.MOST_FIELDS or self._depth > self.MOST_DEPTH:
             raise INVALID_SCHEMA(
-                f"The schema has more than {self.MOST_FIELDS} fields, or is more than {self.MOST_DEPTH} levels deep; "
-                "set value.schema or key.schema to a schema without some of them"
+                f"The schema has more than {self.MOST_FIELDS} fields, or is more than {self.MOST_DEPTH} levels deep. "
+                "Give the frame a schema with the fields that you need, by .schema(...)"
             )
-        yield
-        self._depth -= 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            self._wanted = outer
+
+
+def _part(type: pa.DataType | None, name: str) -> pa.DataType | None:
+    """Return the type of a field, an element or a value; None if there is none of the name."""
+    if type is None:
+        return None
+    if pa.types.is_struct(type):
+        places = type.get_all_field_indices(name)
+        return type[places[0]].type if places else None
+    if pa.types.is_list(type):
+        return type.value_type if name == "element" else None
+    return type.item_type if pa.types.is_map(type) and name == "value" else None
 
 
 class Decoder(Protocol):
@@ -83,19 +122,20 @@ class Schema(Protocol):
     """A parsed schema of a format. Pickle-safe; compiled at first use, once in a process.
 
     `type` is the Arrow type of the column, in the form of Spark's `to_arrow_type`. It raises INVALID_SCHEMA if Spark has no
-    such type, as for a schema that contains itself. `projectable` leaves these fields out.
+    such type, as for a schema that contains itself.
     """
 
     @property
     def type(self) -> pa.DataType: ...
 
-    @property
-    def projectable(self) -> pa.DataType: ...
+    def projection(self, wanted: pa.DataType) -> pa.DataType:
+        """Return the type, with `NOT_WANTED` for fields that the wanted type does not have. Raises INVALID_SCHEMA."""
+        ...
 
-    def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
+    def decoder(self, writer: Any, type: pa.DataType) -> Decoder:
         """Return a decoder to the type, which is the schema's own or a projection of it.
 
-        The payloads have the writer's schema, or this one if there is no other.
+        The payloads have the writer's schema, of the same format, or this one if there is no other.
         """
         ...
 
@@ -107,7 +147,10 @@ class Schema(Protocol):
 class StringSchema:
     """The schema of the format string, UTF-8, and its decoder and encoder."""
 
-    type = projectable = pa.string()
+    type = pa.string()
+
+    def projection(self, wanted: pa.DataType) -> pa.DataType:
+        return self.type
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> Decoder:
         return self
@@ -122,7 +165,8 @@ class StringSchema:
             return Decoded(payloads.cast(pa.string()))
         except pa.ArrowInvalid:
             malformed = dict(_not_utf8(payloads))
-            return Decoded(without(payloads, list(malformed)).cast(pa.string()), malformed)
+            is_text = pa.array([row not in malformed for row in range(len(payloads))])
+            return Decoded(pc.if_else(is_text, payloads, pa.scalar(None, payloads.type)).cast(pa.string()), malformed)
 
     def encode(self, column: pa.Array) -> pa.Array:
         data = column.cast(pa.binary())
@@ -149,13 +193,13 @@ def first_not_utf8(data: pa.Array) -> int | None:
     return None
 
 
-def without(column: pa.Array, rows: list[int]) -> pa.Array:
-    """Return the column with nulls in the given rows."""
-    if not rows:
-        return column
-    mask = np.zeros(len(column), dtype=bool)
-    mask[rows] = True
-    return pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
+@contextmanager
+def named_errors(what: str) -> Iterator[None]:
+    """Put what was tried before the message of an OptionError that the ``with`` block raises."""
+    try:
+        yield
+    except OptionError as error:
+        raise type(error)(error.condition, f"{what}: {error.message}") from error
 
 
 def format_module(name: str) -> Any:
@@ -177,7 +221,7 @@ def require_kind(name: str, stored: StoredSchema) -> None:
 
 def schema_of(name: str, type: pa.DataType) -> StoredSchema:
     """Make a schema of a format from a column's type. Raises OptionError with the fields that the format does not have."""
-    return StoredSchema(format_module(name).schema_of(type, RECORD), KINDS[name])
+    return StoredSchema(format_module(name).schema_of(type), KINDS[name])
 
 
 def record_name(name: str, schema: Any) -> str | None:

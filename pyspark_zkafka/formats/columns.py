@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.conditions import INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.errors import InvalidRow, listing
 from pyspark_zkafka.formats.codec import Decoded
 
 _Row = TypeVar("_Row")
 
 STRINGS = (pa.string(), pa.large_string())
 BINARIES = (pa.binary(), pa.large_binary())
+_QUOTED = 80
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -27,6 +28,26 @@ def is_list(kind: pa.DataType) -> bool:
 def inner_path(path: str, name: str) -> str:
     """Return the path of a field, an element or a value inside a path, which may be empty."""
     return f"{path}.{name}" if path else name
+
+
+def varint(number: int) -> bytes:
+    """Return a number of 64 bits as a zigzag varint, as Avro and Confluent's message indexes have it."""
+    bits, data = (number << 1) ^ (number >> 63), bytearray()
+    while bits >= 0x80:
+        data.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    return bytes([*data, bits])
+
+
+def shown(text: str) -> str:
+    """Return the text for an error, cut if it is long."""
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+
+
+def require_fit(problems: Iterable[str], schema: str) -> None:
+    """Raise INVALID_SCHEMA if a column to encode has fields that do not fit the schema."""
+    if reasons := listing(problems, separator="; "):
+        raise INVALID_SCHEMA(f"The column does not fit {schema}: {reasons}; rename, cast or leave out these fields")
 
 
 def decode_rows(

@@ -36,6 +36,7 @@ class Prefix:
     before: bytes = b""
 
 
+@dataclass
 class ConfluentDecoder:
     """Decodes payloads, each by the writer's schema that its id names. `column` is key or value.
 
@@ -43,18 +44,17 @@ class ConfluentDecoder:
     registry cannot be asked.
     """
 
-    def __init__(
-        self, column: str, name: str, reader: Schema, stored: StoredSchema | None, type: pa.DataType, registry: Registry
-    ) -> None:
-        self._header = f"__{column}_schema_id"
-        self._name = name
-        self._reader = reader
-        self._stored = stored
-        self._type = type
-        self._registry = registry
+    column: str
+    name: str
+    reader: Schema
+    stored: StoredSchema | None
+    type: pa.DataType
+    registry: Registry
+
+    def __post_init__(self) -> None:
         self._decoders: dict[int | str, Decoder | str] = {}
-        if stored is not None and stored.id is not None:  # spare each new worker a request
-            self._decoders[stored.id] = self._new_decoder(stored)
+        if self.stored is not None and self.stored.id is not None:  # spare each new worker a request
+            self._decoders[self.stored.id] = self._new_decoder(self.stored)
 
     def decode(self, payloads: pa.Array, headers: pa.Array) -> Decoded:
         """Decode the payloads; `headers` are the records' headers."""
@@ -78,17 +78,17 @@ class ConfluentDecoder:
         if places:
             found = np.concatenate(places)
             order[found] = np.arange(len(found))
-        column = pa.concat_arrays(parts) if parts else pa.nulls(0, self._type)
+        column = pa.concat_arrays(parts) if parts else pa.nulls(0, self.type)
         malformed = {row: malformed[row] for row in sorted(malformed) if payloads[row].is_valid}  # headers of tombstones
         return Decoded(column.take(pa.array(order, mask=order < 0)), malformed)
 
     def _decode(self, decoder: Decoder, payloads: pa.Array, prefix: Prefix) -> Decoded:
-        if prefix.before and self._name == "protobuf":
+        if prefix.before and self.name == "protobuf":
             payloads = pc.binary_join_element_wise(prefix.before, payloads, b"")
         return decoder.decode(payloads, prefix.skip)
 
     def _groups(self, payloads: pa.Array, headers: pa.Array) -> tuple[dict[Prefix, _Rows], dict[int, str]]:
-        groups, malformed = header_groups(headers, self._header)
+        groups, malformed = header_groups(headers, f"__{self.column}_schema_id")
         rows = np.flatnonzero(pc.is_valid(payloads).to_numpy(zero_copy_only=False)).astype(np.int64)
         if groups or malformed:
             taken = np.concatenate([*groups.values(), np.array(list(malformed), dtype=np.int64)])
@@ -100,7 +100,7 @@ class ConfluentDecoder:
         """Return the decoder of a writer's schema, or why its records are malformed."""
         if key not in self._decoders:
             try:
-                stored = self._registry.schema(key)
+                stored = self.registry.schema(key)
             except UnknownSchema as unknown:
                 return str(unknown)
             try:
@@ -111,15 +111,15 @@ class ConfluentDecoder:
         return self._decoders[key]
 
     def _new_decoder(self, stored: StoredSchema) -> Decoder:
-        own = self._stored
+        own = self.stored
         is_own = own is not None and (own.text, own.references, own.kind) == (stored.text, stored.references, stored.kind)
-        require_kind(self._name, stored)
+        require_kind(self.name, stored)
         # JSON is decoded without the writer's schema.
-        writer = None if is_own or self._name == "json" else parse_schema(self._name, stored)
-        if self._name == "protobuf":
-            decoder: Decoder = self._reader.decoder(writer, self._type, indexed=True)  # type: ignore[call-arg]
+        writer = None if is_own or self.name == "json" else parse_schema(self.name, stored)
+        if self.name == "protobuf":
+            decoder: Decoder = self.reader.decoder(writer, self.type, indexed=True)  # type: ignore[call-arg]
             return decoder
-        return self._reader.decoder(writer, self._type)
+        return self.reader.decoder(writer, self.type)
 
 
 def payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) -> Iterator[tuple[Prefix, _Rows]]:

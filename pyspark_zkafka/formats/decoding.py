@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_COLUMN_TYPE
-from pyspark_zkafka.errors import OptionError, UnreadableRecord, listing
+from pyspark_zkafka.errors import UnreadableRecord, listing
 from pyspark_zkafka.formats.codec import (
     KINDS,
     Decoded,
     Decoder,
     Schema,
     StringSchema,
+    named_errors,
     parse_schema,
     schema_of,
 )
@@ -39,11 +40,22 @@ _HEADERS, _OFFSET = "headers", "offset"
 
 @dataclass(frozen=True, slots=True)
 class PinnedColumn:
-    """The schema that gives the type of a column; None if the frame's schema declares the type. Pickle-safe."""
+    """The schema that gives the type of a column; None if the frame's schema declares the type. Pickle-safe.
+
+    `origin` says in errors where the schema is from.
+    """
 
     format: ColumnFormat
-    schema: Schema | None
-    stored: StoredSchema | None
+    schema: Schema | None = None
+    stored: StoredSchema | None = None
+    origin: str = ""
+
+    def type(self, wanted: pa.DataType | None = None) -> pa.DataType | None:
+        """Return the type of the column, or as far as a frame wants it; None if the frame's schema declares it."""
+        if self.schema is None:
+            return None
+        with named_errors(f"{self.origin} cannot be used"):
+            return self.schema.type if wanted is None else self.schema.projection(wanted)
 
     def reader(self, type: pa.DataType) -> Schema:
         """Return the schema to read a declared type by."""
@@ -63,12 +75,12 @@ class PinnedFormats:
     @property
     def types(self) -> dict[str, pa.DataType | None]:
         """The types of the decoded columns; None where the frame's schema declares the type."""
-        return {name: None if c.schema is None else c.schema.type for name, c in self.columns.items()}
+        return {name: column.type() for name, column in self.columns.items()}
 
-    @property
-    def projectable(self) -> dict[str, pa.DataType | None]:
-        """The types that a declared schema may project."""
-        return {name: None if c.schema is None else c.schema.projectable for name, c in self.columns.items()}
+    def projected(self, declared: pa.Schema) -> dict[str, pa.DataType | None]:
+        """Return the types of the decoded columns, as far as a frame's schema declares them."""
+        wanted = {field.name: field.type for field in declared}
+        return {name: column.type(wanted[name]) if name in wanted else None for name, column in self.columns.items()}
 
     @property
     def has_corrupt_columns(self) -> bool:
@@ -91,17 +103,15 @@ def pin_formats(options: ReadOptions) -> PinnedFormats | None:
 
 def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
     if column.base == "string":
-        return PinnedColumn(column, StringSchema(), None)
+        return PinnedColumn(column, StringSchema())
     if column.schema is not None:
         stored, origin = StoredSchema(column.schema, KINDS[column.base]), f"{column.column}.schema"
     elif column.is_confluent:
         stored, origin = _registered(column, options)
     else:
-        return PinnedColumn(column, None, None)
-    try:
-        return PinnedColumn(column, parse_schema(column.base, stored, column.message), stored)
-    except OptionError as error:
-        raise type(error)(error.condition, f"{origin} cannot be used: {error.message}") from error
+        return PinnedColumn(column)
+    with named_errors(f"{origin} cannot be used"):
+        return PinnedColumn(column, parse_schema(column.base, stored, column.message), stored, origin)
 
 
 def _registered(column: ColumnFormat, options: ReadOptions) -> tuple[StoredSchema, str]:
@@ -156,6 +166,7 @@ class BatchDecoder:
         self._schema = schema
         self._formats = {name: column.format for name, column in pinned.columns.items()}
         self._decoders: dict[str, Decoder | ConfluentDecoder] = {}
+        needed = [_OFFSET]
         registry = None if pinned.registry is None else open_registry(pinned.registry)
         for name, column in pinned.columns.items():
             if name not in schema.names:
@@ -165,23 +176,15 @@ class BatchDecoder:
             if registry is not None and column.format.is_confluent:
                 own = column.format.base, reader, column.stored, type, registry
                 self._decoders[name] = ConfluentDecoder(name, *own)
+                needed.append(_HEADERS)
             else:
                 self._decoders[name] = reader.decoder(None, type)
-        self.raw = self._raw_schema()
+        fields = [f.with_type(pa.binary()) if f.name in self._decoders else f for f in schema]
+        fields = [field for field in fields if field.name not in CORRUPT_COLUMNS]
+        fields += [pa.field(name, COLUMNS[name][0]) for name in dict.fromkeys(needed) if name not in schema.names]
+        self.raw = pa.schema(fields)
         self._dropped = 0
         self._first_dropped = ""
-
-    def _raw_schema(self) -> pa.Schema:
-        fields = [
-            pa.field(field.name, pa.binary()) if field.name in self._decoders else field
-            for field in self._schema
-            if field.name not in CORRUPT_COLUMNS
-        ]
-        needed = [_OFFSET]
-        if any(isinstance(decoder, ConfluentDecoder) for decoder in self._decoders.values()):
-            needed.append(_HEADERS)
-        fields += [pa.field(name, COLUMNS[name][0]) for name in needed if name not in self._schema.names]
-        return pa.schema(fields)
 
     def decode(self, batch: pa.RecordBatch, partition: TopicPartition) -> pa.RecordBatch:
         """Decode a batch of one partition. Raises MALFORMED_RECORD in the mode FAILFAST."""
@@ -192,7 +195,10 @@ class BatchDecoder:
                 found[name] = decoder.decode(payloads, batch.column(_HEADERS))
             else:
                 found[name] = decoder.decode(payloads)
-        reasons = self._reasons(found)
+        # The value's reasons come before the key's.
+        reasons = {
+            row: (name, f"{name}: {reason}") for name in sorted(found) for row, reason in found[name].malformed.items()
+        }
         columns = {name: batch.column(name) for name in batch.schema.names}
         columns |= {name: decoded.column for name, decoded in found.items()}
         columns |= _corrupt_columns(batch, reasons)
@@ -215,22 +221,12 @@ class BatchDecoder:
         try:
             yield
         finally:
-            self._report()
-
-    def _report(self) -> None:
-        if self._dropped:
-            _log.warning(
-                "%d record(s) that cannot be decoded are left out, because mode is DROPMALFORMED. The first is %s",
-                self._dropped,
-                self._first_dropped,
-            )
-
-    def _reasons(self, found: Mapping[str, Decoded]) -> dict[int, tuple[str, str]]:
-        """Return column and reason of each malformed row; the value's come before the key's."""
-        reasons: dict[int, tuple[str, str]] = {}
-        for name in sorted(found):
-            reasons |= {row: (name, f"{name}: {reason}") for row, reason in found[name].malformed.items()}
-        return reasons
+            if self._dropped:
+                _log.warning(
+                    "%d record(s) that cannot be decoded are left out, because mode is DROPMALFORMED. The first is %s",
+                    self._dropped,
+                    self._first_dropped,
+                )
 
     def _malformed(self, column: str, reason: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
         return MALFORMED_RECORD(

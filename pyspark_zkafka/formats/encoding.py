@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.formats.codec import KINDS, Encoder, Schema, StringSchema, parse_schema, record_name, schema_of
-from pyspark_zkafka.formats.registry import Registry, StoredSchema, open_registry
+from pyspark_zkafka.errors import InvalidRow
+from pyspark_zkafka.formats.codec import (
+    KINDS,
+    Encoder,
+    Schema,
+    StringSchema,
+    named_errors,
+    parse_schema,
+    record_name,
+    schema_of,
+)
+from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
 
@@ -66,30 +76,30 @@ def _key_topic(column: ColumnFormat, topic: str) -> str:
 
 def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, StoredSchema | None]:
     """Return the schema that the options give, or the one made from the column's type. Checks that the column fits."""
-    try:
-        if column.base == "string":
-            StringSchema().encoder(type)
-            return StringSchema(), None
-        if column.schema is not None:
-            stored = StoredSchema(column.schema, KINDS[column.base])
-        else:
-            stored = schema_of(column.base, type)
-        schema = parse_schema(column.base, stored, column.message)
+    schema: Schema = StringSchema()
+    stored = None
+    with _naming(column):
+        if column.base != "string":
+            given = column.schema
+            stored = schema_of(column.base, type) if given is None else StoredSchema(given, KINDS[column.base])
+            schema = parse_schema(column.base, stored, column.message)
         schema.encoder(type)
-        return schema, stored
-    except OptionError as error:
-        raise _named(error, column) from error
+    return schema, stored
 
 
 def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> WriterSchema:
     """Return the schema for a topic. Asks the registry."""
     if not column.is_confluent:
         return WriterSchema(_own_schema(column, plan.types[column.column])[0], None)
-    registry, formats = _registry(plan.options), plan.options
+    formats = plan.options
+    if formats.registry is None:
+        raise INVALID_OPTION("A format of Confluent needs schema.registry.url")
+    registry = open_registry(formats.registry)
     if formats.use_latest:
         found = registry.subject(column.subject_of(topic, None))
         latest = parse_schema(column.base, found, column.message)
-        _encoder(latest, plan.types[column.column], column)
+        with _naming(column):
+            latest.encoder(plan.types[column.column])
         return WriterSchema(latest, found.id)
     schema, stored = _own_schema(column, plan.types[column.column])
     record = record_name(column.base, schema)
@@ -102,45 +112,32 @@ def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> Writ
     return WriterSchema(schema, registry.register(subject, own, auto=formats.auto_register, normalize=formats.normalize))
 
 
-def _registry(formats: FormatOptions) -> Registry:
-    if formats.registry is None:
-        raise INVALID_OPTION("A format of Confluent needs schema.registry.url")
-    return open_registry(formats.registry)
-
-
-def _encoder(schema: Schema, type: pa.DataType, column: ColumnFormat) -> Encoder:
-    try:
-        return schema.encoder(type)
-    except OptionError as error:
-        raise _named(error, column) from error
-
-
-def _named(error: OptionError, column: ColumnFormat) -> OptionError:
-    shown = f"The column {column.column} cannot be written with {column.column}.format={column.name}: {error.message}"
-    return type(error)(error.condition, shown)
+def _naming(column: ColumnFormat) -> AbstractContextManager[None]:
+    return named_errors(f"The column {column.column} cannot be written with {column.column}.format={column.name}")
 
 
 def row_encoder(plan: EncodingPlan | None) -> Encode | None:
     """Return the function that encodes a task's rows; None without formats. It keeps the encoders that it has made."""
-    return None if plan is None else _RowEncoder(plan)
+    if plan is None:
+        return None
+    formats = {column.column: column for column in plan.options.columns}
+    encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
 
+    def encoder_of(column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
+        place = column.column, _key_topic(column, topic)
+        if place not in encoders:
+            writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
+            with _naming(column):
+                encoder = writer.schema.encoder(plan.types[column.column])
+            indexes: bytes = getattr(writer.schema, "message_indexes", b"")
+            encoders[place] = encoder, None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
+        return encoders[place]
 
-class _RowEncoder:
-    def __init__(self, plan: EncodingPlan) -> None:
-        self._plan = plan
-        self._formats = {column.column: column for column in plan.options.columns}
-        self._encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
-
-    def __call__(self, part: OutgoingBatch) -> OutgoingBatch:
-        key = None if part.key is None else self._encoded("key", part.key, part.topic)
-        return replace(part, value=self._encoded("value", part.value, part.topic), key=key)
-
-    def _encoded(self, name: str, column: pa.Array, topic: str) -> pa.Array:
-        format = self._formats.get(name)
-        if format is None:
+    def encoded(name: str, column: pa.Array, topic: str) -> pa.Array:
+        if name not in formats:
             return as_bytes(column)
-        encoder, prefix = self._encoder(format, topic)
-        type = self._plan.types[name]
+        encoder, prefix = encoder_of(formats[name], topic)
+        type = plan.types[name]
         try:
             # The driver plans with times in UTC, and Spark sends them in the session's time zone.
             payloads = encoder.encode(column if column.type == type else column.cast(type))
@@ -150,12 +147,8 @@ class _RowEncoder:
             ) from error
         return payloads if prefix is None else pc.binary_join_element_wise(prefix, payloads, b"")
 
-    def _encoder(self, column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
-        place = column.column, _key_topic(column, topic)
-        if place not in self._encoders:
-            writer = self._plan.schemas.get(place) or _writer_schema(self._plan, column, topic)
-            encoder = _encoder(writer.schema, self._plan.types[column.column], column)
-            indexes: bytes = getattr(encoder, "message_indexes", b"")
-            prefix = None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
-            self._encoders[place] = encoder, prefix
-        return self._encoders[place]
+    def encode(part: OutgoingBatch) -> OutgoingBatch:
+        key = None if part.key is None else encoded("key", part.key, part.topic)
+        return replace(part, value=encoded("value", part.value, part.topic), key=key)
+
+    return encode

@@ -13,16 +13,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
-from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import RECORD, Decoded, Schema
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
+from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import (
     BINARIES,
     STRINGS,
@@ -34,24 +32,25 @@ from pyspark_zkafka.formats.columns import (
     is_list,
     masked,
     offsets_of,
+    require_fit,
+    shown,
 )
 from pyspark_zkafka.formats.json_types import (
     RAW,
+    References,
     check_forms,
+    check_text,
     has_constraints,
-    is_json_schema,
     mismatches,
     public_type,
     schema_of,
-    spark_type,
-    type_of_json_schema,
+    type_of,
     validator,
 )
 from pyspark_zkafka.model.records import not_null_problems
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonSchema", "parse", "schema_of"]
 
-_QUOTED = 80
 _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
@@ -64,20 +63,18 @@ class JsonSchema:
     """A JSON Schema, or a type of Spark, with the documents that it refers to."""
 
     text: str
-    references: tuple[tuple[str, str], ...] = ()
+    references: References = ()
 
     @property
     def type(self) -> pa.DataType:
-        return public_type(_compiled(self.text, self.references))
+        return public_type(type_of(self.text, self.references))
 
-    projectable = type
+    def projection(self, wanted: pa.DataType) -> pa.DataType:
+        return public_type(type_of(self.text, self.references, wanted))
 
     def decoder(self, writer: Schema | None, type: pa.DataType) -> JsonDecoder:
-        """Return a decoder to the type, which is the schema's own or a projection of it. The writer's does not matter.
-
-        Raises INVALID_SCHEMA if JSON has no form of a declared type.
-        """
-        return JsonDecoder(type, _compiled(self.text, self.references))
+        """Return a decoder; the writer's schema does not matter. Raises INVALID_SCHEMA for a type that JSON lacks."""
+        return JsonDecoder(type, type_of(self.text, self.references, type))
 
     def encoder(self, type: pa.DataType) -> JsonEncoder:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
@@ -86,41 +83,25 @@ class JsonSchema:
         of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
         validated, and none by a schema that was made from the type, if the type allows these nulls.
         """
-        schema = _compiled(self.text, self.references)
-        problems = list(mismatches(type, schema, ""))
-        if problems:
-            reasons = listing(problems, separator="; ")
-            raise INVALID_SCHEMA(
-                f"The column does not fit the JSON schema: {reasons}; rename, cast or leave out these fields"
-            )
+        schema = type_of(self.text, self.references, type)
+        require_fit(mismatches(type, schema, ""), "the JSON schema")
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        is_certain = self.text == schema_of(type, RECORD) and not any(not_null_problems("value", type))
+        is_certain = self.text == schema_of(type) and not any(not_null_problems("value", type))
         return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), every_row)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
     """Parse a JSON Schema, or Spark's DDL: ``id bigint, name string``, or ``struct<id: bigint>``.
 
-    `references` has the text of other documents by the name or id that `$ref` gives. Columns may always be null.
-
-    Raises
-    ------
-    OptionError
-        INVALID_SCHEMA: the text is none of these, a `$ref` leads nowhere, or Spark has no type for a part.
+    `references` has the text of other documents by the name or id that `$ref` gives. Columns may always be null. Raises
+    INVALID_SCHEMA if the text is neither.
     """
     try:
         import orjson  # noqa: F401
     except ImportError as exc:
         raise FORMAT_LIBRARY_MISSING(f"The format json needs {exc.name}; run pip install 'pyspark-zkafka[json]'") from exc
-    schema = JsonSchema(text, tuple(sorted(references.items())))
-    _compiled(schema.text, schema.references)
-    return schema
-
-
-@lru_cache(maxsize=256)
-def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> pa.DataType:
-    """Return the type, with RAW where the schema allows values of several types."""
-    return type_of_json_schema(text, references) if is_json_schema(text) else spark_type(text)
+    check_text(text, references)
+    return JsonSchema(text, tuple(sorted(references.items())))
 
 
 # Decoding
@@ -175,7 +156,7 @@ def _decimal(digits: str) -> Decimal:
     try:
         return Decimal(digits)
     except ArithmeticError:
-        raise ValueError(f"the exponent of {_shown(digits)} is too large") from None
+        raise ValueError(f"the exponent of {shown(digits)} is too large") from None
 
 
 def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
@@ -230,11 +211,7 @@ def _text(value: Any) -> str:
 
 
 def _problem(value: Any, path: str, kind: pa.DataType | str) -> ValueError:
-    return ValueError(f"{path or 'the document'} is {_shown(_text(value))}, which is no {kind}")
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+    return ValueError(f"{path or 'the document'} is {shown(_text(value))}, which is no {kind}")
 
 
 def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType | str) -> set[type]:
@@ -264,7 +241,15 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _
     if schema == RAW:
         return lambda values: pa.array([None if v is None else text(v) for v in values], kind)
     if pa.types.is_struct(kind):
-        return _struct_reader(kind, schema, path, text)
+        columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name), text)) for f in kind]
+
+        def read_structs(values: list[Any]) -> pa.Array:
+            _check(values, {dict}, path, "object")
+            rows = [value or {} for value in values]
+            arrays = [read([row.get(name) for row in rows]) for name, read in columns]
+            return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=_mask(values))
+
+        return read_structs
     if pa.types.is_list(kind):
         elements = _reader(kind.value_type, schema.value_type, inner_path(path, "element"), text)
 
@@ -293,18 +278,6 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _
 def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
     """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
     return schema if type(schema) is type(kind) or (schema == RAW and kind in STRINGS) else kind
-
-
-def _struct_reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _Read:
-    columns = [(f.name, _reader(f.type, schema.field(f.name).type, inner_path(path, f.name), text)) for f in kind]
-
-    def read_structs(values: list[Any]) -> pa.Array:
-        found = _check(values, {dict}, path, "object")
-        rows = [{} if value is None else value for value in values] if found else [{}] * len(values)
-        arrays = [read([row.get(name) for row in rows]) for name, read in columns]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=_mask(values))
-
-    return read_structs
 
 
 def _mask(values: list[Any]) -> pa.Array:
@@ -388,10 +361,7 @@ class JsonEncoder:
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the documents, null where the row is null. Null fields of structs are left out.
 
-        Raises
-        ------
-        InvalidRow
-            INVALID_VALUE: the schema does not allow a value, a text is no JSON where it must be, or a string is not UTF-8.
+        Raises INVALID_VALUE if the schema does not allow a value, a text is no JSON where it must be, or is not UTF-8.
         """
         return encode_rows(column, self._encode, "the JSON schema")
 
@@ -424,6 +394,8 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
 
     The schema's type has RAW where the strings of the column are JSON text.
     """
+    import orjson
+
     schema = _of_form(schema, kind)
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
@@ -441,24 +413,8 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
     if pa.types.is_map(kind):
         items = _writer(kind.item_type, schema.item_type)
         return lambda column: dictionaries(column, pa.Array.to_pylist, items)
-    return _json_texts if schema == RAW else _scalar_writer(kind)
-
-
-def _json_texts(column: pa.Array) -> list[Any]:
-    import orjson
-
-    texts = column.to_pylist()
-    for text in texts:
-        try:
-            orjson.loads(text if text is not None else "null")
-        except ValueError as exc:
-            raise ValueError(f"the schema allows several types here, and {_shown(text)} is no JSON text: {exc}") from exc
-    return [None if text is None else orjson.Fragment(text) for text in texts]
-
-
-def _scalar_writer(kind: pa.DataType) -> _Write:
-    import orjson
-
+    if schema == RAW:
+        return _json_texts
     if pa.types.is_floating(kind):
         return _floats
     if pa.types.is_decimal(kind):
@@ -470,6 +426,18 @@ def _scalar_writer(kind: pa.DataType) -> _Write:
     if kind == pa.date32():
         return lambda column: list(_in_years(column).cast(pa.string()).to_pylist())
     return lambda column: list(column.to_pylist())
+
+
+def _json_texts(column: pa.Array) -> list[Any]:
+    import orjson
+
+    texts = column.to_pylist()
+    for text in texts:
+        try:
+            orjson.loads(text if text is not None else "null")
+        except ValueError as exc:
+            raise ValueError(f"the schema allows several types here, and {shown(text)} is no JSON text: {exc}") from exc
+    return [None if text is None else orjson.Fragment(text) for text in texts]
 
 
 def _floats(column: pa.Array) -> list[Any]:

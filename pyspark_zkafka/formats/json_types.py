@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 from urllib.parse import urljoin
 
@@ -12,8 +16,9 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.codec import TypeLimits
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
+from pyspark_zkafka.model.records import parts_of
 
 References = tuple[tuple[str, str], ...]
 
@@ -58,11 +63,28 @@ def is_json_schema(text: str) -> bool:
     return text.lstrip()[:1] in {"{", "[", ""}
 
 
-def type_of_json_schema(text: str, references: References) -> pa.DataType:
-    """Return the type of a JSON Schema's documents; RAW where values of several types are allowed."""
+def check_text(text: str, references: Mapping[str, str]) -> None:
+    """Raise INVALID_SCHEMA for a text that is neither JSON nor DDL."""
+    if is_json_schema(text):
+        _loads(text, "schema")
+        for name, other in references.items():
+            _loads(other, name)
+    else:
+        spark_type(text)
+
+
+@lru_cache(maxsize=256)
+def type_of(text: str, references: References, wanted: pa.DataType | None = None) -> pa.DataType:
+    """Return the type of documents, with RAW where a JSON Schema allows values of several types.
+
+    A JSON Schema's type has only the wanted fields, and `NOT_WANTED` for the others.
+    """
+    limits = TypeLimits(wanted)
+    if not is_json_schema(text):
+        return spark_type(text, limits if limits.is_whole else None)
     try:
         document = _loads(text, "schema")
-        return _SchemaTypes().type_of(document, _registry(document, references)[1], "#", (id(document),))
+        return _SchemaTypes(limits).type_of(document, _registry(document, references)[1], "#", (id(document),))
     except RecursionError:
         raise _invalid("#", "it is nested too deeply") from None
 
@@ -86,6 +108,8 @@ def validator(text: str, references: References) -> Any:
 def _loads(text: str, name: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
+    except RecursionError:
+        raise _invalid("#", "it is nested too deeply") from None
     except ValueError as exc:
         raise INVALID_SCHEMA(f"The JSON Schema {name} is no JSON: {exc}; correct the text") from exc
     if not isinstance(found, dict):
@@ -111,8 +135,8 @@ def _registry(document: dict[str, Any], references: References) -> tuple[Any, An
 class _SchemaTypes:
     """The types of the parts of one JSON Schema. `outer` has the ids of the parts around a part."""
 
-    def __init__(self) -> None:
-        self._limits = TypeLimits()
+    def __init__(self, limits: TypeLimits) -> None:
+        self._limits = limits
 
     def type_of(self, node: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
         if isinstance(node, bool):
@@ -123,14 +147,20 @@ class _SchemaTypes:
             return self._type_of_reference(node["$ref"], resolver, path, outer)
         for keyword in ("oneOf", "anyOf"):
             if keyword in node:
-                parts = _parts(node, keyword, path)
-                kinds = [self.type_of(p, resolver, f"{path}/{keyword}/{i}", outer) for i, p in parts if not _is_null(p)]
+                variants = _variants(node, keyword, path)
+                if len(variants) == 1:
+                    return self.type_of(variants[0][1], resolver, variants[0][0], outer)
+                # Whether they are the same is a question about all of their fields.
+                kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
                 return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else RAW
         if "allOf" in node:
-            parts = _parts(node, "allOf", path)
             rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
-            kinds = [self.type_of(p, resolver, f"{path}/allOf/{i}", outer) for i, p in [*parts, (len(parts), rest)]]
-            return _merged([kind for kind in kinds if kind != RAW])
+            variants = [*_variants(node, "allOf", path), (path, rest)]
+            kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
+            kinds = [kind for kind in kinds if kind != RAW]
+            if kinds and all(pa.types.is_struct(kind) for kind in kinds):
+                return pa.struct(list({field.name: field for kind in kinds for field in kind}.values()))
+            return kinds[0] if len(kinds) == 1 else RAW
         return self._type_of_keywords(node, resolver, path, outer)
 
     def _type_of_reference(self, reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
@@ -155,7 +185,8 @@ class _SchemaTypes:
             return self._object(node, resolver, path, outer)
         if name == "array":
             items = node.get("items", True)
-            return _array(RAW if isinstance(items, list) else self._inner(items, resolver, f"{path}/items", outer))
+            is_tuple = isinstance(items, list)
+            return _array(RAW if is_tuple else self._inner(items, resolver, f"{path}/items", outer, "element"))
         if name == "string":
             if node.get("contentEncoding") == "base64":
                 return pa.binary()
@@ -170,36 +201,31 @@ class _SchemaTypes:
         if not isinstance(properties, dict):
             raise _invalid(path, "properties is no object")
         if properties:
-            return pa.struct(
-                [
-                    (name, self._inner(inner, resolver, f"{path}/properties/{name}", outer))
-                    for name, inner in properties.items()
-                ]
-            )
+            kinds = {
+                name: self._inner(inner, resolver, f"{path}/properties/{name}", outer, name)
+                if self._limits.wants(name)
+                else NOT_WANTED
+                for name, inner in properties.items()
+            }
+            return pa.struct(list(kinds.items()))
         others = node.get("additionalProperties", True)
         if isinstance(others, dict):
-            return pa.map_(pa.string(), self._inner(others, resolver, f"{path}/additionalProperties", outer))
+            return pa.map_(pa.string(), self._inner(others, resolver, f"{path}/additionalProperties", outer, "value"))
         return RAW
 
-    def _inner(self, node: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
-        with self._limits.level():
+    def _inner(
+        self, node: Any, resolver: Any, path: str, outer: tuple[int, ...], *part: str, is_whole: bool = False
+    ) -> pa.DataType:
+        with self._limits.level(*part, is_whole=is_whole):
             return self.type_of(node, resolver, path, outer)
 
 
-def _merged(kinds: list[pa.DataType]) -> pa.DataType:
-    if kinds and all(pa.types.is_struct(kind) for kind in kinds):
-        return pa.struct(list({field.name: field for kind in kinds for field in kind}.values()))
-    return kinds[0] if len(kinds) == 1 else RAW
-
-
-def _parts(node: dict[str, Any], keyword: str, path: str) -> list[tuple[int, Any]]:
+def _variants(node: dict[str, Any], keyword: str, path: str) -> list[tuple[str, Any]]:
+    """Return the places and schemas of a keyword, without a schema that is null alone."""
     if not isinstance(node[keyword], list):
         raise _invalid(path, f"{keyword} is no array")
-    return list(enumerate(node[keyword]))
-
-
-def _is_null(node: Any) -> bool:
-    return isinstance(node, dict) and node.get("type") == "null"
+    variants = [(f"{path}/{keyword}/{i}", variant) for i, variant in enumerate(node[keyword])]
+    return [v for v in variants if keyword == "allOf" or not (isinstance(v[1], dict) and v[1].get("type") == "null")]
 
 
 def _types_of_values(node: dict[str, Any]) -> list[str]:
@@ -248,43 +274,37 @@ def _formless(kind: pa.DataType, path: str) -> Iterator[str]:
     """Yield the places and types that JSON cannot represent."""
     if pa.types.is_struct(kind) and any((field.metadata or {}).get(b"variant") for field in kind):
         yield f"{path or 'the column'} is variant"
-    elif pa.types.is_struct(kind):
-        for field in kind:
-            yield from _formless(field.type, inner_path(path, field.name))
-    elif pa.types.is_map(kind):
-        if kind.key_type not in STRINGS:
-            yield f"{inner_path(path, 'key')} is {kind.key_type}"
-        yield from _formless(kind.item_type, inner_path(path, "value"))
-    elif is_list(kind):
-        yield from _formless(kind.value_type, inner_path(path, "element"))
-    elif not form(kind):
+        return
+    if pa.types.is_map(kind) and kind.key_type not in STRINGS:
+        yield f"{inner_path(path, 'key')} is {kind.key_type}"
+    if not pa.types.is_nested(kind) and not form(kind):
         yield f"{path or 'the column'} is {kind}"
+    for field in parts_of(kind):
+        yield from _formless(field.type, inner_path(path, field.name))
 
 
 def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[str]:
     """Yield where a column does not have the form of the schema's type."""
     if schema == RAW:
         return
-    if pa.types.is_struct(column) and pa.types.is_struct(schema):
-        for field in column:
-            if schema.get_field_index(field.name) < 0:
-                yield f"{inner_path(path, field.name)} is no property of the schema"
+    if pa.types.is_nested(column) and column.id == schema.id:
+        known = {field.name: field.type for field in parts_of(schema)}
+        for field in parts_of(column):
+            inner = inner_path(path, field.name)
+            if field.name in known:
+                yield from mismatches(field.type, known[field.name], inner)
             else:
-                yield from mismatches(field.type, schema.field(field.name).type, inner_path(path, field.name))
-    elif pa.types.is_map(column) and pa.types.is_map(schema):
-        yield from mismatches(column.item_type, schema.item_type, inner_path(path, "value"))
-    elif pa.types.is_list(column) and pa.types.is_list(schema):
-        yield from mismatches(column.value_type, schema.value_type, inner_path(path, "element"))
-    else:
-        given, wanted = form(column).get("type", ""), form(schema).get("type")
-        if given != wanted and (given, wanted) != ("integer", "number"):
-            yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+                yield f"{inner} is no property of the schema"
+        return
+    given, wanted = form(column).get("type", ""), form(schema).get("type")
+    if given != wanted and (given, wanted) != ("integer", "number"):
+        yield f"{path or 'the column'} is {column}, and the schema has {schema}"
 
 
-def schema_of(type: pa.DataType, name: str) -> str:
-    """Return the JSON Schema of a column's type, with the title `name`. Raises INVALID_SCHEMA if JSON has no form of it."""
+def schema_of(type: pa.DataType) -> str:
+    """Return the JSON Schema of a column's type. Raises INVALID_SCHEMA if JSON has no form of it."""
     check_forms(type)
-    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_schema_of(type)}
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "title": RECORD, **_schema_of(type)}
     return json.dumps(schema, indent=2)
 
 
@@ -313,15 +333,20 @@ _NAMES = {
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|('(?:[^'\\]|\\.)*')|([A-Za-z0-9_]+)|([<>(),:]))")
 
 
-def spark_type(text: str) -> pa.DataType:
+def spark_type(text: str, limits: TypeLimits | None = None) -> pa.DataType:
     """Return the type of Spark's DDL: fields, or one type such as ``array<int>``. Everything may be null.
+
+    It is not larger than its text, so that limits are optional.
 
     >>> spark_type("id bigint, tags array<string>")
     StructType(struct<id: int64, tags: list<element: string>>)
     """
-    parser = _Ddl(text)
-    is_type = len(parser.tokens) > 1 and parser.tokens[1] == "<" and parser.tokens[0].lower() in {"struct", "array", "map"}
-    kind = parser.type() if is_type else parser.fields(end=None)
+    parser = _Ddl(text, limits)
+    is_type = any(parser.starts_with(name, "<") for name in ("struct", "array", "map"))
+    try:
+        kind = parser.type() if is_type else parser.fields(end=None)
+    except RecursionError:
+        raise INVALID_SCHEMA(f"The schema {text[:200]!r} is nested too deeply; correct the schema") from None
     if parser.tokens:
         raise parser.error()
     return kind
@@ -330,12 +355,12 @@ def spark_type(text: str) -> pa.DataType:
 class _Ddl:
     """The tokens of a DDL that are left."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, limits: TypeLimits | None) -> None:
         self._text = text
-        self._limits = TypeLimits()
-        self.tokens: list[str] = []
-        at = 0
-        while text[at:].strip():
+        self._limits = limits
+        self.tokens: deque[str] = deque()
+        at, end = 0, len(text.rstrip())
+        while at < end:
             found = _TOKEN.match(text, at)
             if found is None:
                 raise self.error()
@@ -344,7 +369,7 @@ class _Ddl:
             at = found.end()
 
     def error(self) -> Exception:
-        where = f"near {' '.join(self.tokens[:5])!r}" if self.tokens else "at its end"
+        where = f"near {' '.join(islice(self.tokens, 5))!r}" if self.tokens else "at its end"
         return INVALID_SCHEMA(
             f"The schema {self._text[:200]!r} is neither JSON nor Spark's DDL, which cannot be read "
             f"{where}; write it as `id bigint, name string`"
@@ -353,23 +378,26 @@ class _Ddl:
     def take(self, *expected: str) -> str:
         if not self.tokens or (expected and self.tokens[0].lower() not in expected):
             raise self.error()
-        return self.tokens.pop(0)
+        return self.tokens.popleft()
+
+    def starts_with(self, *expected: str) -> bool:
+        return [token.lower() for token in islice(self.tokens, len(expected))] == [*expected]
 
     def fields(self, end: str | None) -> pa.DataType:
-        fields: list[pa.Field] = []
+        kinds: dict[str, pa.DataType] = {}
         while True:
             name = self.take()
-            if name in {field.name for field in fields}:
+            if name in kinds:
                 raise INVALID_SCHEMA(f"In the schema {self._text[:200]!r}, the field {name} is there twice; rename one")
-            if self.tokens[:1] == [":"]:
+            if self.starts_with(":"):
                 self.take()
-            fields.append(pa.field(name, self._inner()))
-            if [token.lower() for token in self.tokens[:2]] == ["not", "null"]:
-                del self.tokens[:2]
-            if self.tokens and self.tokens[0].lower() == "comment":
-                del self.tokens[:2]
+            kinds[name] = self._inner()
+            if self.starts_with("not", "null"):
+                self.take(), self.take()
+            if self.starts_with("comment"):
+                self.take(), self.take()
             if not self.tokens or self.tokens[0] == end:
-                return pa.struct(fields)
+                return pa.struct(list(kinds.items()))
             self.take(",")
 
     def type(self) -> pa.DataType:
@@ -391,17 +419,17 @@ class _Ddl:
         elif name in _NAMES:
             return _NAMES[name]
         else:
-            self.tokens.insert(0, name)
+            self.tokens.appendleft(name)
             raise self.error()
         self.take(">")
         return kind
 
     def _inner(self) -> pa.DataType:
-        with self._limits.level():
+        with self._limits.level() if self._limits else nullcontext():
             return self.type()
 
     def _decimal(self) -> pa.DataType:
-        if self.tokens[:1] != ["("]:
+        if not self.starts_with("("):
             return pa.decimal128(10, 0)
         self.take()
         try:

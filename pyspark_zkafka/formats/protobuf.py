@@ -21,14 +21,13 @@ import pyarrow as pa
 
 from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
-from pyspark_zkafka.formats.codec import Schema, TypeLimits
-from pyspark_zkafka.formats.columns import inner_path, is_list
+from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
+from pyspark_zkafka.formats.columns import inner_path, is_list, shown, varint
 from pyspark_zkafka.formats.protobuf_messages import (
     DURATION,
     TIMESTAMP,
     ProtobufDecoder,
     ProtobufEncoder,
-    index_bytes,
     scalar_type,
     time_type,
 )
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 _MAIN = "schema.proto"
 _PROTOC_TIMEOUT_S = 60
-_QUOTED = 80
 _BINARY = re.compile("[\0-\x08\x0e-\x1f]")
 _INSTALL = "run pip install 'pyspark-zkafka[protobuf]'"
 
@@ -53,14 +51,10 @@ class ProtobufSchema:
 
     @property
     def type(self) -> pa.DataType:
-        return self._column_type(partial=False)
+        return self.projection(None)
 
-    @property
-    def projectable(self) -> pa.DataType:
-        return self._column_type(partial=True)
-
-    def _column_type(self, *, partial: bool) -> pa.DataType:
-        kind = _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits(), partial=partial)
+    def projection(self, wanted: pa.DataType | None) -> pa.DataType:
+        kind = _struct_type(_message_class(self).DESCRIPTOR, (), TypeLimits(wanted))
         if not kind.num_fields:
             raise INVALID_SCHEMA(
                 f"The Protobuf message {self.message} has no fields that Spark has a type for; choose another message"
@@ -70,16 +64,20 @@ class ProtobufSchema:
     @property
     def message_indexes(self) -> bytes:
         """The place of the message in its file, as Confluent's serializers write it before the message."""
-        return index_bytes(_message_class(self).DESCRIPTOR)
+        descriptor, indexes = _message_class(self).DESCRIPTOR, list[int]()
+        while descriptor is not None:
+            outer = descriptor.containing_type
+            names = list(descriptor.file.message_types_by_name if outer is None else outer.nested_types_by_name)
+            indexes.insert(0, names.index(descriptor.name))
+            descriptor = outer
+        return b"\0" if indexes == [0] else b"".join(varint(number) for number in (len(indexes), *indexes))
 
-    def decoder(self, writer: Schema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
-        """Return a decoder to the type, which is the schema's own or a projection of it.
+    def decoder(self, writer: ProtobufSchema | None, type: pa.DataType, *, indexed: bool = False) -> ProtobufDecoder:
+        """Return a decoder, which finds fields by their numbers in this schema.
 
-        Fields are found by their numbers in this schema. With `indexed`, message indexes precede each message, and choose
-        the message of the writer's schema: a record with a message of another name is malformed.
+        With `indexed`, message indexes precede each message, and choose the message of the writer's schema: a record with
+        a message of another name is malformed.
         """
-        if writer is not None and not isinstance(writer, ProtobufSchema):
-            raise TypeError("the writer's schema is a ProtobufSchema")
         file = _message_class(writer or self).DESCRIPTOR.file if indexed else None
         return ProtobufDecoder(_message_class(self), type, file)
 
@@ -93,12 +91,8 @@ def parse(text: str, references: Mapping[str, str] = {}, message: str | None = N
 
     `text` is .proto text, or a descriptor set or FileDescriptorProto in base64; a set has the schema's own file at the
     end, as protoc writes it. `references` has each imported file, in the same form, by the name in its import. Google's
-    well-known types, and Confluent's, need no reference. .proto text takes about 0.2 s.
-
-    Raises
-    ------
-    OptionError
-        INVALID_SCHEMA: the text cannot be compiled, or the message does not exist.
+    well-known types, and Confluent's, need no reference. .proto text takes about 0.2 s. Raises INVALID_SCHEMA if the text
+    cannot be compiled, or the message does not exist.
     """
     try:
         from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -130,7 +124,7 @@ def _names(scope: str, messages: Iterable[Any]) -> Iterator[str]:
 
 def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
     """Return the text's own file at the end, after all files that it imports."""
-    if _is_source(text):
+    if ("{" in text or ";" in text) and not _BINARY.search(text):
         return _run_protoc({**references, _MAIN: text})
     *others, own = _files(text, "schema")
     known = _builtin_files() | {file.name: file for file in others}
@@ -142,10 +136,6 @@ def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorPr
     return list(ordered.values())
 
 
-def _is_source(text: str) -> bool:
-    return ("{" in text or ";" in text) and not _BINARY.search(text)
-
-
 def _files(text: str, name: str) -> list[FileDescriptorProto]:
     """Return the files of a serialized FileDescriptorSet, or of one FileDescriptorProto, which may be in base64."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -154,9 +144,9 @@ def _files(text: str, name: str) -> list[FileDescriptorProto]:
     try:  # descriptors may happen to be text
         data = text.encode() if _BINARY.search(text) else base64.b64decode("".join(text.split()), validate=True)
     except ValueError:
-        shown = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
-        reason = f"The Protobuf schema {name} is {shown!r}, which is neither .proto text nor base64; correct the text"
-        raise INVALID_SCHEMA(reason) from None
+        raise INVALID_SCHEMA(
+            f"The Protobuf schema {name} is {shown(text)!r}, which is neither .proto text nor base64; correct the text"
+        ) from None
     kinds: tuple[Any, ...] = (FileDescriptorSet, FileDescriptorProto)
     for kind in kinds:  # either may parse as the other, but then its fields are not in place
         try:
@@ -262,15 +252,17 @@ def _message_class(schema: ProtobufSchema) -> Any:
         return GetMessageClass(pool.FindMessageTypeByName(schema.message))
     except (TypeError, KeyError) as exc:
         raise INVALID_SCHEMA(f"The Protobuf schema of {schema.message} is inconsistent: {exc}; correct the schema") from exc
+    except RecursionError:
+        raise INVALID_SCHEMA(
+            f"The messages inside {schema.message} are nested too deeply for Google's Protobuf runtime; correct the schema"
+        ) from None
 
 
 # Types
 
 
-def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType:
-    if descriptor.full_name in outer:
-        if partial:
-            return pa.struct([])
+def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType:
+    if descriptor.full_name in outer and limits.is_whole:
         cycle = " > ".join((*outer, descriptor.full_name))
         raise INVALID_SCHEMA(
             f"The Protobuf message {descriptor.full_name} is recursive ({cycle}), and Spark has no type for it; declare "
@@ -278,32 +270,27 @@ def _struct_type(descriptor: Descriptor, outer: tuple[str, ...], limits: TypeLim
         )
     fields = []
     for field in descriptor.fields:
-        with limits.level():
-            kind = _field_type(field, (*outer, descriptor.full_name), limits, partial=partial)
+        if not limits.wants(field.name):
+            fields.append(pa.field(field.name, NOT_WANTED))
+            continue
+        is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
+        with limits.level(field.name, *(["value"] if is_map else ["element"] if field.is_repeated else [])):
+            kind = _field_type(field, (*outer, descriptor.full_name), limits)
         if kind is not None:
             fields.append(pa.field(field.name, kind, nullable=not field.is_required))
     return pa.struct(fields)
 
 
-def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType | None:
+def _field_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits) -> pa.DataType | None:
     """Return a field's type; None for messages without fields, which Spark leaves out."""
-    entry = field.message_type
-    if entry is not None and entry.GetOptions().map_entry:
-        key, value = (_field_type(entry.fields_by_name[name], outer, limits, partial=partial) for name in ("key", "value"))
+    message = field.message_type
+    if message is not None and message.GetOptions().map_entry:
+        key, value = (_field_type(message.fields_by_name[name], outer, limits) for name in ("key", "value"))
         return None if value is None else pa.map_(key, pa.field("value", value, nullable=False))
-    kind = _value_type(field, outer, limits, partial=partial)
-    if kind is not None and field.is_repeated:
-        return pa.list_(pa.field("element", kind, nullable=False))
-    return kind
-
-
-def _value_type(field: FieldDescriptor, outer: tuple[str, ...], limits: TypeLimits, *, partial: bool) -> pa.DataType | None:
-    if field.message_type is None:
-        return scalar_type(field)
-    if (time := time_type(field.message_type)) is not None:
-        return time
-    kind = _struct_type(field.message_type, outer, limits, partial=partial)
-    return kind if kind.num_fields else None
+    kind = scalar_type(field) if message is None else time_type(message) or _struct_type(message, outer, limits)
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return None
+    return pa.list_(pa.field("element", kind, nullable=False)) if field.is_repeated else kind
 
 
 # Schemas of types
@@ -317,18 +304,14 @@ _PROTO_TYPES = {
 _KEYS = frozenset({"bool", "int32", "int64", "string"})
 
 
-def schema_of(type: pa.DataType, name: str) -> str:
-    """Return the proto3 text of a struct, with a message of the given name. Scalars are optional, so that nulls survive.
+def schema_of(type: pa.DataType) -> str:
+    """Return the proto3 text of a struct. Scalars are optional, so that nulls survive.
 
-    Raises
-    ------
-    OptionError
-        INVALID_SCHEMA: Protobuf has no such type, such as decimals or arrays of arrays, or a name is no identifier.
+    Raises INVALID_SCHEMA if Protobuf has no such type, such as decimals or arrays of arrays, or a name is no identifier.
     """
-    problems: list[str] = []
-    if not pa.types.is_struct(type):
-        problems.append(f"the column is {type}, and a message needs a struct")
-    message = _message_text(type, name, "", problems) if pa.types.is_struct(type) else []
+    is_struct = pa.types.is_struct(type)
+    problems = [] if is_struct else [f"the column is {type}, and a message needs a struct"]
+    message = _message_text(type, RECORD, "", problems) if is_struct else []
     if problems:
         reasons = listing(problems, separator="; ")
         raise INVALID_SCHEMA(f"The column has no Protobuf schema: {reasons}; cast or rename these fields, or give a schema")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from pyspark_zkafka.conditions import INVALID_SCHEMA
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import Decoded
 from pyspark_zkafka.formats.columns import (
@@ -27,11 +26,12 @@ from pyspark_zkafka.formats.columns import (
     is_list,
     masked,
     offsets_of,
+    require_fit,
 )
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.message import Message
 
     Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -77,7 +77,7 @@ class ProtobufDecoder:
         self._writer = writer
         self._read = _struct_values(self._class, type)
         self._numbers = {field.number for field in self._class.DESCRIPTOR.fields}
-        self._has_required = _has_required(self._class.DESCRIPTOR, set())
+        self._has_required = _has_required(self._class.DESCRIPTOR)
         self._written: dict[tuple[int, ...], str] = {}
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
@@ -129,17 +129,18 @@ class ProtobufDecoder:
         return end
 
 
-def _has_required(descriptor: Descriptor, seen: set[str]) -> bool:
-    seen.add(descriptor.full_name)
-    return any(
-        field.is_required
-        or (
-            field.message_type is not None
-            and field.message_type.full_name not in seen
-            and _has_required(field.message_type, seen)
-        )
-        for field in descriptor.fields
-    )
+def _has_required(descriptor: Descriptor) -> bool:
+    messages = {descriptor.full_name: descriptor}
+    left = [descriptor]
+    while left:
+        for field in left.pop().fields:
+            if field.is_required:
+                return True
+            inner = field.message_type
+            if inner is not None and inner.full_name not in messages:
+                messages[inner.full_name] = inner
+                left.append(inner)
+    return False
 
 
 def _name_at(file: FileDescriptor, indexes: tuple[int, ...]) -> str:
@@ -173,21 +174,6 @@ def _read_zigzag(payload: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), at + shift + 1
     raise ValueError(f"the message index at byte {at} does not end")
-
-
-def index_bytes(descriptor: Descriptor) -> bytes:
-    """Return the place of a message in its file, as Confluent's serializers write it before the message."""
-    indexes: list[int] = []
-    while descriptor is not None:
-        outer = descriptor.containing_type
-        names = list(descriptor.file.message_types_by_name if outer is None else outer.nested_types_by_name)
-        indexes.insert(0, names.index(descriptor.name))
-        descriptor = outer
-    return b"\0" if indexes == [0] else b"".join(_varint(2 * number) for number in (len(indexes), *indexes))
-
-
-def _varint(number: int) -> bytes:
-    return bytes([number]) if number < 0x80 else bytes([number & 0x7F | 0x80]) + _varint(number >> 7)
 
 
 def _struct_values(message_class: Any, kind: pa.DataType) -> _Values:
@@ -258,18 +244,13 @@ def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
 
         return read_times
     if field.enum_type is not None:
-        names = _enum_names(field.enum_type)
+        names = {value.number: value.name for value in reversed(field.enum_type.values)}  # the first name, as Java
         unknown = f"UNKNOWN_ENUM_VALUE_{field.enum_type.name}_"
         return lambda numbers, mask: pa.array([names.get(n) or f"{unknown}{n}" for n in numbers], kind, mask=mask)
     if field.cpp_type in _UNSIGNED:
         unsigned, signed = _UNSIGNED[field.cpp_type]
         return lambda numbers, mask: pa.array(np.array(numbers, dtype=unsigned).view(signed), kind, mask=mask)
     return lambda values, mask: pa.array(values, kind, mask=mask)
-
-
-def _enum_names(enum: EnumDescriptor) -> dict[int, str]:
-    """Return the first name of each number, as Java does."""
-    return {value.number: value.name for value in reversed(enum.values)}
 
 
 # Encoding
@@ -290,25 +271,17 @@ class ProtobufEncoder:
     def __init__(self, message_class: Any, type: pa.DataType) -> None:
         self._class = message_class
         self._name = message_class.DESCRIPTOR.full_name
-        self._has_required = _has_required(self._class.DESCRIPTOR, set())
+        self._has_required = _has_required(self._class.DESCRIPTOR)
         self._type = type
-        self.message_indexes = index_bytes(message_class.DESCRIPTOR)
         problems: list[str] = []
         self._convert = _converter_to(self._class.DESCRIPTOR, type, "", problems)
-        if problems:
-            raise INVALID_SCHEMA(
-                f"The column does not fit the Protobuf message {self._name}: {listing(problems, separator='; ')}; "
-                "rename, cast or leave out these fields"
-            )
+        require_fit(problems, f"the Protobuf message {self._name}")
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the messages, null where the row is null. Null fields are not set.
 
-        Raises
-        ------
-        InvalidRow
-            INVALID_VALUE: a value is outside the field's range, is no value of the enum, or is not UTF-8; an element of a
-            list or map is null; a required field is null; several fields of a oneof are not null.
+        Raises INVALID_VALUE if a value is outside the field's range, no value of the enum, or not UTF-8; if an element of
+        a list or map, or a required field, is null; or if several fields of a oneof are not null.
         """
         return encode_rows(column, self._encode, f"the Protobuf message {self._name}")
 

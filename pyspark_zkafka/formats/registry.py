@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import (
     FORMAT_LIBRARY_MISSING,
@@ -22,10 +22,9 @@ from pyspark_zkafka.options.values import RegistryOptions
 from pyspark_zkafka.retries import Deadline, Timing
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _PATIENCE_S = 30.0
 _REQUEST_TIMEOUT_S = 10
@@ -84,13 +83,10 @@ class Registry:
         expiry, reason = self._unknown.get(key, (0.0, ""))
         if self._timing.clock() < expiry:
             raise UnknownSchema(reason)
-        what = f"schema id {key}" if isinstance(key, int) else f"schema GUID {key}"
-
-        def request(client: SchemaRegistryClient) -> Schema:
-            return client.get_schema(key) if isinstance(key, int) else client.get_schema_by_guid(key)
-
+        what, method = ("id", "get_schema") if isinstance(key, int) else ("GUID", "get_schema_by_guid")
+        what = f"schema {what} {key}"
         # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
-        schema = self._ask(what, request, is_optional=isinstance(key, str) or key > _MOST_ID)
+        schema = self._ask(what, method, key, is_optional=isinstance(key, str) or key > _MOST_ID)
         if schema is None:
             reason, now = f"the registry has no {what}", self._timing.clock()
             if len(self._unknown) >= _MANY_UNKNOWN:
@@ -103,7 +99,7 @@ class Registry:
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
         """Return a version of a subject, by default the latest, which is never cached. Raises UNKNOWN_SUBJECT."""
         asked = version or "latest"
-        found = self._ask(f"version {asked} of subject {subject}", lambda client: client.get_version(subject, asked))
+        found = self._ask(f"version {asked} of subject {subject}", "get_version", subject, asked)
         if found is None:
             raise UNKNOWN_SUBJECT(
                 f"The schema registry {self._place} has no {asked} version of subject {subject}; register a schema, or "
@@ -118,13 +114,9 @@ class Registry:
         """
         from confluent_kafka.schema_registry import Schema
 
+        method = "register_schema_full_response" if auto else "lookup_schema"
         own = Schema(schema.text, schema.kind)
-
-        def request(client: SchemaRegistryClient) -> RegisteredSchema:
-            ask = client.register_schema_full_response if auto else client.lookup_schema
-            return ask(subject, own, normalize)
-
-        found = self._ask(f"the schema of subject {subject}", request)
+        found = self._ask(f"the schema of subject {subject}", method, subject, own, normalize)
         if found is None or found.schema_id is None:
             raise UNKNOWN_SUBJECT(
                 f"The schema registry {self._place} has not the schema to write under subject {subject}; register it, "
@@ -138,13 +130,6 @@ class Registry:
             self._opened.close()
             self._opened = None
 
-    @property
-    def _client(self) -> SchemaRegistryClient:
-        # Its import takes longer than a small task, which may need only schemas that the plan has.
-        if self._opened is None:
-            self._opened = _client(self._options)
-        return self._opened
-
     def _stored(self, schema: Schema, schema_id: int | None) -> StoredSchema:
         references: dict[str, str] = {}
         self._add_references(schema, references)
@@ -155,8 +140,7 @@ class Registry:
             if reference.name in found:
                 continue
             what = f"version {reference.version} of subject {reference.subject}"
-            request = partial(_version_of, reference.subject or "", reference.version or 0)
-            answer = self._ask(what, request)
+            answer = self._ask(what, "get_version", reference.subject or "", reference.version or 0)
             if answer is None:
                 raise UNKNOWN_SUBJECT(
                     f"The schema registry {self._place} has no {what}, which a schema refers to; register it again",
@@ -164,19 +148,21 @@ class Registry:
             found[reference.name] = answer.schema.schema_str or ""
             self._add_references(answer.schema, found)
 
-    def _ask(self, what: str, request: Callable[[SchemaRegistryClient], T], *, is_optional: bool = False) -> T | None:
-        """Return the answer; None if the registry answers that it does not know what was asked.
+    def _ask(self, what: str, method: str, *arguments: object, is_optional: bool = False) -> Any:
+        """Return the answer to a method of Confluent's client; None if the registry does not know what was asked.
 
         `is_optional` is for requests that some registries do not know.
         """
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
-        client = self._client
+        if self._opened is None:
+            self._opened = _client(self._options)
+        client = self._opened
         deadline = Deadline.after(_PATIENCE_S, self._timing.clock)
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                return request(client)
+                return getattr(client, method)(*arguments)
             except SchemaRegistryError as error:
                 if error.error_code in _NOT_FOUND or (is_optional and error.http_status_code == _HTTP_NOT_FOUND):
                     return None
@@ -217,10 +203,6 @@ class Registry:
             f"{self._place} did not answer as a schema registry when it was asked for {what}: {found}; correct the path in "
             "schema.registry.url",
         )
-
-
-def _version_of(subject: str, version: int, client: SchemaRegistryClient) -> RegisteredSchema:
-    return client.get_version(subject, version)
 
 
 def _client(options: RegistryOptions) -> SchemaRegistryClient:

@@ -139,16 +139,18 @@ def projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> I
         yield from projection_problems(f"{path}.{field.name}", field.type, found.type)
 
 
+def parts_of(type: pa.DataType) -> list[pa.Field]:
+    """Return the fields of a struct, the field "element" of a list, or the field "value" of a map; else none."""
+    if pa.types.is_struct(type):
+        return list(type)
+    if pa.types.is_list(type) or pa.types.is_large_list(type):
+        return [type.value_field.with_name("element")]
+    return [type.item_field.with_name("value")] if pa.types.is_map(type) else []
+
+
 def not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:
     """Yield the parts of a declared type that cannot be null. Keys of maps never are."""
-    fields: list[pa.Field] = []
-    if pa.types.is_struct(declared):
-        fields = list(declared)
-    elif pa.types.is_list(declared):
-        fields = [declared.value_field.with_name("element")]
-    elif pa.types.is_map(declared):
-        fields = [declared.item_field.with_name("value")]
-    for field in fields:
+    for field in parts_of(declared):
         if not field.nullable:
             yield f"{path}.{field.name} cannot be NOT NULL: a record may lack it"
         yield from not_null_problems(f"{path}.{field.name}", field.type)

@@ -103,7 +103,7 @@ def _corpus() -> Iterator[bytes]:
     for writer, reader, payloads in cases:
         schema = avro.parse(json.dumps(reader))
         program = schema.decoder(avro.parse(json.dumps(writer)), schema.type).program
-        for block in (*(part.tobytes() for part in program.parts), bytes([len(payloads)]), *payloads):
+        for block in (*(part.tobytes() for part in program), bytes([len(payloads)]), *payloads):
             yield struct.pack("<I", len(block)) + block
 
 

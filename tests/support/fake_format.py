@@ -32,6 +32,10 @@ class NumberSchema:
         """A struct of one number."""
         return pa.struct([(self.text, pa.int64())])
 
+    def projection(self, wanted: pa.DataType) -> pa.DataType:
+        """The same struct."""
+        return self.type
+
     def decoder(self, writer: NumberSchema | None, type: pa.DataType) -> NumberDecoder:
         """A decoder; the writer's numbers are multiplied by the length of the writer's name."""
         if writer is not None and writer.text == "foreign":
@@ -86,7 +90,7 @@ def parse(text: str, references: Mapping[str, str] | None = None, message: str |
     return NumberSchema(text, tuple((references or {}).items()))
 
 
-def schema_of(type: pa.DataType, name: str) -> str:
+def schema_of(type: pa.DataType) -> str:
     """Return the schema of a column: the name of its field."""
     return str(type[0].name)
 

@@ -116,11 +116,11 @@ def test_nullability() -> None:
 def test_schema_of_a_column() -> None:
     """Names that repeat in a frame get different namespaces, as in to_avro."""
     price = pa.decimal128(5, 1)
-    made = json.loads(schema_of(pa.struct([("a", price), pa.field("b", pa.struct([("a", price)]), False)]), "orders-2"))
-    assert made["name"] == "orders_2"
+    made = json.loads(schema_of(pa.struct([("a", price), pa.field("b", pa.struct([("a", price)]), False)])))
+    assert made["name"] == "topLevelRecord"
     fixed = {"type": "fixed", "name": "fixed", "size": 3, "logicalType": "decimal", "precision": 5, "scale": 1}
-    assert made["fields"][0] == {"name": "a", "type": [fixed | {"namespace": "orders_2.a"}, "null"]}
-    assert made["fields"][1]["type"]["fields"][0]["type"][0] == fixed | {"namespace": "orders_2.b.a"}
+    assert made["fields"][0] == {"name": "a", "type": [fixed | {"namespace": "topLevelRecord.a"}, "null"]}
+    assert made["fields"][1]["type"]["fields"][0]["type"][0] == fixed | {"namespace": "topLevelRecord.b.a"}
     assert json.loads(schema_of(pa.string())) == "string"
 
 

@@ -110,7 +110,7 @@ def test_malformed(decoder: ConfluentDecoder, payload: bytes, reason: str) -> No
 
 def test_nothing(decoder: ConfluentDecoder) -> None:
     """Batches without rows, and of tombstones alone, are columns of the type."""
-    assert decoder.decode(payloads(), no_headers(0)).column.type == decoder._type
+    assert decoder.decode(payloads(), no_headers(0)).column.type == decoder.type
     assert decoder.decode(payloads(None, None), no_headers(2)).column.to_pylist() == [None, None]
 
 
@@ -118,7 +118,7 @@ def test_unknown_ids_are_asked_for_again(decoder: ConfluentDecoder) -> None:
     """The decoder asks for a schema once, and never for its own; the registry decides how long an id stays unknown."""
     for _ in range(2):
         decoder.decode(payloads(wire(7, b"1"), wire(8, b"1"), wire(77, b"2")), no_headers(3))
-    assert decoder._registry.asked == [8, 77, 77]  # type: ignore[attr-defined]
+    assert decoder.registry.asked == [8, 77, 77]  # type: ignore[attr-defined]
 
 
 def test_tombstones_with_headers(decoder: ConfluentDecoder) -> None:

@@ -300,7 +300,7 @@ def test_copies_of_values_of_several_types() -> None:
     assert decoded.to_pylist() == [{"any": '"x"'}, {"any": None}]
     assert decode(parse("{}"), b'"x"').column.to_pylist() == ['"x"']
     empty = pa.struct([("e", pa.struct([]))])  # the schema that is made from this type has an object with any fields
-    assert parse(schema_of(empty, "x")).decoder(None, empty).decode(pa.array([b'{"e": {"a": 1}}'])).column.type == empty
+    assert parse(schema_of(empty)).decoder(None, empty).decode(pa.array([b'{"e": {"a": 1}}'])).column.type == empty
 
 
 @each(
@@ -327,7 +327,7 @@ def test_own_schemas_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(JsonEncoder, "_validate", validate)
     kind = parse("not array<int>, e map<string,double>").type
-    text = schema_of(kind, "topLevelRecord")
+    text = schema_of(kind)
     assert encode(text, {"not": [None], "e": [("k", None)]}, kind=kind) == [b'{"not":[null],"e":{"k":null}}']
     with pytest.raises(AssertionError):  # another type's schema
         encode(text, {"e": [("k", None)]}, kind=parse("e map<string,double>").type)
@@ -337,7 +337,7 @@ def test_null_against_the_columns_type() -> None:
     """A null in an array of non-null elements is an error, also with the schema made from the type."""
     kind = pa.struct([("f", pa.list_(pa.field("element", pa.int32(), nullable=False)))])
     with pytest.raises(InvalidRow, match=r"None is not of type 'integer'"):
-        encode(schema_of(kind, "topLevelRecord"), {"f": [1, None]}, kind=kind)
+        encode(schema_of(kind), {"f": [1, None]}, kind=kind)
 
 
 def test_null_elements() -> None:
@@ -430,7 +430,7 @@ def test_types_without_a_form(kind: pa.DataType) -> None:
     for make in (
         lambda: parse('{"properties": {"a": {}}}').decoder(None, kind),
         lambda: parse('{"properties": {"a": {}}}').encoder(kind),
-        lambda: schema_of(kind, "Order"),
+        lambda: schema_of(kind),
     ):
         with pytest.raises(OptionError, match=r"JSON has no form of these columns: a(\.element|\.key)? is ") as caught:
             make()
@@ -440,15 +440,15 @@ def test_types_without_a_form(kind: pa.DataType) -> None:
 def test_local_times_return() -> None:
     """A time without a zone is the same after writing and reading with the schema made from its type."""
     kind, time = parse("n timestamp_ntz").type, dt.datetime(2026, 2, 28, 10, 0, 0, 123456)
-    schema = parse(schema_of(kind, "topLevelRecord"))
+    schema = parse(schema_of(kind))
     (document,) = schema.encoder(kind).encode(pa.array([{"n": time}], kind)).to_pylist()
     assert decode(schema, document).column.to_pylist() == [{"n": time}]
 
 
 def test_schema_of() -> None:
     """The schema made from a type accepts the type, and gives integers and decimals JSON's wider types."""
-    text = schema_of(parse(ALL).type, "Order")
-    assert json.loads(text)["title"] == "Order"
+    text = schema_of(parse(ALL).type)
+    assert json.loads(text)["title"] == "topLevelRecord"
     schema = parse(text)
     expected = ALL.replace("f float", "f double").replace("decimal(10,2)", "double").replace("int>", "bigint>")
     expected = expected.replace("a:int,", "a:bigint,")

@@ -132,7 +132,7 @@ def test_constraints() -> None:
 def test_bad_schemas(text: str, says: str) -> None:
     """An error says what is wrong with a schema, and where."""
     with pytest.raises(OptionError, match=says) as caught:
-        parse(text)
+        _ = parse(text).type
     assert caught.value.condition == "INVALID_SCHEMA"
 
 

@@ -3,47 +3,194 @@
 from __future__ import annotations
 
 import json
+import time
+import tracemalloc
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.formats import avro, protobuf
 from pyspark_zkafka.formats import json as json_format
+from pyspark_zkafka.formats.codec import NOT_WANTED, Schema
+from pyspark_zkafka.formats.decoding import BatchDecoder, frame_type, pin_formats
+from pyspark_zkafka.model.records import projection_problems, require_projection
+from pyspark_zkafka.options.batch import parse_read
 
 DOUBLINGS = 40
 
 
-def doubled_avro() -> object:
+def doubled_avro() -> Schema:
     fields = [{"name": "f0", "type": {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}}]
     for i in range(1, DOUBLINGS):
         twice = [{"name": name, "type": f"R{i - 1}"} for name in "ab"]
         fields.append({"name": f"f{i}", "type": {"type": "record", "name": f"R{i}", "fields": twice}})
-    return avro.parse(json.dumps({"type": "record", "name": "top", "fields": fields})).type
+    return avro.parse(json.dumps({"type": "record", "name": "top", "fields": fields}))
 
 
-def doubled_json() -> object:
+def doubled_json() -> Schema:
     definitions: dict[str, object] = {"R0": {"type": "object", "properties": {"x": {"type": "integer"}}}}
     for i in range(1, DOUBLINGS):
         inner = {"$ref": f"#/definitions/R{i - 1}"}
         definitions[f"R{i}"] = {"type": "object", "properties": {"a": inner, "b": inner}}
-    return json_format.parse(json.dumps({"$ref": f"#/definitions/R{DOUBLINGS - 1}", "definitions": definitions}), {}).type
+    properties = {f"f{i}": {"$ref": f"#/definitions/R{i}"} for i in range(DOUBLINGS)}
+    return json_format.parse(json.dumps({"type": "object", "properties": properties, "definitions": definitions}), {})
 
 
-def doubled_protobuf() -> object:
+def doubled_protobuf() -> Schema:
     messages = [f"message R{i} {{ R{i - 1} a = 1; R{i - 1} b = 2; }}" for i in range(DOUBLINGS - 1, 0, -1)]
-    return protobuf.parse('syntax = "proto3"; ' + " ".join([*messages, "message R0 { int32 x = 1; }"])).type
+    top = " ".join(f"R{i} f{i} = {i + 1};" for i in range(DOUBLINGS))
+    text = " ".join([f"message Top {{ {top} }}", *messages, "message R0 { int32 x = 1; }"])
+    return protobuf.parse(f'syntax = "proto3"; {text}')
 
 
 def deep_json(levels: int) -> object:
     return json_format.parse('{"type":"object","properties":{"f":' * levels + "{}" + "}}" * levels, {}).type
 
 
-@pytest.mark.parametrize("parse", [doubled_avro, doubled_json, doubled_protobuf])
-def test_exponential_types(parse: Callable[[], object]) -> None:
-    """A schema of a few kilobytes whose type has 2^40 fields is refused."""
-    with pytest.raises(OptionError, match=r"INVALID_SCHEMA.*more than 20000 fields"):
-        parse()
+DOUBLED = pytest.mark.parametrize("parse", [doubled_avro, doubled_json, doubled_protobuf])
+
+
+@DOUBLED
+def test_exponential_types(parse: Callable[[], Schema]) -> None:
+    """A schema of a few kilobytes whose type has 2^40 fields is refused as a whole, with the remedy."""
+    schema = parse()
+    with pytest.raises(
+        OptionError,
+        match=r"^\[INVALID_SCHEMA\] The schema has more than 20000 fields, or is more than 64 levels deep\. "
+        r"Give the frame a schema with the fields that you need, by \.schema\(\.\.\.\)$",
+    ):
+        _ = schema.type
+
+
+@DOUBLED
+def test_wanted_fields(parse: Callable[[], Schema]) -> None:
+    """Of the same schema, the fields that a frame asks for have a type, within a second and 100 MB; others have a name."""
+    schema = parse()
+    integer = pa.int64() if parse is doubled_json else pa.int32()
+    is_nullable = parse is not doubled_avro
+    wanted: pa.DataType = pa.struct([pa.field("x", integer, parse is doubled_json or parse is doubled_protobuf)])
+    for _ in range(3):
+        wanted = pa.struct([pa.field("b", wanted, is_nullable)])
+    wanted = pa.struct([pa.field("f3", wanted, is_nullable)])
+    tracemalloc.start()
+    start = time.process_time()
+    found = schema.projection(wanted)
+    decoder = schema.decoder(None, wanted)
+    seconds, most = time.process_time() - start, tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert seconds < 1
+    assert most < 100e6
+    assert [field.name for field in found] == [f"f{i}" for i in range(DOUBLINGS)]
+    assert [field.type == NOT_WANTED for field in found] == [i != 3 for i in range(DOUBLINGS)]
+    assert not list(projection_problems("value", wanted, found))
+    assert decoder.decode(pa.array([None], pa.binary())).column.type == wanted
+    missing = pa.struct([("g", pa.int32())])
+    assert "there is no field value.g; there are f0, f1, f2" in next(
+        projection_problems("value", missing, schema.projection(missing))
+    )
+
+
+@DOUBLED
+def test_too_many_wanted_fields(parse: Callable[[], Schema]) -> None:
+    """What a frame asks for is limited too, also where it declares another type than the schema's."""
+    with pytest.raises(OptionError, match=r"more than 20000 fields"):
+        parse().projection(pa.struct([("f3", pa.struct([("b", pa.int32())])), (f"f{DOUBLINGS - 1}", pa.int32())]))
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "oneOf", "anyOf"])
+def test_exponential_variants(keyword: str) -> None:
+    """Variants of a JSON Schema count as its fields do."""
+    definitions: dict[str, object] = {"R0": {}}
+    for i in range(1, DOUBLINGS):
+        definitions[f"R{i}"] = {keyword: [{"$ref": f"#/definitions/R{i - 1}"}] * 2}
+    properties = {"n": {"type": "integer"}, "r": {"$ref": f"#/definitions/R{DOUBLINGS - 1}"}}
+    schema = json_format.parse(json.dumps({"type": "object", "properties": properties, "definitions": definitions}), {})
+    with pytest.raises(OptionError, match="more than 20000 fields"):
+        _ = schema.type
+    wanted = pa.struct([("n", pa.int64())])
+    assert schema.decoder(None, wanted).decode(pa.array([b'{"n": 5, "r": 1}'])).column.to_pylist() == [{"n": 5}]
+
+
+def test_exponential_defaults() -> None:
+    """The default of a field of a few bytes, whose own fields have defaults, is refused where a frame asks for it."""
+    inner = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int", "default": 1}]}
+    fields: list[dict[str, object]] = [{"name": "f0", "type": inner, "default": {}}]
+    for i in range(1, DOUBLINGS):
+        twice = [{"name": name, "type": f"R{i - 1}", "default": {}} for name in "ab"]
+        fields.append({"name": f"f{i}", "type": {"type": "record", "name": f"R{i}", "fields": twice}, "default": {}})
+    schema = avro.parse(json.dumps({"type": "record", "name": "top", "fields": fields}))
+    writer = avro.parse('{"type": "record", "name": "top", "fields": []}')
+    one = pa.struct([pa.field("x", pa.int32(), False)])
+    decoded = schema.decoder(writer, pa.struct([pa.field("f0", one, False)])).decode(pa.array([b""], pa.binary()))
+    assert decoded.column.to_pylist() == [{"f0": {"x": 1}}]
+    last = pa.struct([pa.field(f"f{DOUBLINGS - 1}", pa.struct([]), False)])
+    with pytest.raises(OptionError, match="more than 20000 fields"):
+        schema.decoder(writer, last)
+
+
+def test_recursion_as_deep_as_the_frame() -> None:
+    """Of a record or message within itself, a frame may ask for as many levels as it declares."""
+    type = pa.struct(
+        [("v", pa.int32()), ("next", pa.struct([("v", pa.int32()), ("next", pa.struct([("v", pa.int32())]))]))]
+    )
+    proto = protobuf.parse('syntax = "proto3"; message A { int32 v = 1; A next = 2; }')
+    fields = '[{"name": "v", "type": ["null", "int"]}, {"name": "next", "type": ["null", "A"]}]'
+    schemas: dict[Schema, bytes] = {
+        proto: bytes.fromhex("08011206080212020803"),
+        avro.parse(f'{{"type": "record", "name": "A", "fields": {fields}}}'): bytes.fromhex("020202020402020600"),
+    }
+    for schema, payload in schemas.items():
+        assert not list(projection_problems("value", type, schema.projection(type)))
+        decoded = schema.decoder(None, type).decode(pa.array([payload]))
+        assert not decoded.malformed
+        assert decoded.column.to_pylist() == [{"v": 1, "next": {"v": 2, "next": {"v": 3}}}]
+
+
+def test_frames() -> None:
+    """A reader has the fields that a frame declares of a schema above the limits. An error names the option."""
+    definitions = json.loads(doubled_json().text)  # type: ignore[attr-defined]
+    options = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t", "value.format": "json"}
+    pinned = pin_formats(parse_read({**options, "value.schema": json.dumps(definitions)}))
+    assert pinned is not None
+    value = pa.struct([("f0", pa.struct([("x", pa.int64())]))])
+    declared = pa.schema([("value", value), ("offset", pa.int64())])
+    require_projection(declared, pinned.projected(declared))
+    assert BatchDecoder(pinned, declared).raw.field("value").type == pa.binary()
+    with pytest.raises(OptionError, match=r"\] value\.schema cannot be used: The schema has more than 20000 fields"):
+        frame_type(pinned, include_headers=False)
+
+
+def test_long_ddl() -> None:
+    """A DDL above the limits can be read by a frame of a few of its fields, in a time in proportion to its length."""
+    fields = ", ".join(f"f{i} int" for i in range(30_000))
+    start = time.process_time()
+    schema = json_format.parse(f"{fields}, deep {'array<' * 100}int{'>' * 100}")
+    wanted = pa.struct([("f29999", pa.int32())])
+    assert not list(projection_problems("value", wanted, schema.projection(wanted)))
+    decoded = schema.decoder(None, wanted).decode(pa.array([b'{"f29999": 5}']))
+    assert decoded.column.to_pylist() == [{"f29999": 5}]
+    assert time.process_time() - start < 5
+    with pytest.raises(OptionError, match="more than 20000 fields"):
+        _ = schema.type
+
+
+def test_long_chains_of_messages() -> None:
+    """A chain of messages that is deeper than Google's runtime can load is refused; a shorter one is read by a frame."""
+
+    def chain(levels: int) -> Schema:
+        inner = " ".join(f"message R{i} {{ R{i - 1} r = 1; }}" for i in range(1, levels))
+        return protobuf.parse(
+            f'syntax = "proto3"; message A {{ int32 n = 1; R{levels - 1} r = 2; }} {inner} message R0 {{}}'
+        )
+
+    wanted = pa.struct([("n", pa.int32())])
+    short = chain(100)
+    assert short.projection(wanted)[0] == wanted[0]
+    assert short.decoder(None, wanted).decode(pa.array([b"\x08\5"])).column.to_pylist() == [{"n": 5}]
+    with pytest.raises(OptionError, match="nested too deeply for Google"):
+        chain(3000).projection(wanted)
 
 
 @pytest.mark.parametrize(
