@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
 _FEW, _SHORT = 2, 8
-_MANY = 40
+_MANY = 25
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -26,7 +26,9 @@ def test_short_schedules(one_broker: LocalCluster, kind: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("kind", [*KINDS, *writes.KINDS])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.xdist_group(f"use of {kind}")) for kind in (*KINDS, *writes.KINDS)]
+)
 def test_many_schedules(one_broker: LocalCluster, kind: str, request: pytest.FixtureRequest) -> None:
     """So do many; `--zkafka-seed` chooses others."""
     first = 1000 * request.config.getoption("--zkafka-seed")
