@@ -102,8 +102,9 @@ class ZooKeeperClient(ZooKeeperConnection):
             nodes |= self.get_many(below)
             below = []
         found = _topics(nodes)
-        nodes |= self.get_many([*below, *_partitions(found.readable)])
-        return _snapshot(nodes, found)
+        partitions = _partitions(found.readable)
+        nodes |= self.get_many([*below, *partitions])
+        return _snapshot(nodes, found, partitions)
 
     def registrations(self) -> DecodedZnodes[BrokerRegistration]:
         """The znodes of the live brokers, by name. Blocks for two rounds of requests."""
@@ -231,7 +232,10 @@ def _partitions(topics: Mapping[str, Topic]) -> dict[str, TopicPartition]:
     return {znodes.partition_state_path(partition): partition for partition in partitions}
 
 
-def _snapshot(nodes: Mapping[str, Znode], topics: DecodedZnodes[Topic]) -> ClusterSnapshot:
+def _snapshot(
+    nodes: dict[str, Znode], topics: DecodedZnodes[Topic], partitions: Mapping[str, TopicPartition]
+) -> ClusterSnapshot:
+    """Decode all znodes. States leave `nodes`, so that memory does not hold 100,000 of them twice."""
     elected, cluster_id = nodes.get(znodes.CONTROLLER), nodes.get(znodes.CLUSTER_ID)
     controller = None if elected is None else znodes.decode_controller(znodes.CONTROLLER, elected.data)
     registered = {path: node for path, node in nodes.items() if path.startswith(broker_znodes.BROKER_IDS + "/")}
@@ -239,10 +243,10 @@ def _snapshot(nodes: Mapping[str, Znode], topics: DecodedZnodes[Topic]) -> Clust
     unreadable = {f"{broker_znodes.BROKER_IDS}/{name}": error for name, error in brokers.unreadable.items()}
     unreadable |= {znodes.topic_path(name): error for name, error in topics.unreadable.items()}
     states, malformed = {}, set()
-    for path, tp in _partitions(topics.readable).items():
+    for path, tp in partitions.items():
         try:
-            if path in nodes:
-                states[tp] = znodes.decode_partition_state(path, nodes[path].data, nodes[path].stat.czxid)
+            if (node := nodes.pop(path, None)) is not None:
+                states[tp] = znodes.decode_partition_state(path, node.data, node.stat.czxid)
         except CodecError as error:
             unreadable[path] = error
             malformed.add(tp.topic)

@@ -27,6 +27,7 @@ from tests.faults.use.steps import Step, Use, steps_of
 from tests.faults.use.topics import Log, Topics
 
 if TYPE_CHECKING:
+    from pyspark_zkafka.model.nouns import TopicPartition
     from pyspark_zkafka.testing import LocalCluster
 
 __all__ = ["Violation", "find", "shortest", "violation"]
@@ -55,6 +56,8 @@ class Query:
         The records that it has finished, and may not have committed.
     lost : set
         The topics of which it has read records that were deleted since, unreported.
+    planned : dict
+        The logs of the last planned micro-batch: it has ranges of a deleted topic if it is repeated later.
     may_lose : set
         The topics of which records were deleted since it was at the ends, `passed` those with a micro-batch planned since.
     """
@@ -69,6 +72,7 @@ class Query:
         self.passed: set[str] = set()
         self.is_tolerant = self.has_ended = self.has_left = self.is_recorded = False
         self.bounds: dict[Log, int] = {}
+        self.planned: dict[TopicPartition, Log] = {}
         self.stores: tuple[str, ...] = ()
         self.begin_again()
 
@@ -156,9 +160,7 @@ class Schedule:
         """Delete the checkpoint of a query. In a group, it continues at the group's offsets."""
         query = self.queries[number]
         self.stop(number)
-        if not query.use.group:
-            self.allowed |= self.read
-        elif query.stores:  # another store may know less
+        if query.stores:  # another store may know less
             self.allowed |= {place for place in self.read if self._is_unknown(place)}
         self.skipped.clear()
         query.begin_again()
@@ -170,6 +172,8 @@ class Schedule:
     def _begin(self, query: Query, use: Use) -> None:
         query.use, query.start, query.has_ended = use, None, False
         stores = self._stores(use)
+        if not stores and not query.checkpoint.offsets:
+            self.allowed |= self.read
         is_unseen = query.has_left and not query.is_recorded
         if stores and query.stores and (stores != query.stores or is_unseen):
             self.allowed |= {(log, n) for log, n in self.read if self._is_unknown((log, n))}
@@ -199,6 +203,7 @@ class Schedule:
             query.use.group and self.is_disturbed
         )  # a killed member's ghost has a share
         if query.use.trigger == "available" or reads_all:
+            self._settle_others(query)  # what a killed member owned may be theirs by now
             self._check_ends(query)
             query.may_lose -= query.passed
             query.is_tolerant = False
@@ -233,10 +238,11 @@ class Schedule:
         end: dict[str, Any] = planner.call("latestOffset", query.start, limit)
         if query.use.unknown:
             raise Violation("startingOffsets names a partition that does not exist, which is no error")
-        self._note_planned(query)
+        self._note_planned(query, is_idle=end == query.start)
         if end == query.start:
             return None
         checkpoint.offsets.append(end)
+        query.planned = {tp: self.topics.log_of(tp) for tp in StreamOffset.from_json(end).ranges}
         query.is_recorded |= bool(query.use.group)
         query.passed = query.may_lose & set(self._subscribed(query.use))
         if len(checkpoint.offsets) == 1:
@@ -274,8 +280,7 @@ class Schedule:
         query.uncommitted = set()
         if query.checkpoint.is_interrupted:
             ranges = StreamOffset.from_json(query.checkpoint.offsets[-1]).ranges
-            logs = {tp: self.topics.log_of(tp) for tp in ranges}
-            self.allowed |= {(logs[tp], n) for tp, span in ranges.items() for n in range(span.start, span.until)}
+            self.allowed |= {(query.planned[tp], n) for tp, span in ranges.items() for n in range(span.start, span.until)}
 
     def _note_loss(self, topic: str, life: int | None) -> None:
         for query in self.queries:
@@ -298,9 +303,11 @@ class Schedule:
         elif not (error.retriable and self.is_disturbed):
             raise Violation(f"an error without a fault: {error}") from error
 
-    def _note_planned(self, query: Query) -> None:
-        """Note that `latestOffset` has succeeded."""
+    def _note_planned(self, query: Query, is_idle: bool) -> None:
+        """Note that `latestOffset` has succeeded. Where there is nothing to read, it need not look for deleted topics."""
         lost = query.lost & set(self._subscribed(query.use))
+        if is_idle:
+            lost = set()
         if query.fails and lost:
             raise Violation(f"the deletion of {sorted(lost)} is passed over")
         for each in self.queries:  # the other one need not report what this one has begun to read
@@ -325,7 +332,7 @@ class Schedule:
         if twice:
             raise Violation(f"read again: {_shown(twice)}")
         for tp, span in end.ranges.items():
-            log = self.topics.log_of(tp)
+            log = query.planned[tp]
             if log.topic not in self._subscribed(query.use) or not self.topics.exists(log):
                 continue
             begin = query.position.get(log, 0)
@@ -337,8 +344,8 @@ class Schedule:
             if gone and query.fails and log in query.position:
                 raise Violation(f"{_shown(gone)} are lost without an error")
             query.position[log] = span.until
+        self.allowed -= found & self.read
         self.read |= found
-        self.allowed -= found
         query.uncommitted |= found
         query.start = query.checkpoint.offsets[-1]
 

@@ -30,6 +30,7 @@ from pyspark_zkafka.write.plan import WritePlan, plan_write
 from tests.faults.use.plants import PLANTS
 from tests.faults.use.runs import PROCESSES
 from tests.support.numbered_rows import numbers
+from tests.support.topics import KEPT
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -175,7 +176,7 @@ class Schedule:
 
     def run(self) -> None:
         """Take all attempts, and then complete the last micro-batch. Raises AssertionError."""
-        self.cluster.create_topic(self.prefix, 2)
+        self.cluster.create_topic(self.prefix, 2, config=KEPT)  # the time of the rows is long ago
         self.cluster.create_topic(f"{self.prefix}-ledger", 2)
         for attempt in self.attempts:
             self._take(attempt)
@@ -184,7 +185,8 @@ class Schedule:
             assert not twice, f"rows {twice} are in the topic twice"
         if self.first is not None:
             self._take(Attempt(self.first, tuple(range(_SLOTS)), _SLOTS))
-        assert numbers(self.cluster.bootstrap_servers, self.prefix) == self.rows
+        found = numbers(self.cluster.bootstrap_servers, self.prefix)
+        assert found == self.rows, f"the topic has {found}, and not {self.rows}"
 
     def _take(self, attempt: Attempt) -> None:
         way, slots = attempt.way, attempt.order[: attempt.slots]

@@ -221,8 +221,13 @@ def run_driver(folder: Path, steps: Mapping[str, Options], conf: Options) -> dic
             timeout=540,
             check=False,
         )
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return {str(file.relative_to(folder)): file.read_bytes().decode("utf-8", "replace") for file in files}
+    texts = {}
+    for place, _, names in os.walk(folder):  # Spark's processes may still be deleting their folders
+        for file in (Path(place) / name for name in names):
+            with suppress(FileNotFoundError):
+                if file.is_file():
+                    texts[str(file.relative_to(folder))] = file.read_bytes().decode("utf-8", "replace")
+    return texts
 
 
 @pytest.mark.long
