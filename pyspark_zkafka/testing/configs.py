@@ -7,15 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark_zkafka.testing.processes import LOOPBACK
-from pyspark_zkafka.testing.spec import (
-    CONTROLLER_LISTENER,
-    ZOOKEEPER,
-    ClusterSpec,
-    Server,
-    controller_ids,
-    is_kraft,
-    version_tuple,
-)
+from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ClusterSpec, Server, version_tuple
 
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _BROKER_MAIN = "kafka.Kafka"
@@ -27,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
 def voters(spec: ClusterSpec, port: Callable[[int], int]) -> str:
     """Return the value of ``controller.quorum.voters``; `port` returns a controller's port by its id."""
-    return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in controller_ids(spec))
+    return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in spec.controller_ids)
 
 
 def server_properties(
@@ -43,10 +35,10 @@ def server_properties(
         config = {**zookeeper_properties(data, port("")), **(spec.zookeeper_config or {})}
         return fill(config, {**values, "port": str(port(""))}, port)
     values["id"] = str(server)
-    if server not in range(spec.brokers):
+    if server not in spec.broker_ids:
         config = {**node_properties(spec, int(server), data, port, connect), **(spec.controller_config or {})}
         return fill(config, {**values, "port": str(port(CONTROLLER_LISTENER))}, port)
-    if is_kraft(spec):
+    if spec.is_kraft:
         config = node_properties(spec, int(server), data, port, connect)
     else:
         config = broker_properties(int(server), spec.brokers, spec.kafka_version, data, port(""), connect)
@@ -111,7 +103,7 @@ def node_properties(
     spec: ClusterSpec, node: int, data: Path, port: Callable[[str], int], quorum_voters: str
 ) -> dict[str, str]:
     """Return the configuration of a node in KRaft mode: a broker, a controller, or both."""
-    is_broker, is_controller = node in range(spec.brokers), node in controller_ids(spec)
+    is_broker, is_controller = node in spec.broker_ids, node in spec.controller_ids
     clients = client_listeners(spec.listeners or {}, port) if is_broker else {}
     quorum = f"{CONTROLLER_LISTENER}://{LOOPBACK}:{port(CONTROLLER_LISTENER)}" if is_controller else ""
     security = (clients.get("listener.security.protocol.map"), f"{CONTROLLER_LISTENER}:PLAINTEXT")
@@ -177,16 +169,6 @@ def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[s
         return values.get(kind, match.group())
 
     return {key: _PLACEHOLDER.sub(value, text) for key, text in config.items()}
-
-
-def properties_text(config: Mapping[str, str]) -> str:
-    r"""Write a Java properties file.
-
-    >>> properties_text({"a": "b\\c", "d": "two\nlines"})
-    'a=b\\\\c\nd=two\\nlines\n'
-    """
-    escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in config.items()}
-    return "".join(f"{key}={value}\n" for key, value in escaped.items())
 
 
 def jvm_command(java: Path, heap_mb: int, options: Sequence[str], main: str, arguments: Sequence[str]) -> list[str]:

@@ -11,7 +11,6 @@ from pyspark_zkafka.testing.configs import (
     client_listeners,
     fill,
     jvm_command,
-    properties_text,
     server_properties,
     voters,
     zookeeper_properties,
@@ -55,11 +54,6 @@ def test_fill_leaves_other_braces() -> None:
     """Only the known placeholders are filled; a name takes one port, however often it is used."""
     config = {"a": "{id}/{port:TLS}/{unknown}/{id:x}", "b": '{"json": 1}'}
     assert fill(config, {"id": "2"}, lambda name: {"TLS": 9}[name]) == {"a": "2/9/{unknown}/{id:x}", "b": '{"json": 1}'}
-
-
-def test_properties_are_escaped() -> None:
-    """Backslashes and line ends survive Java's reading."""
-    assert properties_text({"a": "x\\y\nz"}) == "a=x\\\\y\\nz\n"
 
 
 def test_own_jvm_options_come_last() -> None:
