@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pyspark_zkafka.testing.conditions import (
     BAD_CONSUMER,
@@ -25,8 +25,6 @@ from pyspark_zkafka.testing.conditions import (
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
 from pyspark_zkafka.testing.processes import ServerProcesses, Wait
-
-OldKafka: TypeAlias = Literal["1.1.1", "0.8.2.2"]
 
 _SOURCE = Path(__file__).with_name("OldConsumer.java")
 _NAME = "old-consumer"
@@ -143,7 +141,7 @@ class OldConsumer:
         white_list: str | None = None,
         black_list: str | None = None,
         streams: int = 1,
-        kafka_version: OldKafka = "1.1.1",
+        kafka_version: Literal["1.1.1", "0.8.2.2"] = "1.1.1",
         consumer_id: str | None = None,
         strategy: str = "range",
         properties: Mapping[str, str] | None = None,
