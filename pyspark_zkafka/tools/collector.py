@@ -55,10 +55,7 @@ class Ensemble:
 class EnsembleReader:
     """Reader of the cluster's state in ZooKeeper. It reconnects after an error. Use it from one thread.
 
-    Parameters
-    ----------
-    topics, groups : Pattern
-        Only topics and groups with a match in their name are read.
+    Only topics and groups with a match in their name are read.
     """
 
     def __init__(
@@ -110,8 +107,12 @@ class BrokerReader:
     def read(self, ensemble: Ensemble) -> GroupReports:
         """The groups with what the brokers know; blocks for two requests to each leader, and two to each coordinator."""
         try:
-            client = self._connect(bootstrap_servers(self._connection, ensemble.cluster.snapshot))
-            groups = ensemble.groups
+            servers = bootstrap_servers(self._connection, ensemble.cluster.snapshot)
+            if self._client is None or servers != self._servers:
+                self.close()
+                self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
+                self._servers = servers
+            client, groups = self._client, ensemble.groups
             if self._storage != "zookeeper":
                 offsets, states = client.committed_many(groups), client.group_states(groups)
                 groups = {
@@ -122,13 +123,6 @@ class BrokerReader:
         except ZKafkaError:
             self.close()
             raise
-
-    def _connect(self, servers: str) -> GroupAdmin:
-        if self._client is None or servers != self._servers:
-            self.close()
-            self._servers = servers
-            self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
-        return self._client
 
     def close(self) -> None:
         """Close the connections, if there are any."""

@@ -126,7 +126,7 @@ class _Demo:
         self._stop_broker()
         self.cluster.restart(self.cluster.broker_ids[0])
         if self._is_kraft:
-            _run_stream_demo(self.console, self.spark, self._load_stream(), self.rows)
+            self._stream()
         else:
             _GroupDemo(self.console, self.cluster, self.spark).run()
 
@@ -190,8 +190,26 @@ class _Demo:
         with step(self.console, "Stop a broker, and read again", f"cluster.stop({victim})"):
             self.cluster.stop(victim)
             read, misplaced, _ = self._count()
-        self.console.print(_leaders_table(before, self._snapshot()))
+        after = self._snapshot().states
+        rows = [
+            (tp, before.states[tp].leader, after[tp].leader, ", ".join(map(str, after[tp].isr)))
+            for tp in before.partitions(TOPIC)
+        ]
+        self.console.print(table("Leaders", ("partition", "before", "after", "ISR now"), rows))
         prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
+
+    def _stream(self) -> None:
+        """Stream all records into files, and prove that none is missing or doubled."""
+        with TemporaryDirectory(prefix="zkafka-demo-") as name, step(self.console, "Stream the topic into files", _STREAM):
+            options = {**self._options, "subscribe": TOPIC, "startingOffsets": "earliest"}
+            places = self.spark.readStream.format("zkafka").options(**options).load().select("partition", "offset")
+            writer = places.writeStream.format("parquet").option("checkpointLocation", f"{name}/checkpoint")
+            writer.trigger(availableNow=True).start(f"{name}/files").awaitTermination()
+            found = self.spark.read.parquet(f"{name}/files")
+            count, different = found.count(), found.distinct().count()
+        claim = f"{count:,} records streamed, {different:,} of them different"
+        prove(self.console, claim, count == different == self.rows)
+        self.console.print(_REST)
 
     def _snapshot(self) -> ClusterSnapshot:
         with open_cluster(parse_connection(self._options)) as source:
@@ -204,14 +222,6 @@ class _Demo:
         reader = self.spark.read.format("zkafka").options(**self._options, **options)
         return reader.option("subscribe", TOPIC).load()
 
-    def _load_stream(self) -> DataFrame:
-        return (
-            self.spark.readStream.format("zkafka")
-            .options(**self._options, startingOffsets="earliest")
-            .option("subscribe", TOPIC)
-            .load()
-        )
-
     def _count(self) -> tuple[int, int, float]:
         """Return the counts of records and of keys that Kafka's default partitioner would place elsewhere, and seconds."""
         started = time.monotonic()
@@ -219,10 +229,6 @@ class _Demo:
         expected, _ = Router(TOPIC, PARTITIONS, range(PARTITIONS)).route(len(found), pa.array([r["key"] for r in found]))
         misplaced = sum(row["partition"] != partition for row, partition in zip(found, expected.tolist(), strict=True))
         return sum(row["count"] for row in found), misplaced, time.monotonic() - started
-
-    def _records(self) -> int:
-        with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
-            return sum(log_ends(admin, TOPIC, PARTITIONS).values())
 
     def _with_bar(self, write: Callable[[], object]) -> float:
         """Write in this thread, with a progress bar of the records in Kafka, and return the seconds."""
@@ -233,29 +239,28 @@ class _Demo:
             task = progress.add_task("", total=self.rows)
 
             def watch() -> None:
-                while not finished.wait(0.5):
-                    progress.update(task, completed=self._records())
+                with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
+                    is_last = False
+                    while not is_last:
+                        is_last = finished.wait(0.5)
+                        progress.update(task, completed=sum(log_ends(admin, TOPIC, PARTITIONS).values()))
 
             pool.submit(watch)
             try:
                 write()  # not in the other thread, which has no active Spark session
             finally:
                 finished.set()
-            progress.update(task, completed=self._records())
         return time.monotonic() - started
 
     def _offsets_table(self) -> Table:
         if self._is_kraft:
-            return self._kafka_offsets_table()
+            with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, GROUP) as offsets:
+                found = sorted(offsets.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).items())
+            return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)
         with zookeeper_client(self.cluster) as client:
             found = sorted(client.group_offsets(GROUP).items())
         rows = [(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", offset) for tp, offset in found]
         return table("Offsets in ZooKeeper now", ("znode", "value"), rows)
-
-    def _kafka_offsets_table(self) -> Table:
-        with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, GROUP) as offsets:
-            found = sorted(offsets.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).items())
-        return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)
 
 
 def _in(seconds: float) -> str:
@@ -290,25 +295,6 @@ def _plan_table(plan: list[Row]) -> Table:
     return table("The plan: one Spark partition for each Kafka partition", columns, rows)
 
 
-def _leaders_table(before: ClusterSnapshot, after: ClusterSnapshot) -> Table:
-    states = [(tp, before.states[tp], after.states[tp]) for tp in before.partitions(TOPIC)]
-    rows = [(tp, was.leader, now.leader, ", ".join(map(str, now.isr))) for tp, was, now in states]
-    return table("Leaders", ("partition", "before", "after", "ISR now"), rows)
-
-
-def _run_stream_demo(console: Console, spark: SparkSession, records: DataFrame, rows: int) -> None:
-    """Stream all records into files, and prove that none is missing or doubled. Blocks for some seconds."""
-    with TemporaryDirectory(prefix="zkafka-demo-") as name, step(console, "Stream the topic into files", _STREAM):
-        folder = Path(name)
-        places = records.select("partition", "offset").writeStream.format("parquet")
-        query = places.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
-        query.start(str(folder / "files")).awaitTermination()
-        found = spark.read.parquet(str(folder / "files"))
-        count, different = found.count(), found.distinct().count()
-    prove(console, f"{count:,} records streamed, {different:,} of them different", count == different == rows)
-    console.print(_REST)
-
-
 @dataclass
 class _GroupDemo:
     """Runs the steps one after the other; each waits until every partition has its owner."""
@@ -333,7 +319,7 @@ class _GroupDemo:
         with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers, ExitStack() as members:
             queries = self.queries
             members.push(jvm)
-            members.callback(_stop, queries)
+            members.callback(lambda: [query.stop() for query in queries])
             self._show("A streaming query joins a group", _JOIN, lambda: queries.append(self._query("a", folder)))
             self._show("A second one joins", _JOIN, lambda: queries.append(self._query("b", folder)))
             self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
@@ -359,7 +345,7 @@ class _GroupDemo:
     def _show(self, title: str, call: str, change: Callable[[], object]) -> None:
         """Change the group's members while records come in, and show the owners until all has settled."""
         with step(self.console, title, call, spinner=False):
-            before = set(self._owners().values())
+            before = set(self._client.group_owners(SHOP).values())
             producer = threading.Thread(target=self._produce)
             producer.start()
             change()
@@ -373,7 +359,7 @@ class _GroupDemo:
                     time.sleep(0.1)
                 producer.join()
                 live.update(self._table(), refresh=True)
-        shares = Counter(consumer_of_thread(owner) for owner in self._owners().values())
+        shares = Counter(consumer_of_thread(owner) for owner in self._client.group_owners(SHOP).values())
         shown = ", ".join(f"{name.removeprefix(SHOP + '_')} {count}" for name, count in sorted(shares.items()))
         self.console.print(f"Every partition has one owner after {time.monotonic() - started:.1f} s: {shown}\n")
 
@@ -400,42 +386,31 @@ class _GroupDemo:
         by_jvm = {(r.partition, r.offset) for r in jvm.records}
         alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"
         prove(self.console, f"{len(everything):,} records read by the group, {alone}", everything == self._read(jvm))
-        prove(
-            self.console,
-            "the offsets in ZooKeeper are the ends of the logs",
-            self._client.group_offsets(SHOP) == self._ends(),
-        )
+        at_ends = self._client.group_offsets(SHOP) == self._ends()
+        prove(self.console, "the offsets in ZooKeeper are the ends of the logs", at_ends)
 
     def _read(self, jvm: OldConsumer) -> set[tuple[int, int]]:
         return self.seen | {(record.partition, record.offset) for record in jvm.records}
 
     def _settled(self, before: set[str]) -> bool:
         """Return whether every partition has an owner, the members share evenly, and the owning threads have changed."""
-        owners = self._owners()
+        owners = self._client.group_owners(SHOP)
         counts = Counter(owners.values())
         members = len(self._client.group_members(SHOP).readable)
         full = len(owners) == CLICKS_PARTITIONS and len(counts) == members and set(owners.values()) != before
         return full and max(counts.values()) - min(counts.values()) <= 1
 
-    def _owners(self) -> dict[TopicPartition, str]:
-        return self._client.group_owners(SHOP)
-
     def _ends(self) -> dict[TopicPartition, int]:
         return log_ends(self._brokers, CLICKS, CLICKS_PARTITIONS)
 
     def _table(self) -> Table:
-        owners, offsets, ends = self._owners(), self._client.group_offsets(SHOP), self._ends()
+        owners, offsets, ends = self._client.group_owners(SHOP), self._client.group_offsets(SHOP), self._ends()
         colours = dict(zip(sorted(set(owners.values())), cycle(_COLOURS), strict=False))
         shown = {tp: f"[{colours[thread]}]{thread}[/]" for tp, thread in owners.items()}
         rows = [
             (tp.partition, shown.get(tp, "[dim]nobody[/]"), offsets.get(tp, "-"), end) for tp, end in sorted(ends.items())
         ]
         return table(f"/consumers/{SHOP}", (f"owners/{CLICKS}", "thread", f"offsets/{CLICKS}", "log's end"), rows)
-
-
-def _stop(queries: list[StreamingQuery]) -> None:
-    for query in queries:
-        query.stop()
 
 
 @contextmanager
