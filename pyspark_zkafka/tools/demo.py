@@ -319,7 +319,7 @@ class _GroupDemo:
         with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers, ExitStack() as members:
             queries = self.queries
             members.push(jvm)
-            members.callback(lambda: [query.stop() for query in queries])
+            members.callback(self._stop)
             self._show("A streaming query joins a group", _JOIN, lambda: queries.append(self._query("a", folder)))
             self._show("A second one joins", _JOIN, lambda: queries.append(self._query("b", folder)))
             self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
@@ -362,6 +362,10 @@ class _GroupDemo:
         shares = Counter(consumer_of_thread(owner) for owner in self._client.group_owners(SHOP).values())
         shown = ", ".join(f"{name.removeprefix(SHOP + '_')} {count}" for name, count in sorted(shares.items()))
         self.console.print(f"Every partition has one owner after {time.monotonic() - started:.1f} s: {shown}\n")
+
+    def _stop(self) -> None:
+        for query in self.queries:
+            query.stop()
 
     def _require_running(self) -> None:
         for query in self.queries:

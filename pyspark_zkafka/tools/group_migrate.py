@@ -45,7 +45,7 @@ from pyspark_zkafka.tools.command import (
     require_no_consumers,
     with_progress,
 )
-from pyspark_zkafka.tools.migration import Compared, Facts, LiveRounds, compare, report, to_copy
+from pyspark_zkafka.tools.migration import Compared, LiveRounds, compare, report, to_copy
 from pyspark_zkafka.tools.output import Column, columns
 from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -138,7 +138,7 @@ class Migration:
         activity, states = group_activity(self.zookeeper, names), self.brokers.group_states(names)
         return {
             name: BothStores(
-                compare(self._facts(stored[name], in_kafka[name], snapshot)), stored[name], activity[name], states[name]
+                self._compare(stored[name], in_kafka[name], snapshot), stored[name], activity[name], states[name]
             )
             for name in names
         }
@@ -209,16 +209,15 @@ class Migration:
     def _read(self, group: str) -> BothStores:
         return self.read([group])[group]
 
-    def _facts(self, stored: StoredOffsets, in_kafka: Mapping[TopicPartition, int], snapshot: ClusterSnapshot) -> Facts:
-        source, target = (stored.values, in_kafka) if self.to == "kafka" else (in_kafka, stored.values)
-        return Facts(
-            source,
-            target,
-            {tp: error.message for tp, error in stored.unreadable.items()},
-            stored.legacy if self.to == "kafka" else (),
-            snapshot.all_partitions(),
-            outdated(stored.offsets, snapshot) if self.to == "kafka" else (),
-        )
+    def _compare(
+        self, stored: StoredOffsets, in_kafka: Mapping[TopicPartition, int], now: ClusterSnapshot
+    ) -> list[Compared]:
+        unreadable = {tp: error.message for tp, error in stored.unreadable.items()}
+        existing = now.all_partitions()
+        if self.to == "zookeeper":
+            return compare(in_kafka, stored.values, existing, unreadable=unreadable)
+        gone = outdated(stored.offsets, now)
+        return compare(stored.values, in_kafka, existing, unreadable=unreadable, legacy=stored.legacy, outdated=gone)
 
     def _write(
         self, group: str, copies: Mapping[TopicPartition, int], stores: BothStores, *, live: bool = False

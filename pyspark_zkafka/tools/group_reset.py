@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -81,39 +81,14 @@ _Storage = Annotated[OffsetsStorage, typer.Option("--offsets-storage", help="Whe
 
 
 @dataclass(frozen=True, slots=True)
-class ToOffset:
-    """To one offset."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class ShiftBy:
     """By a number of offsets, negative for back."""
 
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToCurrent:
-    """To the committed offset, or to the latest where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class FromFile:
-    """To the offsets that a file lists."""
-
-    offsets: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ToPosition:
-    """To the earliest or the latest offset, or to the first record at a time."""
-
-    position: Position
-
-
-Scenario = ToPosition | ToOffset | ShiftBy | ToCurrent | FromFile
+Scenario = Position | ShiftBy | Literal["current"] | Mapping[TopicPartition, int]
+"""A position of all partitions; a shift; the committed offset, or the latest where there is none; the offsets of a file."""
 Logs = Callable[[Mapping[TopicPartition, Position]], Mapping[TopicPartition, int]]
 """Returns the offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
 Offsets = tuple[dict[TopicPartition, int], list[str]]
@@ -135,28 +110,27 @@ def plan_offsets(
     ClusterStateError
         A partition has no committed offset to shift.
     """
+    missing = [tp for tp in partitions if tp not in current]
     match scenario:
-        case ToPosition(position=AtTimestamp() as time):
-            return _at_time(time, partitions, logs)
-        case ToPosition(position=position):
-            return dict(logs(dict.fromkeys(partitions, position))), []
-        case ToOffset(offset=offset):
-            requested: Mapping[TopicPartition, int] = dict.fromkeys(partitions, offset)
+        case AtTimestamp():
+            return _at_time(scenario, partitions, logs)
+        case "current":
+            latest = logs(dict.fromkeys(missing, LATEST)) if missing else {}
+            return {tp: current[tp] if tp in current else latest[tp] for tp in partitions}, []
         case ShiftBy(by=by):
-            missing = [tp for tp in partitions if tp not in current]
             if missing:
                 raise NO_COMMITTED_OFFSET(
                     f"The offsets of {listing(missing)} cannot be shifted, since there is no current committed offset; "
                     "leave these partitions out, or use --to-earliest, --to-latest or --to-offset for them",
                     partitions=missing,
                 )
-            requested = {tp: current[tp] + by for tp in partitions}
-        case FromFile(offsets=offsets):
-            requested = offsets
-        case ToCurrent():
-            missing = [tp for tp in partitions if tp not in current]
-            latest = logs(dict.fromkeys(missing, LATEST)) if missing else {}
-            return {tp: current[tp] if tp in current else latest[tp] for tp in partitions}, []
+            requested: Mapping[TopicPartition, int] = {tp: current[tp] + by for tp in partitions}
+        case int() if scenario in (EARLIEST, LATEST):
+            return dict(logs(dict.fromkeys(partitions, scenario))), []
+        case int():
+            requested = dict.fromkeys(partitions, scenario)
+        case _:
+            requested = scenario
     return clamp(requested, logs(dict.fromkeys(requested, EARLIEST)), logs(dict.fromkeys(requested, LATEST)))
 
 
@@ -261,7 +235,7 @@ class OffsetResets:
         if self.storage != "zookeeper":
             in_kafka = self.brokers.committed(group)
         partitions, notes = self._partitions(requested, scenario, {*stored.partitions, *in_kafka})
-        if isinstance(scenario, (ShiftBy, ToCurrent)):
+        if scenario == "current" or isinstance(scenario, ShiftBy):
             for tp in partitions:
                 if tp in stored.unreadable:
                     raise stored.unreadable[tp]
@@ -323,8 +297,8 @@ class OffsetResets:
     ) -> tuple[list[TopicPartition], list[str]]:
         """Return the partitions to reset, and notes."""
         cluster: ClusterSource = self.brokers if self.zookeeper is None else self.zookeeper
-        if isinstance(scenario, FromFile):
-            return find_partitions(scenario.offsets, cluster.snapshot({tp.topic for tp in scenario.offsets})), []
+        if isinstance(scenario, Mapping):
+            return find_partitions(scenario, cluster.snapshot({tp.topic for tp in scenario})), []
         if requested is not None:
             found = find_partitions(requested, cluster.snapshot(sorted({topic for topic, _ in requested})))
             return found, [] if stored else ["The group has no offsets yet."]
@@ -357,17 +331,20 @@ def reset_offsets(
 
     Example: zkafka groups reset-offsets billing --topic orders:0,1 --to-earliest --dry-run
     """
-    given: dict[str, object] = {
-        "--to-earliest": to_earliest or None,
-        "--to-latest": to_latest or None,
-        "--to-current": to_current or None,
+    given: dict[str, Scenario | None] = {
+        "--to-earliest": EARLIEST if to_earliest else None,
+        "--to-latest": LATEST if to_latest else None,
+        "--to-current": "current" if to_current else None,
         "--to-offset": to_offset,
-        "--shift-by": shift_by,
-        "--by-duration": by_duration,
-        "--to-datetime": to_datetime,
-        "--from-file": from_file,
+        "--shift-by": None if shift_by is None else ShiftBy(shift_by),
+        "--by-duration": None if by_duration is None else _at_age(by_duration),
+        "--to-datetime": None if to_datetime is None else _at_datetime(to_datetime),
+        "--from-file": None if from_file is None else _offsets_in(from_file, group),
     }
-    scenario = _scenario(given, group)
+    scenarios = {name: scenario for name, scenario in given.items() if scenario is not None}
+    if len(scenarios) != 1:
+        raise INVALID_OPTION(f"Use one of {', '.join(given)}; found {' and '.join(scenarios) or 'none of them'}")
+    (scenario,) = scenarios.values()
     if bool(topic) + all_topics + (from_file is not None) != 1:
         raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
     requested = parse_partitions(topic) if topic else None
@@ -387,28 +364,12 @@ def reset_offsets(
             target.output.note(f"Reset {len(rows)} offset(s) of group {group} in {_PLACES[offsets_storage]}.")
 
 
-def _scenario(given: Mapping[str, object], group: str) -> Scenario:
-    named = [(name, value) for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        found = " and ".join(name for name, _ in named) or "none of them"
-        raise INVALID_OPTION(f"Use one of {', '.join(given)}; found {found}")
-    match named[0]:
-        case ("--to-earliest", _):
-            return ToPosition(EARLIEST)
-        case ("--to-latest", _):
-            return ToPosition(LATEST)
-        case ("--to-offset", int(offset)):
-            return ToOffset(offset)
-        case ("--shift-by", int(by)):
-            return ShiftBy(by)
-        case ("--by-duration", str(text)):
-            now_ms = time.time_ns() // 1_000_000
-            return ToPosition(AtTimestamp(max(0, now_ms - parse_text("--by-duration", text, parse_iso_duration_ms))))
-        case ("--to-datetime", str(text)):
-            return ToPosition(AtTimestamp(max(0, parse_text("--to-datetime", text, parse_datetime_ms))))
-        case ("--from-file", Path() as file):
-            return FromFile(_offsets_in(file, group))
-    return ToCurrent()
+def _at_age(text: str) -> AtTimestamp:
+    return AtTimestamp(max(0, time.time_ns() // 1_000_000 - parse_text("--by-duration", text, parse_iso_duration_ms)))
+
+
+def _at_datetime(text: str) -> AtTimestamp:
+    return AtTimestamp(max(0, parse_text("--to-datetime", text, parse_datetime_ms)))
 
 
 def _offsets_in(file: Path, group: str) -> dict[TopicPartition, int]:
