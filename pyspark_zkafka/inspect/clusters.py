@@ -58,19 +58,10 @@ class ClusterReport:
 def read_cluster(
     source: ClusterSource, parts: Collection[Part], topics: Collection[str] | Choice | None = None
 ) -> ClusterReport:
-    """Read some parts of a cluster. Blocks for one to three rounds of requests for each part.
+    """Read some parts of a cluster from an open source. Blocks for one to three rounds of requests for each part.
 
-    Parameters
-    ----------
-    source : ZooKeeperClient or KafkaAdmin
-        Open.
-    topics : collection of str, or callable
-        The topics, or a selection from the existing names; by default, all topics.
-
-    Raises
-    ------
-    CodecError
-        The znode of a topic in the collection is malformed. The report lists other malformed znodes.
+    `topics` has names, or selects from the existing names; by default, all topics are read. Raises CodecError if the znode
+    of a named topic is malformed. The report lists other malformed znodes.
     """
     if not isinstance(source, ZooKeeperClient):
         return _read_metadata(source, parts, topics)

@@ -34,24 +34,14 @@ def read_groups(
     brokers_with_short_timeout: Callable[[], GroupAdmin] | None = None,
     matching: re.Pattern[str] | None = None,
 ) -> GroupReports:
-    """Read groups. Blocks for three or four rounds of requests to ZooKeeper, and for requests to the brokers.
+    """Read groups, by default all in ZooKeeper. Blocks for three or four rounds of requests to it, and for the brokers.
 
-    Parameters
-    ----------
-    brokers : callable, optional
-        Opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. Called
-        only if needed. Without it, the reports have neither.
-    names : iterable, optional
-        The groups; by default, all in ZooKeeper.
-    brokers_with_short_timeout : callable, optional
-        Opens the client for the members in Kafka. A refusal or a missing answer is no error.
-    matching : Pattern, optional
-        Leaves out groups without a match in their name. Reads nothing of them.
+    `brokers` opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. It
+    is called only if needed. Without it, the reports have neither. `brokers_with_short_timeout` opens the client for the
+    members in Kafka. Its refusal or missing answer is no error. Groups without a match of `matching` in their name are not
+    read.
 
-    Raises
-    ------
-    GroupError
-        ``UNKNOWN_GROUP``: ZooKeeper does not have one of the groups.
+    Raises GroupError (``UNKNOWN_GROUP``) if ZooKeeper does not have one of the `names`.
     """
     listed = zookeeper.groups() if names is None else dict.fromkeys(names)
     requested = [name for name in listed if matching is None or matching.search(name)]
@@ -88,14 +78,8 @@ def read_part(
 ) -> dict[str, GroupReport]:
     """Read one part of the groups' znodes. Blocks for two rounds of requests, or three for owners and offsets.
 
-    Parameters
-    ----------
-    names : iterable of str
-        The groups. A group that does not exist has an empty report.
-    part : callable
-        `ids_path`, `owners_path` or `offsets_path`.
-    choose : callable
-        Selects from the topics under one ``owners`` or ``offsets``.
+    `part` is `ids_path`, `owners_path` or `offsets_path`, and `choose` selects from the topics under ``owners`` or
+    ``offsets``. A group that does not exist has an empty report.
     """
     found = list(dict.fromkeys(names))
     children = zookeeper.children_many(map(part, found))

@@ -64,14 +64,8 @@ class Committed:
 class UnreadableZnode:
     """A registration, claim or offset that consumers since Kafka 0.8 cannot read: it is malformed, or from Kafka 0.7.
 
-    Parameters
-    ----------
-    error : CodecError
-        Why the znode cannot be read.
-    partition : TopicPartition or LegacyPartition or None
-        The partition in the name of the znode; None for a registration, or any other name.
-    value : str or int or None
-        The thread or offset of a znode from Kafka 0.7; None if it is malformed.
+    `partition` is the one in the name of the znode; None for a registration, or any other name. `value` is the thread or
+    offset of a znode from Kafka 0.7; None if it is malformed.
     """
 
     path: str
@@ -91,16 +85,9 @@ class UnreadableZnode:
 class GroupReport:
     """A consumer group: its decoded znodes, and its offsets and members in Kafka.
 
-    Parameters
-    ----------
-    topics : frozenset of str
-        The names under ``owners`` and ``offsets``, also without any partition.
-    unreadable : tuple of UnreadableZnode
-        Registrations, claims and offsets that the mappings lack, in this order.
-    kafka_offsets : mapping
-        The offsets in Kafka; empty unless they were requested.
-    kafka_members : int or None
-        The number of members in Kafka; None unless it was requested.
+    `topics` has the names under ``owners`` and ``offsets``, also without any partition. `unreadable` has registrations,
+    claims and offsets that the mappings lack, in this order. `kafka_offsets` is empty, and the number of members in Kafka,
+    `kafka_members`, is None, unless they were requested.
     """
 
     name: str
@@ -164,12 +151,8 @@ def decode_groups(
 ) -> dict[str, GroupReport]:
     """Decode the znodes of groups, by name. A malformed znode does not hide the others.
 
-    Parameters
-    ----------
-    children : mapping
-        The names below each group's owners and offsets, by path. They are the group's topics.
-    nodes : mapping
-        The znodes of consumers, claims and offsets, by path.
+    `children` has the names below each group's owners and offsets, which are its topics, and `nodes` the znodes of
+    consumers, claims and offsets. Both are by path.
     """
     by_group: dict[str, dict[str, Znode]] = {}
     for path in sorted(nodes):
@@ -242,16 +225,9 @@ class LogsReport:
 class PartitionReport:
     """A partition of a group, as columns. Without topic and partition, a member that owns no partition.
 
-    Parameters
-    ----------
-    offset : int or None
-        The next offset to read. With two stores, the larger one, where consumers with dual commits continue.
-    latest, earliest : int or None
-        The ends of the partition's log.
-    consumer, host, thread : str or None
-        The member that owns the partition.
-    commit_us : int or None
-        The time of the last commit to ZooKeeper, by its clock, in microseconds since 1970.
+    `offset` is the next one to read. With two stores, it is the larger one, where consumers with dual commits continue.
+    `latest` and `earliest` are the ends of the log. `consumer`, `host` and `thread` own the partition. `commit_us` is the
+    time of the last commit to ZooKeeper, by its clock, in microseconds since 1970.
     """
 
     group: str
@@ -289,12 +265,8 @@ def partition_reports(
     """Return reports of each group's partitions, by topic and number, and then of its members without partitions.
 
     A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist or
-    not. Its topics are the topics that it owns, has offsets of, or subscribes to.
-
-    Parameters
-    ----------
-    logs : mapping
-        The bounds of all existing partitions of these topics.
+    not. Its topics are the topics that it owns, has offsets of, or subscribes to. `logs` has the bounds of all their
+    existing partitions.
     """
     by_topic = partitions_by_topic(logs)
     reports: list[PartitionReport] = []
@@ -380,15 +352,8 @@ class GroupReports:
 def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = None) -> list[str]:
     """Return one line about each kind of members that ZooKeeper does not show.
 
-    Parameters
-    ----------
-    counts : mapping
-        The numbers of members in ZooKeeper and in Kafka, by group.
-    problem : str, optional
-        Why the numbers in Kafka are unknown.
+    `counts` has the numbers of members in ZooKeeper and in Kafka; `problem` says why the numbers in Kafka are unknown.
 
-    Examples
-    --------
     >>> member_notes({"a": (0, 1)})
     ['Members in Kafka, which ZooKeeper does not show: a (1); see kafka-consumer-groups --describe --members']
     """

@@ -66,10 +66,7 @@ def require_controller(client: ZooKeeperClient) -> None:
 def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> None:
     """Perform the operations that request a change, in one transaction.
 
-    Raises
-    ------
-    ClusterStateError
-        Another request of this kind is under way, or the znodes have changed meanwhile. Nothing was written.
+    Raises ClusterStateError if a request of this kind is under way, or the znodes have changed. Then nothing was written.
     """
     conflict = client.transact(operations).conflict
     if conflict is None:
@@ -91,10 +88,7 @@ def follow(
 ) -> Iterator[T]:
     """Iterate over the states that `read` returns, twice a second, up to the first one that is `done`.
 
-    Raises
-    ------
-    ClusterStateError
-        The change is not done after `timeout_s`. It continues.
+    Raises ClusterStateError if the change is not done after `timeout_s`. It continues.
     """
     deadline = clock() + timeout_s
     while True:

@@ -143,10 +143,7 @@ def _validate(target: Target, client: ZooKeeperClient, topic: str, config: Mappi
 def write_config(client: ZooKeeperClient, stored: StoredConfig, settings: Mapping[str, str]) -> None:
     """Replace a topic's configuration, and notify the brokers, in one transaction.
 
-    Raises
-    ------
-    ClusterStateError
-        The configuration has changed since it was read. Nothing was written.
+    Raises ClusterStateError if the configuration has changed since it was read. Then nothing was written.
     """
     ids = client.children_many([BROKER_IDS]).get(BROKER_IDS, [])
     nodes = client.get_many(f"{BROKER_IDS}/{broker}" for broker in ids)

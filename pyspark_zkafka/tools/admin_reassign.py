@@ -93,10 +93,7 @@ def reassign(
 def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the replicas in a file for kafka-reassign-partitions.
 
-    Raises
-    ------
-    OptionError
-        The text is no such file, lists a partition twice or no partition, or names log directories.
+    Raises OptionError if the text is no such file, lists a partition twice or no partition, or names log directories.
     """
     try:
         listed = reassigned_partitions(name, text.encode())
@@ -155,12 +152,8 @@ def moves(requested: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> 
 def _require_possible(client: ZooKeeperClient, requested: Replicas) -> Replicas:
     """Return the present replicas of the partitions to move; blocks for a few rounds of requests.
 
-    Raises
-    ------
-    ClusterStateError
-        There is no controller that acts on znodes.
-    OptionError
-        The controller could not perform the reassignment; the text has all reasons.
+    Raises ClusterStateError without a controller that acts on znodes, and OptionError with all reasons why it could not
+    perform the reassignment.
     """
     require_controller(client)
     snapshot = client.snapshot({tp.topic for tp in requested})

@@ -78,10 +78,7 @@ def show(
 def read_checkpoint(folder: Path) -> tuple[int, int | None, list[SourcePositions]]:
     """Return the numbers of the last planned and of the last finished micro-batch, and the positions of each source.
 
-    Raises
-    ------
-    CheckpointError
-        The folder has no checkpoint, or it cannot be read.
+    Raises CheckpointError if the folder has no checkpoint, or it cannot be read.
     """
     batches, finished = _numbers(folder / "offsets"), _numbers(folder / "commits")
     if not batches:

@@ -87,13 +87,7 @@ class Target:
 
     @cached_property
     def connection(self) -> ConnectionOptions:
-        """The settings of connections.
-
-        Raises
-        ------
-        OptionError
-            Neither ZooKeeper nor brokers were given, or an option is wrong.
-        """
+        """The settings of connections; OptionError if neither ZooKeeper nor brokers were given, or an option is wrong."""
         self._require_cluster()
         return parse_connection(self.options)
 
@@ -110,15 +104,7 @@ class Target:
 
     @contextmanager
     def zookeeper(self) -> Iterator[ZooKeeperClient]:
-        """Open a ZooKeeper client.
-
-        Raises
-        ------
-        OptionError
-            The command needs ZooKeeper, and it was not given.
-        ZooKeeperError
-            It cannot be reached.
-        """
+        """Open a ZooKeeper client. Raises OptionError if ZooKeeper was not given."""
         if self.connection.zookeeper is None:
             raise INVALID_OPTION("This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)")
         with ZooKeeperClient(self.connection.zookeeper) as client:
@@ -141,12 +127,8 @@ class Target:
     def proceed(self, question: str) -> bool:
         """Ask whether to make the change, and return the answer: True with ``--yes``, False in a dry run.
 
-        Call it after the change was shown. Declining ends the command with exit status 1.
-
-        Raises
-        ------
-        OptionError
-            There is no terminal to ask on.
+        Call it after the change was shown. Declining ends the command with exit status 1. Raises OptionError if there is no
+        terminal to ask on.
         """
         if self.dry_run:
             self.output.note("Dry run: nothing was changed.")
@@ -281,13 +263,7 @@ def open_admin(target: Target) -> Iterator[tuple[KafkaAdmin, str]]:
 
 
 def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:
-    """Return the named groups, each once; None for all.
-
-    Raises
-    ------
-    OptionError
-        Neither was given, or both.
-    """
+    """Return the named groups, each once; None for all. Raises OptionError if neither was given, or both."""
     if bool(groups) == all_groups:
         raise INVALID_OPTION("Name one or more groups, or use --all-groups")
     return None if all_groups else list(dict.fromkeys(groups or ()))

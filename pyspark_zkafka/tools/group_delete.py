@@ -94,16 +94,8 @@ def group_znodes_of(client: ZooKeeperConnection, group: str, topic: str | None =
 def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = None) -> int:
     """Delete a group, or its claims and offsets of a topic, and return the number of deleted znodes.
 
-    Each transaction proves that no member is registered. More than some 4,000 partitions need several transactions.
-
-    Raises
-    ------
-    GroupError
-        The group has members, or partitions with owners.
-    GroupContended
-        Another client keeps writing znodes of the group.
-    ZooKeeperError, ZooKeeperRefused
-        No answer; an ACL denies access.
+    Each transaction proves that no member is registered. More than some 4,000 partitions need several transactions. Raises
+    GroupError if the group has members or owners, and GroupContended if another client keeps writing its znodes.
     """
     deleted = 0
     conflict: Conflict | None = None

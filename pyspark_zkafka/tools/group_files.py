@@ -112,18 +112,9 @@ class PlannedImport:
 def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[OffsetLine]) -> PlannedImport:
     """Plan an import, and check it before anything is written.
 
-    Parameters
-    ----------
-    brokers : GroupAdmin or None
-        Used to move an offset outside of its log to the log's nearer end. With None, offsets are taken as they are, also
-        offsets of partitions that do not exist.
-
-    Raises
-    ------
-    GroupError
-        A group has members.
-    ClusterStateError
-        A partition does not exist, or has no leader.
+    With `brokers`, an offset outside of its log is moved to the log's nearer end. Without, offsets are taken as they are,
+    also offsets of partitions that do not exist. Raises GroupError if a group has members, and ClusterStateError if a
+    partition does not exist, or has no leader.
     """
     requested: dict[str, dict[Partition, int]] = {}
     for one in offsets:

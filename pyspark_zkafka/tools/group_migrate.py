@@ -97,16 +97,9 @@ class BothStores:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Copies the offsets of groups from one store to the other.
+    """Copies the offsets of groups from one store to the other, `to`. The clients are open.
 
-    Parameters
-    ----------
-    zookeeper, brokers : ZooKeeperClient, GroupAdmin
-        Open.
-    to : "zookeeper" or "kafka"
-        The target.
-    force : bool
-        Also set the target back, and overwrite offsets that cannot be read.
+    With `force`, also sets the target back, and overwrites offsets that cannot be read.
     """
 
     zookeeper: ZooKeeperClient
@@ -161,12 +154,7 @@ class Migration:
     def copy(self, group: str) -> list[Compared]:
         """Copy the offsets of a group without consumers, and read both stores again.
 
-        Raises
-        ------
-        GroupError
-            A consumer of either kind is in the group.
-        ZKafkaError
-            A server refuses, or does not answer.
+        Raises GroupError if a consumer of either kind is in the group.
         """
         stores = self._read(group)
         require_no_consumers(self.zookeeper, group, stores.activity, f"{_NOT_COPIED}, as --live was not given")
@@ -180,12 +168,7 @@ class Migration:
     def follow(self, group: str, interval_s: float, timeout_s: float) -> list[Compared]:
         """Copy the offsets of a group again and again until both stores agree, or its consumers have left.
 
-        Raises
-        ------
-        GroupError
-            The target is Kafka, and consumers that Kafka coordinates are in the group.
-        ZKafkaError
-            A server refuses, or does not answer.
+        Raises GroupError if the target is Kafka, and consumers that Kafka coordinates are in the group.
         """
         deadline = self.clock() + timeout_s
         rounds, written, first = LiveRounds(), set[TopicPartition](), self._read(group)

@@ -32,12 +32,8 @@ _Strategy = Annotated[
 class AssignmentPlan:
     """The owner of each partition under a strategy.
 
-    Parameters
-    ----------
-    moves : int
-        Number of partitions whose present owner is another thread; partitions without an owner do not count.
-    fewest, most : int
-        The smallest and the largest number of partitions of a thread.
+    `moves` counts the partitions whose present owner is another thread. `fewest` and `most` are the smallest and the
+    largest number of partitions of a thread.
     """
 
     strategy: str
@@ -61,12 +57,7 @@ def plan_assignments(
 ) -> list[AssignmentPlan]:
     """Return a plan for each strategy.
 
-    Parameters
-    ----------
-    partitions : mapping
-        The partitions of all existing topics that a member may subscribe to.
-    owners : mapping
-        The present owners.
+    `partitions` has those of all existing topics that a member may subscribe to, `owners` the present owners.
     """
     threads = threads_by_topic(members, partitions)
     subscribers = Subscribers(threads, {topic: tuple(sorted(found)) for topic, found in partitions.items()}, owners)

@@ -100,15 +100,7 @@ def plan_offsets(
 ) -> Offsets:
     """Return the new offsets of the partitions, each within its log; a file has offsets for its own partitions.
 
-    Parameters
-    ----------
-    current : mapping
-        The committed offsets; partitions without one are absent.
-
-    Raises
-    ------
-    ClusterStateError
-        A partition has no committed offset to shift.
+    `current` has the committed offsets. Raises ClusterStateError if a partition has no committed offset to shift.
     """
     missing = [tp for tp in partitions if tp not in current]
     match scenario:
@@ -167,13 +159,7 @@ def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Lo
 
 
 def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
-    """Return the offset of each position, requested of the leaders.
-
-    Raises
-    ------
-    NoLeader
-        Partitions have no leader, or the leader does not answer.
-    """
+    """Return the offset of each position, requested of the leaders. Raises NoLeader if some do not answer."""
     if not requested:
         return {}
     found, failed = brokers.list_offsets_each(requested)
@@ -202,14 +188,9 @@ class PlannedReset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetResets:
-    """Plans and applies resets.
+    """Plans and applies resets, with open clients.
 
-    Parameters
-    ----------
-    zookeeper : ZooKeeperClient or None
-        Open; needed unless the offsets are in Kafka alone. If it is given, groups with members in ZooKeeper are refused.
-    brokers : GroupAdmin
-        Open.
+    ZooKeeper is needed unless the offsets are in Kafka alone. If it is given, groups with members in ZooKeeper are refused.
     """
 
     storage: OffsetsStorage
@@ -219,14 +200,8 @@ class OffsetResets:
     def plan(self, group: str, requested: Collection[PartitionSpec] | None, scenario: Scenario) -> PlannedReset:
         """Plan a reset of some partitions; with None, of all partitions of which the group has an offset.
 
-        Raises
-        ------
-        GroupError
-            The group has members, or no offsets.
-        CodecError
-            A committed offset that the scenario needs cannot be read.
-        ClusterStateError
-            A partition does not exist, or has no leader, or the group has no offset of it to shift.
+        Raises GroupError if the group has members or no offsets, CodecError if an offset that the scenario needs cannot be
+        read, and ClusterStateError if a partition does not exist, has no leader, or has no offset to shift.
         """
         self._require_inactive(group)
         stored, in_kafka = StoredOffsets(), dict[TopicPartition, int]()
@@ -247,12 +222,8 @@ class OffsetResets:
     def apply(self, planned: PlannedReset) -> None:
         """Write the planned offsets, to ZooKeeper first, whose transaction proves that the group has no members.
 
-        Raises
-        ------
-        GroupError, GroupContended
-            The group has members, or a client has committed since the plan was made.
-        ZKafkaError
-            A server refuses, or does not answer; the message says which offsets were written.
+        Raises GroupError if the group has members, or a client has committed since the plan was made. The message of any
+        error says which offsets were written.
         """
         group, offsets = planned.group, planned.offsets
         if self.zookeeper is not None and self.storage != "kafka":

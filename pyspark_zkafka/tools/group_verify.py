@@ -123,10 +123,7 @@ def verify_groups(reports: GroupReports) -> list[Problem]:
 def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> list[Problem]:
     """The problems of a group: of its znodes, its owners by partition, its offsets by partition, and its assignment.
 
-    Parameters
-    ----------
-    logs : mapping
-        The bounds of all existing partitions of the group's topics.
+    `logs` has the bounds of all existing partitions of the group's topics.
     """
     # If members own internal topics, their filters do not exclude these.
     owned = {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}

@@ -181,12 +181,7 @@ def written_before(ledgers: Iterable[QueryLedger], time_ms: int) -> tuple[list[Q
 def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) -> dict[str, QueryLedger]:
     """The ledgers by query, all by default; blocks for a request to each broker, and one for each group of a ledger.
 
-    Raises
-    ------
-    LedgerError
-        ``UNKNOWN_LEDGER``: a query has none.
-    ClusterStateError
-        A broker refuses, or does not answer.
+    Raises LedgerError (``UNKNOWN_LEDGER``) if a query has none.
     """
     groups = groups_of(brokers.group_names(), queries)
     ledgers = group_by_query(groups, brokers.committed_metadata(name for names in groups.values() for name in names))
@@ -204,15 +199,7 @@ def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = Fal
     """Delete the groups of a ledger, if it is as it was when it was read; with `force`, whatever it is now.
 
     Blocks for two requests for each group. If one fails, those before it are deleted; to delete the rest, call it again.
-
-    Raises
-    ------
-    LedgerError
-        ``LEDGER_IN_USE``: it has changed.
-    GroupError
-        Consumers are in a group of it.
-    ClusterStateError
-        The brokers refuse, or do not answer.
+    Raises LedgerError (``LEDGER_IN_USE``) if the ledger has changed, and GroupError if consumers are in one of its groups.
     """
     groups = {ledger.query: ledger.groups}
     now = group_by_query(groups, brokers.committed_metadata(ledger.groups))[ledger.query]

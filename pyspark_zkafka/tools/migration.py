@@ -35,12 +35,8 @@ _GONE = "the partition does not exist"
 class Compared:
     """A partition in both stores, None where there is no offset.
 
-    Parameters
-    ----------
-    before : int or None
-        The target's offset before this run; the offset in `target` if nothing was written.
-    reason : str or None
-        Explains every state except ``copied``, ``equal`` and ``behind``.
+    `before` is the target's offset before this run. `reason` explains every state except ``copied``, ``equal`` and
+    ``behind``.
     """
 
     partition: Partition
@@ -62,21 +58,10 @@ def compare(
 ) -> list[Compared]:
     """Return each partition of which either store has an offset, sorted; partitions of Kafka 0.7 come last.
 
-    Parameters
-    ----------
-    source, target : mapping
-        The next offsets to read, 0 or more; partitions without one are absent.
-    existing : collection of TopicPartition
-        The partitions that the cluster has.
-    unreadable : mapping, optional
-        Why the offset of a partition in either store cannot be read, by partition.
-    legacy : collection of LegacyPartition
-        Partitions of which the source has byte positions.
-    outdated : collection of TopicPartition
-        Partitions whose offset in the source is older than the partition.
+    `source` and `target` have the next offsets to read, 0 or more. `unreadable` has the reason why an offset in either
+    store cannot be read. `legacy` has the partitions of which the source has byte positions, and `outdated` those whose
+    offset in the source is older than the partition.
 
-    Examples
-    --------
     >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     >>> [c.state for c in compare({t0: 5, t1: 5}, {t0: 5, t1: 4}, [t0, t1])]
     ['equal', 'behind']
@@ -121,12 +106,7 @@ def report(
 ) -> list[Compared]:
     """Return the result for each partition, from a comparison of both stores before the copying and another one after it.
 
-    Parameters
-    ----------
-    written : collection of TopicPartition
-        The partitions that were written to the target.
-    failed : mapping
-        The reasons why partitions were not written.
+    `written` has the partitions that were written to the target, `failed` the reasons why others were not.
     """
     failed, was = failed or {}, {c.partition: c.target for c in before}
     found = []

@@ -123,10 +123,7 @@ def parse_start(text: str) -> NamedPosition:
 def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool) -> Iterator[list[Message]]:
     """Yield the records of ranges as they arrive, in the order of each partition; with `until_end`, up to their ends.
 
-    Raises
-    ------
-    ZKafkaError
-        The brokers refuse, a topic is gone, or records at the position are gone.
+    Raises ZKafkaError if the brokers refuse, a topic is gone, or records at the position are gone.
     """
     open_ = {r.partition: r.until for r in ranges if not until_end or r.start < r.until}
     events = {tp: PartitionEvents(tp) for tp in open_}
