@@ -51,7 +51,6 @@ class _PandasFrame(Protocol):
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = "_SparkFrame | _PandasFrame | Iterable[Any]"
-Time: TypeAlias = "datetime | float"
 
 
 def lag_over_time(
@@ -79,14 +78,14 @@ def lag_over_time(
     figure, axes = _axes(8.0, 3.6)
     if not rows:
         return _nothing(figure, axes, "no observations")
-    clock = _Clock.over([row["time"] for row in rows])
+    clock, label_of_time = _clock([row["time"] for row in rows])
     groups = {row["group"] for row in rows}
     for position, (label, points) in enumerate(_sums(rows, by, lone_group=len(groups) == 1)):
         colour, dash = _LINES[position % len(_LINES)], _DASHES[position // len(_LINES) % len(_DASHES)]
         times, lags = zip(*points, strict=True)
         axes.plot(list(map(clock, times)), lags, color=colour, linestyle=dash, linewidth=1.6, label=label)
     _draw_events(axes, {clock(time): text for time, text in (events or {}).items()})
-    axes.set_xlabel(clock.label)
+    axes.set_xlabel(label_of_time)
     axes.set_ylabel(f"lag of group {groups.pop()} (records)" if len(groups) == 1 else "lag (records)")
     axes.set_xlim(0, max(clock(row["time"]) for row in rows) or 1)
     if not any(_lag(row) < 0 for row in rows):
@@ -194,24 +193,13 @@ def _is_null(value: Any) -> bool:
 # -- lag
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """Positions on the time axis: time since the first observation, in a unit that suits the span."""
-
-    start: Time
-    seconds: int
-    label: str
-
-    @classmethod
-    def over(cls, times: Sequence[Any]) -> _Clock:
-        start = min(times)
-        span = _seconds(max(times) - start)
-        seconds, symbol = next((seconds, symbol) for most, seconds, symbol in _UNITS if span <= most)
-        since = f"{start:%Y-%m-%d %H:%M:%S}" if isinstance(start, datetime) else "the first observation"
-        return cls(start, seconds, f"time since {since} ({symbol})")
-
-    def __call__(self, time: Any) -> float:
-        return _seconds(time - self.start) / self.seconds
+def _clock(times: Sequence[Any]) -> tuple[Callable[[Any], float], str]:
+    """Return a function from times to positions on the axis, in a unit that suits the span, and the axis's label."""
+    start = min(times)
+    span = _seconds(max(times) - start)
+    unit_s, symbol = next((seconds, symbol) for most, seconds, symbol in _UNITS if span <= most)
+    since = f"{start:%Y-%m-%d %H:%M:%S}" if isinstance(start, datetime) else "the first observation"
+    return lambda time: _seconds(time - start) / unit_s, f"time since {since} ({symbol})"
 
 
 def _seconds(span: Any) -> float:

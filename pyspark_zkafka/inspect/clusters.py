@@ -64,7 +64,10 @@ def read_cluster(
     of a named topic is malformed. The report lists other malformed znodes.
     """
     if not isinstance(source, ZooKeeperClient):
-        return _read_metadata(source, parts, topics)
+        wanted = topics if "topics" in parts else []
+        snapshot = source.snapshot(wanted(source.topic_names()) if callable(wanted) else wanted)
+        controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
+        return ClusterReport(snapshot, controller=controller, cluster_id=snapshot.cluster_id)
     report, unreadable = ClusterReport(), dict[str, CodecError]()
     is_named = topics is not None and not callable(topics)
     read = source.snapshot if is_named else source.survey
@@ -102,13 +105,3 @@ def read_cluster(
 
 def _decoded(nodes: Mapping[str, Znode], path: str, decode: Callable[[str, bytes | None], T]) -> T | None:
     return decode(path, nodes[path].data) if path in nodes else None
-
-
-def _read_metadata(
-    source: ClusterSource, parts: Collection[Part], topics: Collection[str] | Choice | None
-) -> ClusterReport:
-    if "topics" not in parts:
-        topics = []
-    snapshot = source.snapshot(topics(source.topic_names()) if callable(topics) else topics)
-    controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
-    return ClusterReport(snapshot, controller=controller, cluster_id=snapshot.cluster_id)

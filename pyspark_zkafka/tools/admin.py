@@ -44,7 +44,7 @@ def show(target: Target) -> None:
         found = isr.get((row["topic"], row["partition"]), [])
         return {**row, "isr": found, "in_sync": f"{len(set(requested).intersection(found))}/{len(requested)}"}
 
-    target.rows(list(map(with_progress, rows)), _UNDER_WAY, "Nothing is under way.")
+    target.output.rows(list(map(with_progress, rows)), _UNDER_WAY, "Nothing is under way.")
 
 
 def require_controller(client: ZooKeeperClient) -> None:

@@ -52,7 +52,7 @@ def describe(target: Target, topic: _Topics = None) -> None:
     Example: zkafka admin config describe --topic orders --zookeeper zk1:2181/kafka
     """
     rows = target.view("configs", **({"subscribe": ",".join(topic)} if topic else {}))
-    target.rows(rows, _SETTINGS, "No topic has settings of its own.")
+    target.output.rows(rows, _SETTINGS, "No topic has settings of its own.")
 
 
 @changes_cluster
@@ -115,7 +115,7 @@ def _change(target: Target, client: ZooKeeperClient, stored: StoredConfig, confi
         {"topic": stored.topic, "name": name, "value": stored.settings.get(name), "new_value": config.get(name)}
         for name in changed
     ]
-    target.rows(rows, _CHANGES, "The settings have these values already.")
+    target.output.rows(rows, _CHANGES, "The settings have these values already.")
     if not rows:
         return
     _validate(target, client, stored.topic, config, changed)

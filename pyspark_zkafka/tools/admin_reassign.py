@@ -34,6 +34,9 @@ Replicas = Mapping[TopicPartition, tuple[int, ...]]
 """Replicas of partitions, the preferred leader first."""
 
 
+Status = Literal["completed", "in progress", "failed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """A partition with its present replicas, its requested replicas, and its ISR."""
@@ -42,7 +45,7 @@ class Move:
     current: tuple[int, ...]
     requested: tuple[int, ...]
     isr: tuple[int, ...]
-    status: Literal["completed", "in progress", "failed"]
+    status: Status
 
 
 @changes_cluster
@@ -68,7 +71,7 @@ def reassign(
             current = _require_possible(client, requested)
             if target.dry_run or not target.output.as_json:
                 rows = [{**tp._asdict(), "current_replicas": current[tp], "replicas": requested[tp]} for tp in requested]
-                target.rows(rows, _PLANNED)
+                target.output.rows(rows, _PLANNED)
             if not target.proceed(f"Move {len(requested)} partitions?"):
                 return
             submit(client, [Create(REASSIGN_PARTITIONS, encode_reassignment(requested))], "The reassignment")
@@ -85,7 +88,7 @@ def reassign(
         }
         for move in found
     ]
-    target.rows(rows, _STATUS)
+    target.output.rows(rows, _STATUS)
     if any(move.status == "failed" for move in found) or (verify and not _are_settled(found)):
         raise typer.Exit(FAILED)
 
@@ -105,16 +108,13 @@ def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, 
         twice = sorted({str(tp) for tp in partitions if partitions.count(tp) > 1})
         what = f"lists {', '.join(twice)} more than once" if twice else "lists no partition"
         raise INVALID_OPTION(f"{name} {what}; list each partition to move once")
-    if not all(_any_directory(item.get("log_dirs")) for item in json.loads(text)["partitions"]):
+    directories = [item.get("log_dirs") or ["any"] for item in json.loads(text)["partitions"]]
+    if any(one != "any" for listed in directories for one in listed):
         raise INVALID_OPTION(
             f"{name} names log directories, which ZooKeeper cannot transmit; leave out log_dirs, or use "
             "kafka-reassign-partitions with --bootstrap-server",
         )
     return found
-
-
-def _any_directory(log_dirs: object) -> bool:
-    return not log_dirs or (isinstance(log_dirs, list) and all(one == "any" for one in log_dirs))
 
 
 def move_problems(requested: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> Iterable[str]:
@@ -142,10 +142,8 @@ def moves(requested: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> 
         topic, known = snapshot.topics.get(tp.topic), snapshot.states.get(tp)
         current = () if topic is None else tuple(topic.partitions.get(tp.partition, ()))
         isr = () if known is None else known.isr
-        if tp in state.reassignments:
-            found.append(Move(tp, current, replicas, isr, "in progress"))
-        else:
-            found.append(Move(tp, current, replicas, isr, "completed" if current == replicas else "failed"))
+        status: Status = "completed" if current == replicas else "failed"
+        found.append(Move(tp, current, replicas, isr, "in progress" if tp in state.reassignments else status))
     return found
 
 

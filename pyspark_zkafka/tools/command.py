@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.tools.arguments import read_config_file
-from pyspark_zkafka.tools.output import Column, Output, printable
+from pyspark_zkafka.tools.output import Output, printable
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import Activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -65,15 +65,6 @@ _Json = Annotated[bool, typer.Option("--json", help="Write a JSON list of object
 _Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 _Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-
-_READING: dict[str, tuple[Any, Any]] = {
-    "zookeeper": (_ZooKeeper, None),
-    "bootstrap_server": (_Bootstrap, None),
-    "command_config": (_Config, None),
-    "json": (_Json, False),
-    "debug": (_Debug, False),
-}
-_CHANGING: dict[str, tuple[Any, Any]] = {"dry_run": (_DryRun, False), "yes": (_Yes, False)}
 
 
 @dataclass(frozen=True)
@@ -140,56 +131,54 @@ class Target:
         typer.confirm(printable(question), abort=True, err=True)
         return True
 
-    def rows(self, rows: Sequence[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
-        """Write rows; see `Output.rows`."""
-        self.output.rows(rows, shown, empty, *narrower)
-
 
 def reads_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command whose first parameter is a `Target`: add the options for connection and output."""
-    return _with_target(command, _READING)
+    return _with_target(command, without=("dry_run", "yes"))
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command that needs no cluster: as `reads_cluster`, without the options for the connection."""
-    return _with_target(command, {name: _READING[name] for name in ("json", "debug")})
+    without = ("dry_run", "yes", "zookeeper", "bootstrap_server", "command_config")
+    return _with_target(command, without)
 
 
 def changes_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command that changes the cluster: as `reads_cluster`, with ``--dry-run`` and ``--yes``."""
-    return _with_target(command, {**_CHANGING, **_READING})
+    return _with_target(command)
 
 
-def _with_target(command: Callable[..., None], added: dict[str, tuple[Any, Any]]) -> Callable[..., None]:
+def _with_target(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    kind = inspect.Parameter.KEYWORD_ONLY
-    extra = [inspect.Parameter(name, kind, default=d, annotation=a) for name, (a, d) in added.items()]
+    options = inspect.signature(_target, eval_str=True).parameters
+    added = [option for name, option in options.items() if name not in without]
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        taken = {name: values.pop(name) for name in added}
-        debug = taken.pop("debug")
+        taken = {option.name: values.pop(option.name) for option in added}
         try:
             command(_target(**taken), **values)
         except (ZKafkaError, OSError) as error:
-            if debug:
+            if taken["debug"]:
                 raise
             raise typer.Exit(exit_status(error)) from error
 
     # Help keeps the line breaks of all paragraphs but the first.
     run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
-    run.__signature__ = inspect.Signature([*(p.replace(kind=kind) for p in own), *extra])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *extra)}
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *added)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
 
 def _target(
-    json: bool,
-    zookeeper: str | None = None,
-    bootstrap_server: str | None = None,
-    command_config: Path | None = None,
-    dry_run: bool = False,
-    yes: bool = False,
+    dry_run: _DryRun = False,
+    yes: _Yes = False,
+    zookeeper: _ZooKeeper = None,
+    bootstrap_server: _Bootstrap = None,
+    command_config: _Config = None,
+    json: _Json = False,
+    debug: _Debug = False,  # for `_with_target`
 ) -> Target:
     options = {} if command_config is None else read_config_file(command_config, _ask_secret)
     given = {"zookeeper.connect": zookeeper, "kafka.bootstrap.servers": bootstrap_server}

@@ -53,7 +53,7 @@ def delete(
                 f"The groups {listing(without)} have neither owners nor offsets of topic {topic}; nothing was deleted. "
                 "Correct the names, see zkafka groups list",
             )
-        target.rows(rows, _COLUMNS)
+        target.output.rows(rows, _COLUMNS)
         if not target.proceed(f"Delete {'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
             return
         what = "all consumer group information" if topic is None else "consumer group information"

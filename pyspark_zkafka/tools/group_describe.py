@@ -84,10 +84,10 @@ def list_(target: Target, storage: StorageOption = "zookeeper", lag: _Lag = Fals
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
     shown_columns = (*_LIST, *(_LAG if lag else ()))
     if target.output.as_json:
-        target.rows(ordered, (*shown_columns, *_LIST_JSON_ONLY))
+        target.output.rows(ordered, (*shown_columns, *_LIST_JSON_ONLY))
     else:
         marked = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
-        target.rows(marked, shown_columns, "There is no group.")
+        target.output.rows(marked, shown_columns, "There is no group.")
     for problem in reports.logs.problems:
         target.output.note(problem)
     if unreadable:
@@ -208,7 +208,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
     """Write the rows; where a table of several groups is too wide, as a table for each, with fewer columns if needed."""
     empty = "There is no offset and no owner."
     if target.output.as_json:
-        target.rows(rows, [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores])
+        target.output.rows(rows, [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores])
         return
     hosts = _HOST if any(row["host"] for row in rows) else ()
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
@@ -217,13 +217,13 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
         of_one_group.append([*(column for column in _DESCRIBE[1:] if column not in _CONSUMER), *stores])
     names = {row["group"] for row in rows}
     if len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
-        target.rows(rows, layouts[0], empty, layouts[1], *of_one_group)
+        target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group)
         return
     for name, of_group in groupby(rows, key=itemgetter("group")):
         target.output.show("")
         target.output.show(f"GROUP {name}")
         first, *narrower = of_one_group
-        target.rows(list(of_group), first, empty, *narrower)
+        target.output.rows(list(of_group), first, empty, *narrower)
 
 
 @reads_cluster
@@ -243,7 +243,7 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     if not target.output.as_json:
         rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]
     error = columns("error") if any(row["error"] is not None for row in rows) else ()
-    target.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
+    target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
 
 
 def _member_rows(group: GroupReport) -> list[Row]:

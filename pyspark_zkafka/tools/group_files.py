@@ -78,7 +78,7 @@ def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups 
             {"group": o.group, "topic": o.partition.topic, "partition": partition_key(o.partition), "offset": o.offset}
             for o in offsets
         ]
-        target.rows(rows, _EXPORTED)
+        target.output.rows(rows, _EXPORTED)
     elif format == "zk":
         typer.echo(zk_text(offsets), nl=False)
     else:
@@ -166,7 +166,7 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
             }
             for name, partition, current, offset in changes
         ]
-        target.rows(rows, _IMPORTED, "The file has no offsets.")
+        target.output.rows(rows, _IMPORTED, "The file has no offsets.")
         back = sum(offset < (current or 0) for _, _, current, offset in changes)
         if back:
             target.output.note(f"{back} offset(s) go back.")

@@ -360,6 +360,6 @@ def _show(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:
             if one.reason is not None:
                 place = f"{topic}-{partition}" if len(found) == 1 else f"{group} {topic}-{partition}"
                 reasons.setdefault(one.reason, []).append(place)
-    target.rows(rows, _JSON_COLUMNS if target.output.as_json else _COLUMNS, "There are no offsets.")
+    target.output.rows(rows, _JSON_COLUMNS if target.output.as_json else _COLUMNS, "There are no offsets.")
     for reason, places in reasons.items():
         target.output.note(f"{listing(places, _SHOWN)}: {reason}.")

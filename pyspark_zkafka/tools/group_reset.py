@@ -329,7 +329,7 @@ def reset_offsets(
             {"group": group, **tp._asdict(), "current_offset": planned.current.get(tp), "new_offset": offset}
             for tp, offset in sorted(planned.offsets.items())
         ]
-        target.rows(rows, _COLUMNS, f"Group {group} has no offsets to reset.")
+        target.output.rows(rows, _COLUMNS, f"Group {group} has no offsets to reset.")
         if rows and target.proceed(f"Reset these {len(rows)} offset(s) of group {group}?"):
             resets.apply(planned)
             target.output.note(f"Reset {len(rows)} offset(s) of group {group} in {_PLACES[offsets_storage]}.")

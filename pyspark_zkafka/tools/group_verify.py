@@ -12,7 +12,7 @@ kafka.tools.VerifyConsumerRebalance (Kafka 1.1.1).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -70,7 +70,7 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
         target.output.note(note)
     rows = list(map(asdict, problems))
     if target.output.as_json or target.output.fits(rows, _COLUMNS):
-        target.rows(rows, _COLUMNS, "No problem was found.")
+        target.output.rows(rows, _COLUMNS, "No problem was found.")
     else:
         for problem in problems:
             target.output.lines(*_paragraph(problem))
@@ -247,22 +247,14 @@ def _assignment_problems(
         remedy = "set the same partition.assignment.strategy for all members"
         yield Problem(group.name, None, None, "different strategies", f"members assign by {names}", remedy)
         return
-    for strategy in strategies & {None, *STRATEGIES}:
-        yield from _other_assignment(group, threads, logs, _UNNAMED_STRATEGIES if strategy is None else (strategy,))
-
-
-def _other_assignment(
-    group: GroupReport,
-    threads: Mapping[str, tuple[str, ...]],
-    logs: Mapping[TopicPartition, LogBounds],
-    strategies: Iterable[str],
-) -> Iterator[Problem]:
-    owners = {tp: owner.thread for tp, owner in group.owners.items() if tp in logs}
-    partitions = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(logs).items()}
-    subscribers = Subscribers(threads, partitions, owners)
-    others = {s: [tp for tp, thread in assign(s, subscribers).items() if owners.get(tp) != thread] for s in strategies}
-    nearest = min(others, key=lambda strategy: len(others[strategy]))
-    if others[nearest]:
-        found = f"{nearest} assigns {len(others[nearest])} partitions to others: {listing(others[nearest], _SHOWN)}"
-        remedy = "set the same partition.assignment.strategy for all members; compare with zkafka groups plan"
-        yield Problem(group.name, None, None, "unexpected assignment", found, remedy)
+    for strategy in strategies & {None, *STRATEGIES}:  # one, or none
+        considered = _UNNAMED_STRATEGIES if strategy is None else (strategy,)
+        owners = {tp: owner.thread for tp, owner in group.owners.items() if tp in logs}
+        partitions = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(logs).items()}
+        subscribers = Subscribers(threads, partitions, owners)
+        others = {s: [tp for tp, thread in assign(s, subscribers).items() if owners.get(tp) != thread] for s in considered}
+        nearest = min(others, key=lambda strategy: len(others[strategy]))
+        if others[nearest]:
+            found = f"{nearest} assigns {len(others[nearest])} partitions to others: {listing(others[nearest], _SHOWN)}"
+            remedy = "set the same partition.assignment.strategy for all members; compare with zkafka groups plan"
+            yield Problem(group.name, None, None, "unexpected assignment", found, remedy)

@@ -350,6 +350,7 @@ def _times(written_ms: int | None) -> Row:
 def _write(target: Target, rows: Sequence[Row], in_json: Sequence[Column], empty: str, *layouts: Sequence[Column]) -> None:
     """Write rows; ages are seconds in JSON, durations in tables, whose `layouts` are from wide to narrow."""
     if target.output.as_json:
-        target.rows(rows, in_json)
+        target.output.rows(rows, in_json)
     else:
-        target.rows([{**row, "age_s": duration_text(row.get("age_s"))} for row in rows], layouts[0], empty, *layouts[1:])
+        shown = [{**row, "age_s": duration_text(row.get("age_s"))} for row in rows]
+        target.output.rows(shown, layouts[0], empty, *layouts[1:])

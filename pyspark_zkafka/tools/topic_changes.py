@@ -60,7 +60,7 @@ def create(
             return
         admin.create_topic(topic, *counts, settings, validate_only=True)
         row = {"topic": topic, "partitions": partitions, "replication": replication_factor, "config": settings}
-        target.rows([row], _CREATED)
+        target.output.rows([row], _CREATED)
         if target.proceed(f"Create topic {topic}?"):
             admin.create_topic(topic, *counts, settings, validate_only=False)
             target.output.note(f"Created topic {topic}.")
@@ -81,7 +81,7 @@ def alter(target: Target, topic: _Name, partitions: _MorePartitions) -> None:
                 f"Topic {topic} has {present} partitions, and their number can only grow; use a number above {present}"
             )
         admin.add_partitions(topic, partitions, validate_only=True)
-        target.rows([{"topic": topic, "partitions": present, "new_partitions": partitions}], _ALTERED)
+        target.output.rows([{"topic": topic, "partitions": present, "new_partitions": partitions}], _ALTERED)
         target.output.note("Records of a key go to another partition from then on, unless their producer chooses it.")
         if target.proceed(f"Add {partitions - present} partition(s) to topic {topic}?"):
             admin.add_partitions(topic, partitions, validate_only=False)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.cluster import ClusterSource, open_cluster
-from pyspark_zkafka.inspect.clusters import Part, read_cluster
+from pyspark_zkafka.inspect.clusters import read_cluster
 from pyspark_zkafka.inspect.view_rows import partition_rows
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
@@ -30,7 +30,6 @@ _PLAN = (
     Column("spark_partition", "TASK", right=True),
 )
 
-_OF_TOPICS: tuple[Part, ...] = ("topics",)
 _NO_TOPIC, _NOT_IN_STATE = "There is no topic.", "No partition is in this state."
 
 _Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")]
@@ -70,8 +69,8 @@ def brokers(target: Target) -> None:
         }
         for row in found
     ]
-    in_json = target.output.as_json
-    target.rows(rows, (*_BROKERS, *_REGISTRATION) if in_json else _BROKERS, "No broker is registered.", _NARROW_BROKERS)
+    shown = (*_BROKERS, *_REGISTRATION) if target.output.as_json else _BROKERS
+    target.output.rows(rows, shown, "No broker is registered.", _NARROW_BROKERS)
 
 
 @reads_cluster
@@ -81,7 +80,7 @@ def controller(target: Target) -> None:
     Example: zkafka controller --zookeeper zk1:2181/kafka
     """
     rows = [{**row, "timestamp": iso_time(row.get("timestamp"))} for row in target.view("controller")]
-    target.rows(rows, _CONTROLLER)
+    target.output.rows(rows, _CONTROLLER)
     if "zookeeper.connect" not in target.options and not any(row.get("broker") is not None for row in rows):
         target.output.note("In KRaft mode, use Kafka's kafka-metadata-quorum --bootstrap-server ... describe --status.")
 
@@ -95,7 +94,7 @@ def list_topics(target: Target, exclude_internal: _Internal = False) -> None:
 
     Example: zkafka topics list --zookeeper zk1:2181/kafka
     """
-    target.rows(_topic_rows(target, None, exclude_internal), _TOPICS, _NO_TOPIC, _NARROW_TOPICS)
+    target.output.rows(_topic_rows(target, None, exclude_internal), _TOPICS, _NO_TOPIC, _NARROW_TOPICS)
 
 
 @reads_cluster
@@ -134,13 +133,13 @@ def describe_topics(
     names = {row["topic"] for row in described}
     partitions = chosen(row for row in target.view("partitions", **_restriction(topics)) if row["topic"] in names)
     if not (filtered or target.output.as_json):
-        target.rows(described, _TOPICS, "", _NARROW_TOPICS)
+        target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.show("")
-    target.rows(partitions, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
+    target.output.rows(partitions, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
 
 
 def _partitions(source: ClusterSource, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
-    rows = partition_rows(read_cluster(source, _OF_TOPICS, topics))
+    rows = partition_rows(read_cluster(source, ["topics"], topics))
     return [row for row in rows if not (exclude_internal and row["topic"].startswith("__"))]
 
 
@@ -173,7 +172,7 @@ def plan(target: Target, topic: _Topic = None, pattern: _Pattern = None, option:
     if pattern is not None:
         options["subscribePattern"] = pattern
     rows = target.view("plan", **options)
-    target.rows(rows, _PLAN, "There is nothing to read.")
+    target.output.rows(rows, _PLAN, "There is nothing to read.")
     if rows and not target.output.as_json:
         tasks = len({row["spark_partition"] for row in rows})
         target.output.note(f"{sum(row['records'] for row in rows):,} records in {len(rows)} ranges, {tasks} Spark tasks")
