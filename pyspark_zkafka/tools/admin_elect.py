@@ -25,7 +25,6 @@ _LEADS_ALREADY = "the preferred replica leads already"
 _Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T[:P,...]", help="A topic, or some of its partitions; repeatable.")
 ]
-_All = Annotated[bool, typer.Option("--all", help="All partitions of all topics.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def candidates(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, 
 def elect(
     target: Target,
     topic: _Topics = None,
-    all_partitions: _All = False,
+    all_partitions: Annotated[bool, typer.Option("--all", help="All partitions of all topics.")] = False,
     no_wait: NoWait = False,
     timeout: Timeout = WAIT_S,
 ) -> None:

@@ -24,11 +24,6 @@ from pyspark_zkafka.zookeeper.transactions import Create
 _PLANNED = columns("topic partition current_replicas replicas", right="partition")
 _STATUS = columns("topic partition current_replicas replicas isr status", right="partition")
 
-_File = Annotated[
-    Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="As kafka-reassign-partitions takes it.")
-]
-_Execute = Annotated[bool, typer.Option("--execute", help="Start the reassignment; the default.")]
-_Verify = Annotated[bool, typer.Option("--verify", help="Only show whether the reassignment is done.")]
 
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 """Replicas of partitions, the preferred leader first."""
@@ -51,9 +46,11 @@ class Move:
 @changes_cluster
 def reassign(
     target: Target,
-    reassignment_json_file: _File = None,
-    execute: _Execute = False,
-    verify: _Verify = False,
+    reassignment_json_file: Annotated[
+        Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="As kafka-reassign-partitions takes it.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Start the reassignment; the default.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Only show whether the reassignment is done.")] = False,
     no_wait: NoWait = False,
     timeout: Timeout = WAIT_S,
 ) -> None:

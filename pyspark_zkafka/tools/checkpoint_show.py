@@ -35,9 +35,6 @@ _As = Annotated[
     Literal["starting-offsets"] | None,
     typer.Option("--as", help="Write the option startingOffsets of a query that takes over, for zkafka or Spark's kafka."),
 ]
-_Source = Annotated[
-    str | None, typer.Option("--source", metavar="N", help="Only this source of the query, counted from 0.")
-]
 
 
 @app.command("show")
@@ -46,7 +43,9 @@ def show(
     target: Target,
     path: Annotated[str, typer.Argument(metavar="PATH", help="The checkpointLocation: a folder, or a file: URI.")],
     as_: _As = None,
-    source: _Source = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="N", help="Only this source of the query, counted from 0.")
+    ] = None,
 ) -> None:
     """Show the positions of a query after its last finished and its last planned micro-batch.
 

@@ -42,29 +42,6 @@ AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 _SHORT_TIMEOUT_S = 5.0
 
 _PANEL = "Connection and output"
-_ZooKeeper = Annotated[
-    str | None,
-    typer.Option("--zookeeper", envvar="ZKAFKA_ZOOKEEPER", metavar="HOST:PORT[,...][/CHROOT]", rich_help_panel=_PANEL),
-]
-_Bootstrap = Annotated[
-    str | None,
-    typer.Option("--bootstrap-server", envvar="ZKAFKA_BOOTSTRAP_SERVER", metavar="HOST:PORT[,...]", rich_help_panel=_PANEL),
-]
-_Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        envvar="ZKAFKA_COMMAND_CONFIG",
-        metavar="FILE",
-        help="Properties for security, as Kafka's tools take them; zookeeper.* too. Values may be ${env:NAME}, "
-        "${file:PATH} or ${prompt:TEXT}.",
-        rich_help_panel=_PANEL,
-    ),
-]
-_Json = Annotated[bool, typer.Option("--json", help="Write a JSON list of objects.", rich_help_panel=_PANEL)]
-_Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @dataclass(frozen=True)
@@ -172,13 +149,33 @@ def _with_target(command: Callable[..., None], without: Collection[str] = ()) ->
 
 
 def _target(
-    dry_run: _DryRun = False,
-    yes: _Yes = False,
-    zookeeper: _ZooKeeper = None,
-    bootstrap_server: _Bootstrap = None,
-    command_config: _Config = None,
-    json: _Json = False,
-    debug: _Debug = False,  # for `_with_target`
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option("--zookeeper", envvar="ZKAFKA_ZOOKEEPER", metavar="HOST:PORT[,...][/CHROOT]", rich_help_panel=_PANEL),
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server", envvar="ZKAFKA_BOOTSTRAP_SERVER", metavar="HOST:PORT[,...]", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            envvar="ZKAFKA_COMMAND_CONFIG",
+            metavar="FILE",
+            help="Properties for security, as Kafka's tools take them; zookeeper.* too. Values may be ${env:NAME}, "
+            "${file:PATH} or ${prompt:TEXT}.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write a JSON list of objects.", rich_help_panel=_PANEL)] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)
+    ] = False,  # for `_with_target`
 ) -> Target:
     options = {} if command_config is None else read_config_file(command_config, _ask_secret)
     given = {"zookeeper.connect": zookeeper, "kafka.bootstrap.servers": bootstrap_server}

@@ -42,8 +42,6 @@ StorageOption = Annotated[
     OffsetsStorage,
     typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits)."),
 ]
-_Watch = Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")]
-_Lag = Annotated[bool, typer.Option("--lag", help="Also show the lag of each group; asks the leaders of its partitions.")]
 
 _LIST = columns("group members topics state store", right="members")
 _LAG = columns("lag", right="lag")
@@ -63,7 +61,13 @@ _MEMBERS_NARROW = (*columns("consumer pattern subscription"), _PARTITIONS, *colu
 
 
 @reads_cluster
-def list_(target: Target, storage: StorageOption = "zookeeper", lag: _Lag = False) -> None:
+def list_(
+    target: Target,
+    storage: StorageOption = "zookeeper",
+    lag: Annotated[
+        bool, typer.Option("--lag", help="Also show the lag of each group; asks the leaders of its partitions.")
+    ] = False,
+) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
     With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
@@ -163,7 +167,7 @@ def describe(
     groups: Groups = None,
     all_groups: AllGroups = False,
     storage: StorageOption = "zookeeper",
-    watch: _Watch = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")] = False,
     interval: Interval = 2.0,
 ) -> None:
     """Describe groups: offset, latest offset of the log, lag and consumer of each partition.

@@ -66,18 +66,7 @@ _SHOWN = 5
 _LOGS_S = 10.0
 _OF_A_GROUP = (GroupError, ClusterStateError, ZooKeeperRefused)
 
-_To = Annotated[OffsetStore, typer.Option("--to", help="The store to copy to; the other one is the source.")]
-_Live = Annotated[
-    bool, typer.Option("--live", help="Copy while consumers run, until both stores agree or the consumers have left.")
-]
 _Verify = Annotated[bool, typer.Option("--verify", help="Only compare the stores; exit status 1 if they differ.")]
-_Force = Annotated[
-    bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
-]
-_Interval = Annotated[
-    float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two comparisons.")
-]
-_Timeout = Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +221,18 @@ def migrate(
     target: Target,
     groups: Groups = None,
     all_groups: AllGroups = False,
-    to: _To = "kafka",
-    live: _Live = False,
+    to: Annotated[OffsetStore, typer.Option("--to", help="The store to copy to; the other one is the source.")] = "kafka",
+    live: Annotated[
+        bool, typer.Option("--live", help="Copy while consumers run, until both stores agree or the consumers have left.")
+    ] = False,
     verify: _Verify = False,
-    force: _Force = False,
-    interval: _Interval = 1.0,
-    timeout: _Timeout = 600.0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two comparisons.")
+    ] = 1.0,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")] = 600.0,
 ) -> None:
     """Copy groups' offsets from ZooKeeper to Kafka, or back; never backwards without --force.
 

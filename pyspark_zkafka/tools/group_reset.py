@@ -53,29 +53,6 @@ _COLUMNS = columns(f"group topic {_NUMBERS}", right=_NUMBERS)
 _PLACES = {"zookeeper": "ZooKeeper", "kafka": "Kafka", "both": "ZooKeeper and Kafka"}
 _NOT_RESET = "The offsets were not reset"
 
-_Topic = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
-]
-_AllTopics = Annotated[bool, typer.Option("--all-topics", help="All partitions of which the group has an offset.")]
-_ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the earliest offset.")]
-_ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")]
-_ToCurrent = Annotated[bool, typer.Option("--to-current", help="To the committed offset, else to the latest.")]
-_ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="To an offset.")]
-_ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="By a number of offsets, negative for back.")]
-_ByDuration = Annotated[
-    str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of at most that age.")
-]
-_ToDatetime = Annotated[
-    str | None,
-    typer.Option(
-        "--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="To the first record at or after a time, in UTC."
-    ),
-]
-_FromFile = Annotated[
-    Path | None, typer.Option("--from-file", metavar="CSV", help="To the offsets in lines TOPIC,PARTITION,OFFSET.")
-]
-_Storage = Annotated[OffsetsStorage, typer.Option("--offsets-storage", help="Where the offsets are.")]
-
 
 # --- scenarios -----------------------------------------------------------------------------------------------------------
 
@@ -286,17 +263,34 @@ class OffsetResets:
 def reset_offsets(
     target: Target,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)],
-    topic: _Topic = None,
-    all_topics: _AllTopics = False,
-    to_earliest: _ToEarliest = False,
-    to_latest: _ToLatest = False,
-    to_current: _ToCurrent = False,
-    to_offset: _ToOffset = None,
-    shift_by: _ShiftBy = None,
-    by_duration: _ByDuration = None,
-    to_datetime: _ToDatetime = None,
-    from_file: _FromFile = None,
-    offsets_storage: _Storage = "zookeeper",
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All partitions of which the group has an offset.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the earliest offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset, else to the latest.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="To an offset.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="By a number of offsets, negative for back.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of at most that age.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="To the first record at or after a time, in UTC."
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", metavar="CSV", help="To the offsets in lines TOPIC,PARTITION,OFFSET.")
+    ] = None,
+    offsets_storage: Annotated[
+        OffsetsStorage, typer.Option("--offsets-storage", help="Where the offsets are.")
+    ] = "zookeeper",
 ) -> None:
     """Reset the offsets of a group that has no active members.
 

@@ -36,12 +36,6 @@ _SHORT = 8
 _SHOWN = 5
 _QUOTED = 200
 
-_OlderThan = Annotated[
-    str | None,
-    typer.Option("--older-than", metavar="DURATION", help="All whose newest entry is older, for example 7d or 12h."),
-]
-_Force = Annotated[bool, typer.Option("--force", help="Delete ledgers of queries that may be running, too.")]
-
 
 # --- state -------------------------------------------------------------------------------------------------------------
 
@@ -261,8 +255,11 @@ def delete(
         list[str] | None,
         typer.Argument(metavar="[QUERY]...", help="The queries, as `list` names them.", show_default=False),
     ] = None,
-    older_than: _OlderThan = None,
-    force: _Force = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="DURATION", help="All whose newest entry is older, for example 7d or 12h."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Delete ledgers of queries that may be running, too.")] = False,
 ) -> None:
     """Delete the ledgers of queries that will not be started again.
 

@@ -26,27 +26,23 @@ _SCHEMA = pa.schema(
     ]
 )
 
-_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
-_Separator = Annotated[
-    str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value; \\t is a tab.")
-]
 _Header = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
-_Partition = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="The partition; by default, as Java's producer chooses it.")
-]
-_EmptyAsNull = Annotated[
-    bool, typer.Option("--empty-as-null", help="An empty key or value is null; a null value deletes its key.")
-]
 
 
 @reads_cluster
 def produce(
     target: Target,
-    topic: _Name,
-    key_separator: _Separator = None,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value; \\t is a tab.")
+    ] = None,
     header: _Header = None,
-    partition: _Partition = None,
-    empty_as_null: _EmptyAsNull = False,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The partition; by default, as Java's producer chooses it.")
+    ] = None,
+    empty_as_null: Annotated[
+        bool, typer.Option("--empty-as-null", help="An empty key or value is null; a null value deletes its key.")
+    ] = False,
 ) -> None:
     """Write each line of the standard input as a record, until its end or Ctrl-C, which drops an unfinished line.
 

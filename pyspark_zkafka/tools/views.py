@@ -32,11 +32,8 @@ _PLAN = (
 
 _NO_TOPIC, _NOT_IN_STATE = "There is no topic.", "No partition is in this state."
 
-_Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")]
 _Internal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out topics such as __consumer_offsets.")]
 _UnderReplicated = Annotated[bool, typer.Option("--under-replicated", help="Only partitions whose ISR lacks a replica.")]
-_Unavailable = Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")]
-_Watch = Annotated[bool, typer.Option("--watch", help="Show the partitions again and again, until Ctrl-C.")]
 _Topic = Annotated[list[str] | None, typer.Option("--topic", help="A topic to read; repeatable.")]
 _Pattern = Annotated[
     str | None, typer.Option("--pattern", metavar="REGEX", help="Read the topics whose whole name matches.")
@@ -100,11 +97,11 @@ def list_topics(target: Target, exclude_internal: _Internal = False) -> None:
 @reads_cluster
 def describe_topics(
     target: Target,
-    topics: _Topics = None,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")] = None,
     under_replicated: _UnderReplicated = False,
-    unavailable: _Unavailable = False,
+    unavailable: Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")] = False,
     exclude_internal: _Internal = False,
-    watch: _Watch = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the partitions again and again, until Ctrl-C.")] = False,
     interval: Interval = 2.0,
 ) -> None:
     """Describe topics: the leader, the replicas and the ISR of each partition.
