@@ -75,11 +75,6 @@ class UnreadableZnode:
     modified_ms: int | None = None
     version: int = 0
 
-    @property
-    def is_legacy(self) -> bool:
-        """True for a well-formed claim or offset from Kafka 0.7."""
-        return self.value is not None
-
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:

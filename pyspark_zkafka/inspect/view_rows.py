@@ -193,7 +193,7 @@ def _unreadable_row(group: GroupReport, znode: UnreadableZnode, fields: Callable
         row = {**row, "partition": znode.partition.partition}
     if isinstance(znode.partition, LegacyPartition):
         row = {**row, "broker": znode.partition.broker}
-    return {**row, **fields(znode)} if znode.is_legacy else {**row, "error": znode.error.message}
+    return {**row, **fields(znode)} if znode.value is not None else {**row, "error": znode.error.message}
 
 
 def _us(ms: int | None) -> int | None:

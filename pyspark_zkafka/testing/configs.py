@@ -11,8 +11,6 @@ from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ClusterS
 
 _ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _BROKER_MAIN = "kafka.Kafka"
-_FORMAT_MAIN = "kafka.tools.StorageTool"
-_FORMAT_HEAP_MB = 128
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
@@ -55,12 +53,6 @@ def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) ->
     if server == ZOOKEEPER:
         return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, _ZOOKEEPER_MAIN, [str(file)])
     return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, _BROKER_MAIN, [str(file)])
-
-
-def format_command(java: Path, cluster_id: str, file: Path) -> list[str]:
-    """Return the command line of Kafka's tool that formats a node's storage for KRaft mode."""
-    arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(file)]  # an id may start with a dash
-    return jvm_command(java, _FORMAT_HEAP_MB, (), _FORMAT_MAIN, arguments)
 
 
 def zookeeper_properties(data: Path, port: int) -> dict[str, str]:

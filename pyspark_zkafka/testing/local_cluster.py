@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
 
-from pyspark_zkafka.testing import readiness, spec
+from pyspark_zkafka.testing import spec
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Wait, settle
 from pyspark_zkafka.testing.producing import Record, produce
 from pyspark_zkafka.testing.readiness import BrokerView
@@ -152,7 +153,12 @@ class LocalCluster(ClusterServers):
 
     def expire_session(self, session_id: int, password: bytes) -> None:
         """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
-        readiness.expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
+        other = KazooClient(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", client_id=(session_id, password))
+        try:
+            other.start()  # resumes the session
+        finally:
+            other.stop()  # closes it
+            other.close()
 
     # -- topics and records
 

@@ -125,16 +125,6 @@ def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
         client.close()
 
 
-def expire_session(hosts: str, session_id: int, password: bytes) -> None:
-    """Expire the session of another client, by resuming and closing it."""
-    other = KazooClient(hosts, client_id=(session_id, password))
-    try:
-        other.start()
-    finally:
-        other.stop()
-        other.close()
-
-
 def registered_brokers(client: KazooClient) -> set[int]:
     """Return the ids of the brokers that have a znode."""
     if client.exists("/brokers/ids") is None:

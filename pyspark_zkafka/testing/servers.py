@@ -19,7 +19,6 @@ from kazoo.client import KazooClient
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import configs, readiness, spec
 from pyspark_zkafka.testing.conditions import NOT_READY, SERVER_DID_NOT_END, SERVER_NOT_RUNNING, STORAGE_NOT_FORMATTED
-from pyspark_zkafka.testing.configs import format_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath
 from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
 from pyspark_zkafka.testing.readiness import MetadataWatch
@@ -28,6 +27,7 @@ from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPE
 _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
 _FORMAT_TIMEOUT_S = 120
+_FORMAT_HEAP_MB = 128
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 
 
@@ -57,9 +57,11 @@ def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[
     Raises `STORAGE_NOT_FORMATTED` with the tool's output.
     """
     environ = {**os.environ, "CLASSPATH": classpath}
+    arguments = ["format", f"--cluster-id={cluster_id}", "--config"]  # an id may start with a dash
     tools = [
         subprocess.Popen(
-            format_command(java, cluster_id, file), env=environ, cwd=file.parent, text=True, errors="replace",
+            configs.jvm_command(java, _FORMAT_HEAP_MB, (), "kafka.tools.StorageTool", [*arguments, str(file)]),
+            env=environ, cwd=file.parent, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         for file in files

@@ -16,6 +16,7 @@ from pyspark_zkafka.group.commits import commit_offsets
 from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import Partition, partition_key
 from pyspark_zkafka.tools.arguments import find_partitions, read_text
 from pyspark_zkafka.tools.command import (
@@ -151,24 +152,19 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
             target.output.note(f"Left out: {len(found) - len(offsets)} line(s) without an offset (below 0).")
         for warning in planned.warnings:
             target.output.note(warning)
-        changes = [
-            (name, partition, planned.current(name, partition), offset)
-            for name, of_group in planned.offsets.items()
-            for partition, offset in of_group.items()
-        ]
-        rows = [
+        rows: list[Row] = [
             {
                 "group": name,
                 "topic": partition.topic,
                 "partition": partition_key(partition),
-                "current_offset": current,
+                "current_offset": planned.current(name, partition),
                 "new_offset": offset,
             }
-            for name, partition, current, offset in changes
+            for name, of_group in planned.offsets.items()
+            for partition, offset in of_group.items()
         ]
         target.output.rows(rows, _IMPORTED, "The file has no offsets.")
-        back = sum(offset < (current or 0) for _, _, current, offset in changes)
-        if back:
+        if back := sum(row["new_offset"] < (row["current_offset"] or 0) for row in rows):
             target.output.note(f"{back} offset(s) go back.")
         groups = len(planned.offsets)
         if rows and target.proceed(f"Write these {len(rows)} offset(s) of {groups} group(s) to ZooKeeper?"):

@@ -123,16 +123,12 @@ def group_by_query(
     groups: Mapping[str, Collection[str]], metadata: Mapping[str, Mapping[TopicPartition, str]]
 ) -> dict[str, QueryLedger]:
     """The ledgers by query, of groups by query and the metadata of their offsets by group."""
-    return {query: QueryLedger(query, tuple(names), _records(names, metadata)) for query, names in groups.items()}
-
-
-def _records(groups: Iterable[str], metadata: Mapping[str, Mapping[TopicPartition, str]]) -> tuple[StoredEntry, ...]:
-    found = [StoredEntry.read(group, tp, text) for group in groups for tp, text in metadata.get(group, {}).items()]
-    return tuple(sorted(found, key=_by_slot))
-
-
-def _by_slot(record: StoredEntry) -> tuple[bool, int, str, TopicPartition]:
-    return record.entry is None, record.entry.slot if record.entry else 0, record.group, record.partition
+    found = {}
+    for query, names in groups.items():
+        records = [StoredEntry.read(group, tp, text) for group in names for tp, text in metadata.get(group, {}).items()]
+        records.sort(key=lambda r: (r.entry is None, r.entry.slot if r.entry else 0, r.group, r.partition))
+        found[query] = QueryLedger(query, tuple(names), tuple(records))
+    return found
 
 
 def require_idle(ledgers: Iterable[QueryLedger], now_ms: int) -> None:
