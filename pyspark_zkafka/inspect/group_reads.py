@@ -12,7 +12,16 @@ from pyspark_zkafka.cluster import completed, describe_migration
 from pyspark_zkafka.conditions import UNKNOWN_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError, listing
 from pyspark_zkafka.group.membership import old_brokers
-from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage, decode_groups
+from pyspark_zkafka.inspect.groups import (
+    GroupReport,
+    GroupReports,
+    LogBounds,
+    LogsReport,
+    OffsetsStorage,
+    StoredOffsets,
+    decode_groups,
+    stored_in,
+)
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.znodes import groups as group_paths
@@ -84,6 +93,11 @@ def read_part(
     found = list(dict.fromkeys(names))
     children = zookeeper.children_many(map(part, found))
     return decode_groups(found, children, group_znodes(zookeeper, children, choose))
+
+
+def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:
+    """Read the stored offsets of groups. Blocks for three rounds of requests, whatever the number of groups."""
+    return {name: stored_in(report) for name, report in read_part(client, groups, group_paths.offsets_path).items()}
 
 
 def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:

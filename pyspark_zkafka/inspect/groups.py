@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from pyspark_zkafka.errors import CodecError, listing
 from pyspark_zkafka.model.assignors import topics_of
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition, Partition
 
@@ -193,7 +195,76 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
     )
 
 
-# --- partitions --------------------------------------------------------------------------------------------------------
+# --- stored offsets -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffsets:
+    """The znodes under a group's offsets.
+
+    `offsets` are 0 or more, each with the transaction that wrote it. `unset` has partitions with a negative number, which
+    all consumers treat as no offset. `unreadable` has the errors of znodes that are not a number. `legacy` has positions
+    from Kafka 0.7, in bytes. `misnamed` has the errors of znodes without a valid partition or topic in the path, by path.
+    `versions` are those of the znodes.
+    """
+
+    offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
+    unset: set[TopicPartition] = field(default_factory=set)
+    unreadable: dict[TopicPartition, CodecError] = field(default_factory=dict)
+    legacy: dict[LegacyPartition, int] = field(default_factory=dict)
+    misnamed: dict[str, CodecError] = field(default_factory=dict)
+    versions: dict[Partition, int] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[TopicPartition, int]:
+        """The offsets of 0 or more."""
+        return {tp: stored.offset for tp, stored in self.offsets.items()}
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that have a znode, whatever it contains."""
+        return {*self.offsets, *self.unset, *self.unreadable}
+
+    @property
+    def problems(self) -> list[str]:
+        """The errors of unreadable znodes."""
+        return [error.message for error in (*self.unreadable.values(), *self.misnamed.values())]
+
+
+def stored_in(group: GroupReport) -> StoredOffsets:
+    """Return the stored offsets in a group's report."""
+    found = StoredOffsets()
+    for tp, committed in group.offsets.items():
+        if not is_topic_name(tp.topic):
+            path = group_znodes.offset_path(group.name, tp)
+            found.misnamed[path] = _no_topic(path, tp.topic)
+            continue
+        found.versions[tp] = committed.version
+        if committed.offset < 0:
+            found.unset.add(tp)
+        else:
+            found.offsets[tp] = StoredOffset(committed.offset, committed.mzxid)
+    for znode in group.unreadable_offsets:
+        topic = znode.path.split("/")[-2]
+        if not is_topic_name(topic):
+            found.misnamed[znode.path] = _no_topic(znode.path, topic)
+            continue
+        if znode.partition is not None:
+            found.versions[znode.partition] = znode.version
+        if isinstance(znode.partition, LegacyPartition) and isinstance(znode.value, int):
+            found.legacy[znode.partition] = znode.value
+        elif isinstance(znode.partition, TopicPartition):
+            found.unreadable[znode.partition] = znode.error
+        else:
+            found.misnamed[znode.path] = znode.error
+    return found
+
+
+def _no_topic(path: str, topic: str) -> CodecError:
+    return CodecError(path, topic.encode(), "a topic as the name of the parent znode")
+
+
+# --- partitions ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,27 +325,6 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
     return found
 
 
-def partition_reports(
-    groups: Iterable[GroupReport], logs: Mapping[TopicPartition, LogBounds], storage: OffsetsStorage = "zookeeper"
-) -> list[PartitionReport]:
-    """Return reports of each group's partitions, by topic and number, and then of its members without partitions.
-
-    A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist or
-    not. Its topics are the topics that it owns, has offsets of, or subscribes to. `logs` has the bounds of all their
-    existing partitions.
-    """
-    by_topic = partitions_by_topic(logs)
-    reports: list[PartitionReport] = []
-    for group in groups:
-        offsets = {} if storage == "kafka" else group.offsets
-        existing = [tp for topic in group.all_topics(by_topic) for tp in by_topic.get(topic, ())]
-        partitions = sorted({*existing, *group.owners, *offsets, *group.kafka_offsets})
-        reports += [_partition_report(group, tp, offsets.get(tp), logs.get(tp, LogBounds())) for tp in partitions]
-        idle = sorted(set(group.members).difference(owner.consumer for owner in group.owners.values()))
-        reports += [PartitionReport(group.name, consumer=c, host=consumer_host(group.name, c)) for c in idle]
-    return reports
-
-
 def _partition_report(
     group: GroupReport, tp: TopicPartition, committed: Committed | None, log: LogBounds
 ) -> PartitionReport:
@@ -324,8 +374,22 @@ class GroupReports:
 
     @property
     def partitions(self) -> list[PartitionReport]:
-        """Reports of all partitions; see `partition_reports`."""
-        return partition_reports(self.groups.values(), self.logs.bounds, self.storage)
+        """Reports of each group's partitions, by topic and number, and then of its members without partitions.
+
+        A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist
+        or not. Its topics are the topics that it owns, has offsets of, or subscribes to.
+        """
+        logs = self.logs.bounds
+        by_topic = partitions_by_topic(logs)
+        reports: list[PartitionReport] = []
+        for group in self.groups.values():
+            offsets = {} if self.storage == "kafka" else group.offsets
+            existing = [tp for topic in group.all_topics(by_topic) for tp in by_topic.get(topic, ())]
+            partitions = sorted({*existing, *group.owners, *offsets, *group.kafka_offsets})
+            reports += [_partition_report(group, tp, offsets.get(tp), logs.get(tp, LogBounds())) for tp in partitions]
+            idle = sorted(set(group.members).difference(owner.consumer for owner in group.owners.values()))
+            reports += [PartitionReport(group.name, consumer=c, host=consumer_host(group.name, c)) for c in idle]
+        return reports
 
     @property
     def member_counts(self) -> dict[str, tuple[int, int]]:

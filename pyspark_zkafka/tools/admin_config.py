@@ -109,11 +109,10 @@ def read_config(client: ZooKeeperClient, topic: str) -> StoredConfig:
 
 def _change(target: Target, client: ZooKeeperClient, stored: StoredConfig, config: Mapping[str, str]) -> None:
     require_controller(client)
-    names = [*config, *(name for name in stored.settings if name not in config)]
-    changed = [name for name in names if stored.settings.get(name) != config.get(name)]
+    before = stored.settings
+    changed = [name for name in dict.fromkeys([*config, *before]) if before.get(name) != config.get(name)]
     rows = [
-        {"topic": stored.topic, "name": name, "value": stored.settings.get(name), "new_value": config.get(name)}
-        for name in changed
+        {"topic": stored.topic, "name": name, "value": before.get(name), "new_value": config.get(name)} for name in changed
     ]
     target.output.rows(rows, _CHANGES, "The settings have these values already.")
     if not rows:

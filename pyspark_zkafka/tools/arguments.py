@@ -99,18 +99,16 @@ def parse_partitions(texts: Iterable[str]) -> list[PartitionSpec]:
 
 def find_partitions(requested: Iterable[PartitionSpec], snapshot: ClusterSnapshot) -> list[TopicPartition]:
     """Return the requested partitions, sorted. Raises UnknownTopic if a topic or partition does not exist."""
-    found: set[TopicPartition] = set()
-    unknown_topics, unknown_partitions = set(), set()
+    found, unknown_topics, unknown_partitions = set[TopicPartition](), set[str](), set[TopicPartition]()
     for topic, number in requested:
-        there = snapshot.topics.get(topic)
-        if number is None and there is None:
-            unknown_topics.add(topic)
-        elif number is None:
-            found.update(snapshot.partitions(topic))
-        elif there is None or number not in there.partitions:
-            unknown_partitions.add(TopicPartition(topic, number))
+        existing = snapshot.partitions(topic)
+        if number is not None:
+            tp = TopicPartition(topic, number)
+            (found if tp in existing else unknown_partitions).add(tp)
+        elif existing:
+            found.update(existing)
         else:
-            found.add(TopicPartition(topic, number))
+            unknown_topics.add(topic)
     unknown = [*sorted(unknown_topics), *sorted(unknown_partitions)]
     if unknown:
         raise UNKNOWN_TOPIC(

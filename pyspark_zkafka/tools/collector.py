@@ -252,7 +252,10 @@ class ClusterCollector(Collector):
             brokers = self._brokers.result(started + self._timeout_s - self._clock())
             described, answers = brokers.value or (ensemble.value, None)
             if answers is not None:
-                self._report(answers.logs.problems)
+                before, self._problems = self._problems, answers.logs.problems
+                for problem in self._problems:
+                    if problem not in before:  # the last scrape did not have it
+                        _log.warning("%s", problem)
             found = _metrics(ensemble.value, described, answers, self._storage)
         for gauge in (*found, *_health(ensemble, brokers, self._clock() - started)):
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
@@ -270,13 +273,6 @@ class ClusterCollector(Collector):
         ensemble = self._read_ensemble()
         self._brokers.start(lambda: (ensemble, self._read_brokers(ensemble)))
         return ensemble
-
-    def _report(self, problems: tuple[str, ...]) -> None:
-        """Log the problems that the last scrape did not have."""
-        before, self._problems = set(self._problems), problems
-        for problem in problems:
-            if problem not in before:
-                _log.warning("%s", problem)
 
 
 def _metrics(
