@@ -31,7 +31,7 @@ from pyspark_zkafka.testing.conditions import (
     NO_CLUSTER_UP,
 )
 from pyspark_zkafka.testing.jars import cache_folder, find_java, kafka_classpath
-from pyspark_zkafka.testing.processes import Wait
+from pyspark_zkafka.testing.processes import ForeignProcesses, Wait
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ def attach(name: str = "default") -> LocalCluster:
     (`ATTACHED_CLUSTER`), and closing it leaves them running. Raises `NO_CLUSTER_UP`.
     """
     from pyspark_zkafka.testing.local_cluster import LocalCluster
-    from pyspark_zkafka.testing.processes import ForeignProcesses
 
     state = _running(name)
     kinds = [server.partition("-")[0] for server in state.servers]

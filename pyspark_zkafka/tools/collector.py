@@ -156,9 +156,8 @@ class SharedCall(Generic[T]):
     A late result is served to later callers, until the next call ends.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._clock = clock
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._lock = Lock()
         self._pending: Future[None] | None = None
@@ -189,14 +188,14 @@ class SharedCall(Generic[T]):
         if last is None:
             return Reading(timed_out=is_late)
         value, began = last
-        return Reading(value, self._clock() - began, is_late)
+        return Reading(value, time.monotonic() - began, is_late)
 
     def close(self) -> None:
         """Wait for a call that is under way, and end the thread."""
         self._executor.shutdown(cancel_futures=True)
 
     def _call(self, call: Callable[[], T]) -> None:
-        began = self._clock()
+        began = time.monotonic()
         try:
             self._last = call(), began
         except ZKafkaError as error:
@@ -226,15 +225,13 @@ class ClusterCollector(Collector):
         read_brokers: Callable[[Ensemble], GroupReports],
         timeout_s: float,
         storage: OffsetsStorage = "zookeeper",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read_ensemble = read_ensemble
         self._read_brokers = read_brokers
         self._timeout_s = timeout_s
         self._storage = storage
-        self._clock = clock
-        self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper", clock)
-        self._brokers: SharedCall[tuple[Ensemble, GroupReports]] = SharedCall("Kafka", clock)
+        self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper")
+        self._brokers: SharedCall[tuple[Ensemble, GroupReports]] = SharedCall("Kafka")
         self._problems: tuple[str, ...] = ()
 
     def describe(self) -> Iterable[Metric]:
@@ -243,13 +240,13 @@ class ClusterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metrics; blocks for at most the time-out."""
-        started = self._clock()
+        started = time.monotonic()
         self._ensemble.start(self._read)
         ensemble = self._ensemble.result(self._timeout_s)
         found: Iterable[Gauge] = ()
         brokers: Reading[tuple[Ensemble, GroupReports]] = Reading()
         if ensemble.value is not None:
-            brokers = self._brokers.result(started + self._timeout_s - self._clock())
+            brokers = self._brokers.result(started + self._timeout_s - time.monotonic())
             described, answers = brokers.value or (ensemble.value, None)
             if answers is not None:
                 before, self._problems = self._problems, answers.logs.problems
@@ -257,7 +254,7 @@ class ClusterCollector(Collector):
                     if problem not in before:  # the last scrape did not have it
                         _log.warning("%s", problem)
             found = _metrics(ensemble.value, described, answers, self._storage)
-        for gauge in (*found, *_health(ensemble, brokers, self._clock() - started)):
+        for gauge in (*found, *_health(ensemble, brokers, time.monotonic() - started)):
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
             for labels, value in gauge.values.items():
                 family.add_metric(labels, value)

@@ -20,6 +20,8 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION
 from pyspark_zkafka.errors import OptionError, ZKafkaError, listing
+from pyspark_zkafka.inspect.group_reads import read_groups
+from pyspark_zkafka.inspect.groups import GroupReports, OffsetsStorage
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ids_path, owners_path
@@ -223,6 +225,16 @@ class Servers:
                 "for groups that Kafka coordinates",
             )
         return self.zookeeper
+
+    def read_groups(self, names: Iterable[str] | None, storage: OffsetsStorage = "zookeeper") -> GroupReports:
+        """Read groups with their logs, and their members in Kafka as far as the brokers answer soon."""
+        return read_groups(
+            self.ensemble,
+            lambda: self.brokers,
+            names,
+            storage=storage,
+            brokers_with_short_timeout=lambda: self.brokers_with_short_timeout,
+        )
 
 
 @contextmanager

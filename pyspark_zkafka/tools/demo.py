@@ -145,7 +145,14 @@ class _Demo:
         with step(self.console, "Create a topic", call):
             self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=REPLICATION)
             self.cluster.create_topic(TOTALS, partitions=1, replication=REPLICATION)
-        self.console.print(_brokers_table(self._snapshot(), is_kraft=self._is_kraft))
+        snapshot = self._snapshot()
+        rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
+        if self._is_kraft:  # metadata names no controller then
+            found = table("Brokers, from their metadata", ("id", "endpoint"), rows)
+        else:
+            marked = [(*row, "yes" if row[0] == snapshot.controller else "") for row in rows]
+            found = table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
+        self.console.print(found)
 
     def _write(self) -> None:
         frame = self.spark.range(self.rows).select(
@@ -162,8 +169,18 @@ class _Demo:
         call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
         source = "the brokers'" if self._is_kraft else "ZooKeeper's"
         with step(self.console, f"Plan a read from {source} leaders and ISRs", call):
-            plan = self._plan()
-        self.console.print(_plan_table(plan))
+            rows = [
+                (
+                    row["spark_partition"],
+                    _partition(row),
+                    row["leader"],
+                    ", ".join(map(str, row["isr"])),
+                    f"[{row['start']}, {row['until']})",
+                )
+                for row in self._plan()
+            ]
+        columns = ("Spark partition", "partition", "leader", "ISR", "range")
+        self.console.print(table("The plan: one Spark partition for each Kafka partition", columns, rows))
 
     def _read(self) -> None:
         call = f'spark.read.format("zkafka").option("subscribe", "{TOPIC}").load()'
@@ -267,32 +284,8 @@ def _in(seconds: float) -> str:
     return f"in {seconds:.1f} s; much of it is the start of Spark's first tasks (make bench measures the speed)"
 
 
-def _brokers_table(snapshot: ClusterSnapshot, *, is_kraft: bool) -> Table:
-    rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
-    if is_kraft:  # metadata names no controller then
-        return table("Brokers, from their metadata", ("id", "endpoint"), rows)
-    controller = {snapshot.controller: "yes"}
-    marked = [(*row, controller.get(row[0], "")) for row in rows]
-    return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
-
-
 def _partition(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
-
-
-def _plan_table(plan: list[Row]) -> Table:
-    columns = ("Spark partition", "partition", "leader", "ISR", "range")
-    rows = [
-        (
-            r["spark_partition"],
-            _partition(r),
-            r["leader"],
-            ", ".join(map(str, r["isr"])),
-            f"[{r['start']}, {r['until']})",
-        )
-        for r in plan
-    ]
-    return table("The plan: one Spark partition for each Kafka partition", columns, rows)
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated
@@ -177,18 +176,10 @@ def describe(
     """
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
-        read = partial(
-            read_groups,
-            servers.ensemble,
-            lambda: servers.brokers,
-            names,
-            storage=storage,
-            brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout,
-        )
         if watch:
-            watch_groups(target.output, read, interval)
+            watch_groups(target.output, lambda: servers.read_groups(names, storage), interval)
             return
-        reports = read()
+        reports = servers.read_groups(names, storage)
     for problem in reports.problems:
         target.output.note(problem)
     idle = [name for name, group in reports.groups.items() if not group.member_count]

@@ -19,7 +19,6 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.inspect.group_reads import read_groups
 from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Owner, partitions_by_topic
 from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition, session_text
@@ -56,12 +55,7 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
     names, deadline = require_groups(groups, all_groups), time.monotonic() + timeout
     with open_servers(target) as servers:
         while True:
-            reports = read_groups(
-                servers.ensemble,
-                lambda: servers.brokers,
-                names,
-                brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout,
-            )
+            reports = servers.read_groups(names)
             problems = verify_groups(reports)
             if not problems or time.monotonic() >= deadline:
                 break
@@ -102,15 +96,10 @@ class Problem:
 def verify_groups(reports: GroupReports) -> list[Problem]:
     """The problems of groups, in their order; first those of groups with members in ZooKeeper and in Kafka."""
     by_topic, logs = partitions_by_topic(reports.logs.bounds), reports.logs.bounds
+    found = "{} in ZooKeeper and {} in Kafka; neither kind sees the other, and both read all partitions"
+    remedy = "stop one kind; docs/migrate-to-kafka-groups.md has the order"
     problems = [
-        Problem(
-            name,
-            None,
-            None,
-            "members of both kinds",
-            f"{here} in ZooKeeper and {there} in Kafka; neither kind sees the other, and both read all partitions",
-            "stop one kind; docs/migrate-to-kafka-groups.md has the order",
-        )
+        Problem(name, None, None, "members of both kinds", found.format(here, there), remedy)
         for name, (here, there) in reports.member_counts.items()
         if here and there
     ]

@@ -43,9 +43,6 @@ def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
     return list(_rows(zip(now.rows, progress(seen[0], now), strict=True))), reports.problems
 
 
-# --- rates -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Observation:
     """Reports of partitions at a time, in seconds of a monotonic clock."""
@@ -113,9 +110,6 @@ def total(partitions: Iterable[Progress]) -> Progress:
 def _sum(values: Iterable[float | None]) -> Any:
     found = list(values)
     return None if None in found or not found else sum(filter(None, found))
-
-
-# --- output ------------------------------------------------------------------------------------------------------------
 
 
 def _rows(found: Iterable[tuple[PartitionReport, Progress]]) -> Iterator[Row]:

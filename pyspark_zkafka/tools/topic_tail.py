@@ -147,18 +147,17 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
                     del open_[tp]
                     client.consumer.pause([KafkaTopicPartition(*tp)])
             for tp, poll in polls.items():
-                _check(tp, events[tp].finish(poll))
+                finished = events[tp].finish(poll)
+                if finished.gone:
+                    raise UNKNOWN_TOPIC(f"{tp} is gone: its topic was deleted; correct the name")
+                if finished.out_of_range:
+                    raise OFFSET_OUT_OF_RANGE(
+                        f"The records of {tp} at the position were deleted; start with a later --from"
+                    )
             if messages:
                 yield messages
     except KafkaException as error:
         raise from_exception(error, "reading records") from error
-
-
-def _check(partition: TopicPartition, poll: Poll) -> None:
-    if poll.gone:
-        raise UNKNOWN_TOPIC(f"{partition} is gone: its topic was deleted; correct the name")
-    if poll.out_of_range:
-        raise OFFSET_OUT_OF_RANGE(f"The records of {partition} at the position were deleted; start with a later --from")
 
 
 # --- lines -------------------------------------------------------------------------------------------------------------

@@ -82,9 +82,6 @@ def controller(target: Target) -> None:
         target.output.note("In KRaft mode, use Kafka's kafka-metadata-quorum --bootstrap-server ... describe --status.")
 
 
-# --- topics ------------------------------------------------------------------------------------------------------------
-
-
 @reads_cluster
 def list_topics(target: Target, exclude_internal: _Internal = False) -> None:
     """List the topics.
@@ -152,9 +149,6 @@ def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool
 
 def _restriction(topics: list[str] | None) -> dict[str, str]:
     return {"subscribe": ",".join(topics)} if topics else {}
-
-
-# --- the plan of a batch read -------------------------------------------------------------------------------------------
 
 
 @reads_cluster
