@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from math import nan
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, MATPLOTLIB_MISSING
 
@@ -236,24 +235,17 @@ def _line_label(line: tuple[Any, ...], *, lone_group: bool) -> str:
 
 def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
     """Draw a line for each event, and its text above the axes; earlier texts are higher, so that no line crosses a text."""
+    at_top = axes.get_xaxis_transform()
     for row, (position, text) in enumerate(sorted(events.items(), reverse=True)):
         height = 1.03 + 0.07 * row
-        axes.plot(
-            [position, position],
-            [0, height],
-            color="0.55",
-            linewidth=0.8,
-            transform=axes.get_xaxis_transform(),
-            clip_on=False,
-        )
-        axes.text(position, height, f" {text}", transform=axes.get_xaxis_transform(), fontsize=_SMALL, va="center")
+        axes.plot([position, position], [0, height], color="0.55", linewidth=0.8, transform=at_top, clip_on=False)
+        axes.text(position, height, f" {text}", transform=at_top, fontsize=_SMALL, va="center")
 
 
 # -- the assignment map
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A row of the map, with the columns of its cells; a row without a consumer has the partitions without an owner."""
 
     group: str
@@ -304,16 +296,9 @@ def _label_matrix(axes: Axes, lines: Sequence[_Line], columns: Mapping[tuple[str
 def _label_topic(axes: Axes, topic: str, positions: Sequence[int], cell_in: float) -> None:
     """Write a topic's name above its columns, rotated if they are too narrow, and draw a line before the topic."""
     fits = 0.075 * len(topic) < cell_in * len(positions)
-    axes.text(
-        (positions[0] + positions[-1]) / 2,
-        1.02,
-        topic,
-        transform=axes.get_xaxis_transform(),
-        ha="center",
-        va="bottom",
-        rotation=0 if fits else 90,
-        fontsize=_SMALL,
-    )
+    centre, at_top = (positions[0] + positions[-1]) / 2, axes.get_xaxis_transform()
+    text = axes.text(centre, 1.02, topic, transform=at_top, ha="center", va="bottom", fontsize=_SMALL)
+    text.set_rotation(0 if fits else 90)
     if positions[0] > 0:
         axes.axvline(positions[0] - 0.5, color=_BLACK, linewidth=0.8)
 

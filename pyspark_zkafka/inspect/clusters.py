@@ -29,20 +29,9 @@ T = TypeVar("T")
 class ClusterReport:
     """The parts of a cluster that were read. The other parts are empty.
 
-    Parameters
-    ----------
-    snapshot : ClusterSnapshot
-        The topics and the brokers. Without topics if only ``brokers`` were read from the brokers' metadata.
-    registrations : tuple of BrokerRegistration or None
-        The znodes of the brokers, by id; None without ZooKeeper.
-    configs : mapping or None
-        The topics' own settings; None without ZooKeeper.
-    controller : ControllerInfo or None
-        None while there is no controller.
-    controller_epoch, cluster_id
-        None where unknown.
-    unreadable : mapping
-        The errors of malformed znodes, by path. The other parts lack these znodes.
+    `snapshot` has the topics and the brokers; no topics if only ``brokers`` were read from the brokers' metadata.
+    `registrations`, the brokers' znodes by id, and `configs`, the topics' own settings, are None without ZooKeeper.
+    `unreadable` has the errors of malformed znodes by path. The other parts lack these znodes.
     """
 
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))

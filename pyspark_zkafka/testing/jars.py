@@ -40,7 +40,15 @@ def find_java() -> Path:
     LocalClusterError
         ``NO_JAVA``; ``JAVA_TOO_OLD`` if Java is older than 17.
     """
-    java = _locate()
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise _no_java(f"JAVA_HOME is {home}, and {java} cannot be executed", "correct or unset JAVA_HOME")
+    elif found := shutil.which("java"):
+        java = Path(found)
+    else:
+        raise _no_java("JAVA_HOME is not set, and there is no java on PATH", f"install Java {MINIMUM_JAVA}")
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as exc:
@@ -48,12 +56,12 @@ def find_java() -> Path:
     version = done.stderr + done.stdout
     major = java_major(version)
     if major is None or major < MINIMUM_JAVA:
-        found = version.strip().splitlines()[0] if version.strip() else "no version"
+        reported = version.strip().splitlines()[0] if version.strip() else "no version"
         raise JAVA_TOO_OLD(
-            f"A local cluster needs Java {MINIMUM_JAVA} or later, and {java} reports {found}; "
+            f"A local cluster needs Java {MINIMUM_JAVA} or later, and {java} reports {reported}; "
             f"install Java {MINIMUM_JAVA}, and set JAVA_HOME to it",
             java=str(java),
-            found=found,
+            found=reported,
         )
     return java
 
@@ -68,19 +76,6 @@ def java_major(version_text: str) -> int | None:
     """
     found = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return None if found is None else int(found.group(1))
-
-
-def _locate() -> Path:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not os.access(java, os.X_OK):
-            raise _no_java(f"JAVA_HOME is {home}, and {java} cannot be executed", "correct or unset JAVA_HOME")
-        return java
-    found = shutil.which("java")
-    if found is None:
-        raise _no_java("JAVA_HOME is not set, and there is no java on PATH", f"install Java {MINIMUM_JAVA}")
-    return Path(found)
 
 
 def _no_java(found: str, advice: str) -> LocalClusterError:

@@ -53,23 +53,18 @@ class ClusterSpec:
         if self.listeners and version_tuple(self.kafka_version) < (0, 10, 2):
             problems.append(f"Kafka {self.kafka_version} has no named listeners, which listeners requests")
         if self.is_kraft:
-            problems += self._kraft_problems()
+            if version_tuple(self.kafka_version) < _FIRST_KRAFT:
+                problems.append(
+                    f"Kafka {self.kafka_version} has no KRaft mode, which kraft or controllers requests; it needs 3.3"
+                )
+            if self.controllers is not None and self.controllers < 1:
+                problems.append(f"controllers is {self.controllers}, and must be 1 or more, or None for combined nodes")
+            if self.zookeeper_config:
+                problems.append("zookeeper_config is set, and a cluster in KRaft mode has no ZooKeeper")
+            if CONTROLLER_LISTENER in (self.listeners or {}):
+                problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' listener")
         if problems:
             raise BAD_CLUSTER("; ".join(problems))
-
-    def _kraft_problems(self) -> list[str]:
-        problems = []
-        if version_tuple(self.kafka_version) < _FIRST_KRAFT:
-            problems.append(
-                f"Kafka {self.kafka_version} has no KRaft mode, which kraft or controllers requests; it needs 3.3"
-            )
-        if self.controllers is not None and self.controllers < 1:
-            problems.append(f"controllers is {self.controllers}, and must be 1 or more, or None for combined nodes")
-        if self.zookeeper_config:
-            problems.append("zookeeper_config is set, and a cluster in KRaft mode has no ZooKeeper")
-        if CONTROLLER_LISTENER in (self.listeners or {}):
-            problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' listener")
-        return problems
 
     @property
     def is_kraft(self) -> bool:

@@ -137,12 +137,7 @@ class BrokerReader:
 class Reading(Generic[T]):
     """The newest result of a call, None if there is none or the call failed.
 
-    Attributes
-    ----------
-    age_s : float
-        The time since the call that returned it began.
-    timed_out : bool
-        A later call did not end in time; `value` is of an earlier one.
+    `age_s` is the time since the call that returned it began. `timed_out` means that a later call did not end in time.
     """
 
     value: T | None = None
@@ -212,11 +207,7 @@ class ClusterCollector(Collector):
     A read that takes longer than a scrape continues, and a later scrape shows its result: ``zkafka_scrape_timed_out`` is 1,
     and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0 and there is nothing else. If the
     brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the process.
-
-    Parameters
-    ----------
-    timeout_s : float
-        The longest time of a scrape: less than Prometheus's ``scrape_timeout``.
+    `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``.
     """
 
     def __init__(

@@ -72,27 +72,20 @@ class Target:
                 "No cluster is given; use --zookeeper (or ZKAFKA_ZOOKEEPER), or --bootstrap-server if it has no ZooKeeper",
             )
 
-    @contextmanager
-    def zookeeper(self) -> Iterator[ZooKeeperClient]:
-        """Open a ZooKeeper client. Raises OptionError if ZooKeeper was not given."""
+    def zookeeper(self) -> ZooKeeperClient:
+        """Return a ZooKeeper client, to be opened by `with`. Raises OptionError if ZooKeeper was not given."""
         if self.connection.zookeeper is None:
             raise INVALID_OPTION("This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)")
-        with ZooKeeperClient(self.connection.zookeeper) as client:
-            yield client
+        return ZooKeeperClient(self.connection.zookeeper)
 
-    @contextmanager
-    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[KafkaAdmin]:
-        """Open an admin client of the given brokers, or of the live brokers in the snapshot if none were given."""
-        with KafkaAdmin.of(self.connection, bootstrap_servers(self.connection, snapshot)) as admin:
-            yield admin
+    def brokers(self, snapshot: ClusterSnapshot) -> KafkaAdmin:
+        """Return an admin client of the given brokers, or of the live brokers in the snapshot, to be opened by `with`."""
+        return KafkaAdmin.of(self.connection, bootstrap_servers(self.connection, snapshot))
 
-    @contextmanager
-    def group_brokers(self, snapshot: ClusterSnapshot, timeout_s: float | None = None) -> Iterator[GroupAdmin]:
-        """Open a client for groups of the same brokers as `brokers`; `timeout_s` limits each of its requests."""
+    def group_brokers(self, snapshot: ClusterSnapshot, timeout_s: float | None = None) -> GroupAdmin:
+        """Return a client for groups of the same brokers as `brokers`; `timeout_s` limits each of its requests."""
         limit = {} if timeout_s is None else {"socket.timeout.ms": int(timeout_s * 1000)}
-        properties = {**self.connection.kafka, **limit}
-        with GroupAdmin(bootstrap_servers(self.connection, snapshot), properties) as admin:
-            yield admin
+        return GroupAdmin(bootstrap_servers(self.connection, snapshot), {**self.connection.kafka, **limit})
 
     def proceed(self, question: str) -> bool:
         """Ask whether to make the change, and return the answer: True with ``--yes``, False in a dry run.
@@ -179,15 +172,13 @@ def _target(
         bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)
     ] = False,  # for `_with_target`
 ) -> Target:
-    options = {} if command_config is None else read_config_file(command_config, _ask_secret)
+    def ask(label: str) -> str:
+        return str(typer.prompt(label, hide_input=True, err=True))
+
+    options = {} if command_config is None else read_config_file(command_config, ask)
     given = {"zookeeper.connect": zookeeper, "kafka.bootstrap.servers": bootstrap_server}
     options.update({name: value for name, value in given.items() if value is not None})
     return Target(options, Output(json), dry_run, yes)
-
-
-def _ask_secret(label: str) -> str:
-    answer: str = typer.prompt(label, hide_input=True, err=True)
-    return answer
 
 
 def exit_status(error: ZKafkaError | OSError) -> int:

@@ -126,8 +126,4 @@ def _rates(step: Progress) -> Row:
     return {"lag": step.lag, **{name: None if rate is None else round(rate, 1) for name, rate in rates.items()}}
 
 
-def _readable(row: Row) -> Row:
-    return {**row, "catch_up_s": duration_text(row["catch_up_s"])}
-
-
-_LAYOUT = Layout(_COLUMNS, _NARROW, readable=_readable)
+_LAYOUT = Layout(_COLUMNS, _NARROW, readable=lambda row: {**row, "catch_up_s": duration_text(row["catch_up_s"])})

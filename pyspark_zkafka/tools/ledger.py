@@ -62,14 +62,8 @@ class StoredEntry:
 class QueryLedger:
     """All that a query has recorded.
 
-    Attributes
-    ----------
-    query : str
-        The base of its groups' names, ``<prefix>-<query>[-<writer>]``.
-    groups : tuple of str
-        The names of its groups, in order of width and number.
-    records : tuple of StoredEntry
-        Ordered by slot, unreadable ones last; a slot may have several keys.
+    `query` is the base of its groups' names, ``<prefix>-<query>[-<writer>]``. `groups` are in order of width and number,
+    `records` in order of slots, unreadable ones last. A slot may have several keys.
     """
 
     query: str
