@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,8 +37,8 @@ class Move:
     """A partition with its present replicas, its requested replicas, and its ISR."""
 
     partition: TopicPartition
-    current: tuple[int, ...]
-    requested: tuple[int, ...]
+    current_replicas: tuple[int, ...]
+    replicas: tuple[int, ...]
     isr: tuple[int, ...]
     status: Status
 
@@ -75,17 +75,7 @@ def reassign(
             undo = encode_reassignment(current).decode()
             target.output.note(f"To undo it, save this as a file for --reassignment-json-file: {undo}")
         found = _find_moves(client, requested) if verify or no_wait else _followed(target, client, requested, timeout)
-    rows = [
-        {
-            **move.partition._asdict(),
-            "current_replicas": move.current,
-            "replicas": move.requested,
-            "isr": move.isr,
-            "status": move.status,
-        }
-        for move in found
-    ]
-    target.output.rows(rows, _STATUS)
+    target.output.rows([{**asdict(move), **move.partition._asdict()} for move in found], _STATUS)
     if any(move.status == "failed" for move in found) or (verify and not _are_settled(found)):
         raise typer.Exit(FAILED)
 
@@ -167,7 +157,7 @@ def _followed(target: Target, client: ZooKeeperClient, requested: Replicas, wait
     found: list[Move] = []
     with target.output.progress("replicas in sync", sum(map(len, requested.values()))) as set_done:
         for found in follow(lambda: _find_moves(client, requested), _are_settled, wait_s):
-            set_done(sum(len(set(move.requested).intersection(move.isr)) for move in found))
+            set_done(sum(len(set(move.replicas).intersection(move.isr)) for move in found))
     return found
 
 

@@ -98,20 +98,19 @@ def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = No
     GroupError if the group has members or owners, and GroupContended if another client keeps writing its znodes.
     """
     deleted = 0
-    conflict: Conflict | None = None
+    reason = Reason.NOT_EMPTY
     for _ in range(_ATTEMPTS):
         paths = group_znodes_of(client, group, topic)
         stopped = f"Delete stopped after {deleted} znode(s)" if deleted else "Delete failed"
         require_no_consumers(client, group, group_activity(client, [group])[group], stopped)
-        conflict = None
         for piece in pieces(paths, lambda path: [Delete(path)], client.config.chroot, MAX_TRANSACTION_BYTES - 1024):
             conflict = _delete(client, group, piece)
             if conflict is not None:
+                reason = conflict.reason
                 break
             deleted += len(piece)
-        if conflict is None:
+        else:
             return deleted
-    reason = Reason.NOT_EMPTY if conflict is None else conflict.reason
     raise OFFSETS_CHANGED(
         f"Group {group} was not deleted: others keep changing it ({reason.value}); find out who commits for this group, "
         "and run this again",

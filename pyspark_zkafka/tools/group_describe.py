@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated
@@ -16,7 +17,6 @@ from pyspark_zkafka.inspect.groups import (
     GroupReport,
     GroupReports,
     OffsetsStorage,
-    PartitionReport,
     consumer_host,
     partitions_by_topic,
 )
@@ -52,7 +52,7 @@ _CONSUMER = columns("consumer")
 _DESCRIBE = (*columns("group topic partition offset latest lag", right=_NUMBERS), *_CONSUMER)
 _HOST = columns("host")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
-_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")
+_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")  # ZooKeeper does not have the client_id
 
 _PARTITIONS = Column("partitions", "#PARTITIONS", right=True)
 _MEMBERS = (*columns("group consumer host pattern subscription"), _PARTITIONS, *columns("assignment timestamp"))
@@ -187,16 +187,8 @@ def describe(
         target.output.note(f"Consumer group '{idle[0]}' has no active members in ZooKeeper.")
     elif idle:
         target.output.note(f"{len(idle)} consumer groups have no active members in ZooKeeper: {listing(idle)}.")
-    _show(target, list(map(_row, reports.partitions)), _STORES if storage == "both" else ())
-
-
-def _row(report: PartitionReport) -> Row:
-    shown = [column.name for column in (*_DESCRIBE, *_HOST, *_STORES)]
-    return {
-        **{name: getattr(report, name) for name in (*shown, "thread", "earliest")},
-        "client_id": None,  # ZooKeeper does not have it
-        "commit_time": iso_time(report.commit_us),
-    }
+    rows = [{**asdict(row), "lag": row.lag, "commit_time": iso_time(row.commit_us)} for row in reports.partitions]
+    _show(target, rows, _STORES if storage == "both" else ())
 
 
 def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None:
@@ -237,7 +229,7 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     rows = [row for group in reports.groups.values() for row in _member_rows(group)]
     if not target.output.as_json:
         rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]
-    error = columns("error") if any(row["error"] is not None for row in rows) else ()
+    error = columns("error") if any("error" in row for row in rows) else ()
     target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
 
 
@@ -259,7 +251,6 @@ def _member_rows(group: GroupReport) -> list[Row]:
                 "partitions": len(owned),
                 "assignment": assignment,
                 "timestamp": iso_time(row["timestamp"]),
-                "error": None,
             }
         )
     return rows

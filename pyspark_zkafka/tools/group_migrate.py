@@ -262,7 +262,13 @@ def migrate(
                 "check that this is the right cluster, or reset the offset with zkafka groups reset-offsets."
             )
         if verify:
-            _note_activity(target, by_group)
+            counts = {name: (len(stores.activity.members), len(stores.state.members)) for name, stores in by_group.items()}
+            for note in member_notes(counts):
+                target.output.note(note)
+            if active := [name for name, stores in by_group.items() if stores.is_active]:
+                target.output.note(
+                    f"Active, so that the stores may differ by commits under way: {listing(active, _SHOWN)}."
+                )
             _report(target, {name: stores.found for name, stores in by_group.items()})
         elif _proceed(target, migration, by_group, live=live):
             _report(target, _run(target, migration, by_group, (interval, timeout) if live else None))
@@ -279,16 +285,6 @@ def _all_groups(target: Target, migration: Migration) -> list[str]:
     if bad:
         target.output.note(f"Left out: ZooKeeper cannot have groups of the names {listing(bad, _SHOWN)}.")
     return [name for name in names if is_znode_name(name)]
-
-
-def _note_activity(target: Target, by_group: Mapping[str, BothStores]) -> None:
-    """Name the groups whose commits may have come between the reads of the two stores."""
-    counts = {name: (len(stores.activity.members), len(stores.state.members)) for name, stores in by_group.items()}
-    for note in member_notes(counts):
-        target.output.note(note)
-    active = [name for name, stores in by_group.items() if stores.is_active]
-    if active:
-        target.output.note(f"Active, so that the stores may differ by commits under way: {listing(active, _SHOWN)}.")
 
 
 def _proceed(target: Target, migration: Migration, by_group: Mapping[str, BothStores], *, live: bool) -> bool:

@@ -65,17 +65,13 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
     rows = list(map(asdict, problems))
     if target.output.as_json or target.output.fits(rows, _COLUMNS):
         target.output.rows(rows, _COLUMNS, "No problem was found.")
-    else:
+    else:  # paragraphs, as the remedy may be a command to copy
         for problem in problems:
-            target.output.lines(*_paragraph(problem))
+            place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
+            found, remedy = f"  {problem.found}", f"  -> {problem.remedy}"
+            target.output.lines(f"{problem.group}{place}: {problem.problem}", found, remedy)
     if problems:
         raise typer.Exit(FAILED)
-
-
-def _paragraph(problem: Problem) -> tuple[str, ...]:
-    """A problem as a paragraph, for a terminal on which the table is too wide: the remedy may be a command to copy."""
-    place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
-    return f"{problem.group}{place}: {problem.problem}", f"  {problem.found}", f"  -> {problem.remedy}"
 
 
 # --- problems ----------------------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.cluster import ClusterSource, open_cluster
+from pyspark_zkafka.cluster import open_cluster
 from pyspark_zkafka.inspect.clusters import read_cluster
 from pyspark_zkafka.inspect.view_rows import partition_rows
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import Interval, Layout
+from pyspark_zkafka.tools.watch import Interval, Layout, Observed
 from pyspark_zkafka.tools.watch import watch as watch_table
 
 _BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
@@ -112,16 +112,20 @@ def describe_topics(
         return [
             {**row, "leader": None if row.get("leader") == -1 else row.get("leader")}
             for row in rows
-            if (not under_replicated or row["under_replicated"]) and (not unavailable or row["offline"])
+            if (not under_replicated or row["under_replicated"])
+            and (not unavailable or row["offline"])
+            and not (exclude_internal and row["topic"].startswith("__"))
         ]
 
     if watch:
         with open_cluster(target.connection) as source:
             require_topics(topics or (), source.topic_names() if topics else ())
             layout = Layout(_PARTITIONS, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
-            watch_table(
-                target.output, lambda: (chosen(_partitions(source, topics, exclude_internal)), ()), layout, interval
-            )
+
+            def observe() -> Observed:
+                return chosen(partition_rows(read_cluster(source, ["topics"], topics))), ()
+
+            watch_table(target.output, observe, layout, interval)
         return
     described = _topic_rows(target, topics, exclude_internal)
     names = {row["topic"] for row in described}
@@ -130,11 +134,6 @@ def describe_topics(
         target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.show("")
     target.output.rows(partitions, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
-
-
-def _partitions(source: ClusterSource, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
-    rows = partition_rows(read_cluster(source, ["topics"], topics))
-    return [row for row in rows if not (exclude_internal and row["topic"].startswith("__"))]
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
