@@ -117,7 +117,7 @@ def bring_down(name: str) -> None:
     """
     state = _running(name)
     os.kill(state.pid, signal.SIGTERM)
-    if Wait(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
+    if not Wait(_END_TIMEOUT_S).until(lambda: _state(name) is None):
         raise CLUSTER_NOT_DOWN(
             f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after SIGTERM to its daemon; "
             f"kill process {state.pid}, which ends the servers as well",
@@ -229,7 +229,7 @@ def _state(name: str) -> DetachedCluster | None:
 def _exclusively(name: str) -> Iterator[None]:
     with _file(name, "lock").open("a") as lock:
         # Readers of the state share the lock briefly.
-        if Wait(2).until(lambda: _lock(lock, fcntl.LOCK_EX) or None) is None:
+        if not Wait(2).until(lambda: _lock(lock, fcntl.LOCK_EX)):
             raise _already_up(name, "is starting or running")
         yield
 

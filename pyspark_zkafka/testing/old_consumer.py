@@ -201,13 +201,13 @@ class OldConsumer:
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until the first rebalance has succeeded; raises the errors of `start`, but leaves the process running."""
 
-        def ready() -> bool | None:
+        def ready() -> bool:
             is_ready = bool(self._events.others("ready"))
             if not is_ready and not self.running:
                 raise CONSUMER_DIED(f"{self!r} ended before it was ready; {self._tail()}")
-            return is_ready or None
+            return is_ready
 
-        if Wait(timeout_s).until(ready) is None:
+        if not Wait(timeout_s).until(ready):
             raise CONSUMER_NOT_READY(f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
 
     def stop(self) -> None:

@@ -229,12 +229,12 @@ class ClusterServers(ClusterSpec):
         return expected if is_known else set()
 
     def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Wait) -> None:
-        def complete() -> bool | None:
+        def complete() -> bool:
             for node in self._running - {ZOOKEEPER}:
                 self._revive(node)
-            return not missing() or None
+            return not missing()
 
-        if deadline.until(complete) is None and (late := sorted(missing())):
+        if not deadline.until(complete) and (late := sorted(missing())):
             tail = self._processes.log_tail(self.server_name(late[0]))
             raise NOT_READY(
                 f"After {deadline.timeout_s:.0f} s brokers {late} {lack}; the log of the first ends with\n{tail}\n"
@@ -256,7 +256,7 @@ class ClusterServers(ClusterSpec):
         """Wait until no broker, or ZooKeeper, lists this one any more."""
         if not self.is_kraft:
             with self.zookeeper() as client:
-                if deadline.until(lambda: None if broker in readiness.registered_brokers(client) else True) is None:
+                if not deadline.until(lambda: broker not in readiness.registered_brokers(client)):
                     raise NOT_READY(f"Broker {broker} ended and still has a znode; stop other brokers with this id")
         elif 2 * len(self._running & set(self.controller_ids)) > len(self.controller_ids):
             with self._metadata() as watch:

@@ -374,9 +374,9 @@ class _GroupDemo:
         with step(self.console, "Nothing was lost", "records read by the members, compared with those written"):
             everything = {(tp.partition, offset) for tp, end in self._ends().items() for offset in range(end)}
 
-            def finished() -> bool | None:
+            def finished() -> bool:
                 self._require_running()
-                return (everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()) or None
+                return everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()
 
             Wait(_PATIENCE_S, poll_s=0.1).until(finished)
             self.console.print(self._table())

@@ -322,7 +322,7 @@ def test_a_jvm_consumer_that_joins_during_resets(zkafka_cluster: LocalCluster, t
             consumer.start(wait=False)
             last = reset_until_refused(client, group, tp)
             consumer.wait_ready()
-            assert Wait(30).until(lambda: any(r.partition == 0 for r in consumer.records) or None)
+            assert Wait(30).until(lambda: any(r.partition == 0 for r in consumer.records))
         finally:
             consumer.kill()
     assert min(r.offset for r in consumer.records if r.partition == 0) == last
