@@ -39,10 +39,8 @@ def server_properties(
     if spec.is_kraft:
         config = node_properties(spec, int(server), data, port, connect)
     else:
-        config = broker_properties(int(server), spec.brokers, spec.kafka_version, data, port(""), connect)
+        config = broker_properties(spec, int(server), data, port, connect)
         values["zookeeper"] = connect
-        if spec.listeners:
-            config |= client_listeners(spec.listeners, port)
     if spec.racks is not None:
         config["broker.rack"] = spec.racks[int(server)]
     return fill({**config, **(spec.broker_config or {})}, {**values, "port": str(port(""))}, port)
@@ -72,22 +70,25 @@ def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
 
 
 def broker_properties(
-    broker_id: int, brokers: int, kafka_version: str, data: Path, port: int, zookeeper_connect: str
+    spec: ClusterSpec, broker: int, data: Path, port: Callable[[str], int], connect: str
 ) -> dict[str, str]:
     """Return the configuration of a broker that registers in ZooKeeper."""
-    here = f"PLAINTEXT://{LOOPBACK}:{port}"
-    addresses = {"listeners": here, "advertised.listeners": here}
-    if version_tuple(kafka_version) < (0, 9):
-        addresses = {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port)}
+    here = f"PLAINTEXT://{LOOPBACK}:{port('')}"
+    if version_tuple(spec.kafka_version) < (0, 9):
+        addresses = {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port(""))}
+    elif spec.listeners:
+        addresses = client_listeners(spec.listeners, port)
+    else:
+        addresses = {"listeners": here, "advertised.listeners": here}
     return {
-        "broker.id": str(broker_id),
-        "zookeeper.connect": zookeeper_connect,
+        "broker.id": str(broker),
+        "zookeeper.connect": connect,
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "30000",
         **addresses,
         "controlled.shutdown.enable": "true",
         "controlled.shutdown.retry.backoff.ms": "200",
-        **_shared_properties(brokers, data),
+        **_shared_properties(spec.brokers, data),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -37,14 +37,13 @@ def show(target: Target) -> None:
     states = target.view("partitions", subscribe=",".join(moving)) if moving else []
     isr = {(row["topic"], row["partition"]): row.get("isr") or [] for row in states}
 
-    def with_progress(row: Row) -> dict[str, Any]:
-        requested = row.get("replicas")
-        if not requested:
-            return dict(row)
-        found = isr.get((row["topic"], row["partition"]), [])
-        return {**row, "isr": found, "in_sync": f"{len(set(requested).intersection(found))}/{len(requested)}"}
-
-    target.output.rows(list(map(with_progress, rows)), _UNDER_WAY, "Nothing is under way.")
+    rows_with_progress: list[Row] = []
+    for row in rows:
+        if requested := row.get("replicas"):
+            found = isr.get((row["topic"], row["partition"]), [])
+            row = {**row, "isr": found, "in_sync": f"{len(set(requested).intersection(found))}/{len(requested)}"}
+        rows_with_progress.append(row)
+    target.output.rows(rows_with_progress, _UNDER_WAY, "Nothing is under way.")
 
 
 def require_controller(client: ZooKeeperClient) -> None:

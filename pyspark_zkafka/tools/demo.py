@@ -380,8 +380,7 @@ class _GroupDemo:
 
             Wait(_PATIENCE_S, poll_s=0.1).until(finished)
             self.console.print(self._table())
-        by_jvm = {(r.partition, r.offset) for r in jvm.records}
-        alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"
+        alone = f"{len(self._read(jvm) - self.seen):,} of them by the JVM consumer alone"
         prove(self.console, f"{len(everything):,} records read by the group, {alone}", everything == self._read(jvm))
         at_ends = self._client.group_offsets(SHOP) == self._ends()
         prove(self.console, "the offsets in ZooKeeper are the ends of the logs", at_ends)

@@ -21,16 +21,19 @@ from pyspark_zkafka.testing.spec import ClusterSpec
 @pytest.mark.parametrize(("brokers", "copies"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
 def test_internal_topics_fit(brokers: int, copies: str) -> None:
     """Internal topics have as many replicas as there are brokers, up to three."""
-    config = broker_properties(0, brokers, "3.9.1", Path("/d"), 1, "zk")
+    config = broker_properties(ClusterSpec(brokers=brokers), 0, Path("/d"), lambda name: 1, "zk")
     assert config["offsets.topic.replication.factor"] == config["transaction.state.log.replication.factor"] == copies
 
 
 def test_old_brokers_have_no_listeners() -> None:
     """0.8 is configured with host and port, newer brokers with a listener; both on the loopback interface."""
-    old = broker_properties(0, 1, "0.8.2.2", Path("/d"), 1, "zk")
+    old, new = (
+        broker_properties(ClusterSpec(kafka_version=version), 0, Path("/d"), lambda name: 1, "zk")
+        for version in ("0.8.2.2", "1.1.1")
+    )
     assert (old["host.name"], old["port"]) == ("127.0.0.1", "1")
     assert "listeners" not in old
-    assert broker_properties(0, 1, "1.1.1", Path("/d"), 1, "zk")["listeners"] == "PLAINTEXT://127.0.0.1:1"
+    assert new["listeners"] == "PLAINTEXT://127.0.0.1:1"
 
 
 def test_extra_listeners() -> None:
