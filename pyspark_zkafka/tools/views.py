@@ -15,7 +15,7 @@ from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import Interval, Layout, Observed
+from pyspark_zkafka.tools.watch import Interval, Observed
 from pyspark_zkafka.tools.watch import watch as watch_table
 
 _BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
@@ -120,12 +120,11 @@ def describe_topics(
     if watch:
         with open_cluster(target.connection) as source:
             require_topics(topics or (), source.topic_names() if topics else ())
-            layout = Layout(_PARTITIONS, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
 
             def observe() -> Observed:
                 return chosen(partition_rows(read_cluster(source, ["topics"], topics))), ()
 
-            watch_table(target.output, observe, layout, interval)
+            watch_table(target.output, observe, interval, _PARTITIONS, empty=_NOT_IN_STATE if filtered else _NO_TOPIC)
         return
     described = _topic_rows(target, topics, exclude_internal)
     names = {row["topic"] for row in described}
