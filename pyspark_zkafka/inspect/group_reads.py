@@ -115,9 +115,6 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
     )
 
 
-# --- logs --------------------------------------------------------------------------------------------------------------
-
-
 def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> LogsReport:
     """Read the bounds of all logs in a snapshot; None for a partition whose leader does not answer.
 

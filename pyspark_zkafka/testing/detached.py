@@ -180,7 +180,7 @@ def _run(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
 
 
 def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
-    if cluster.controller_ids:
+    if cluster.is_kraft:
         separate = [node for node in cluster.controller_ids if node not in cluster.broker_ids]
         ports = {f"controller-{node}": cluster.port(node, CONTROLLER_LISTENER) for node in separate}
     else:
@@ -190,7 +190,7 @@ def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
         name=name,
         pid=os.getpid(),
         kafka_version=cluster.kafka_version,
-        zookeeper_connect=None if cluster.controller_ids else cluster.zookeeper_connect,
+        zookeeper_connect=None if cluster.is_kraft else cluster.zookeeper_connect,
         bootstrap_servers=cluster.bootstrap_servers,
         folder=str(cluster.log(0).parent),
         servers=ports,

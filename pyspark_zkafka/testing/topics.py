@@ -171,7 +171,7 @@ class ZnodeTopics:
     def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
         request = {"version": 1, "partitions": [{"topic": topic, "partition": p} for p in partitions]}
         try:
-            self._zookeeper.create("/admin/preferred_replica_election", json.dumps(request).encode(), makepath=True)
+            self._zookeeper.create("/admin/preferred_replica_election", _json(request), makepath=True)
         except NodeExistsError:  # another election is in progress
             return False
         return True

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.progress import track
@@ -33,6 +33,8 @@ from pyspark_zkafka.tools.output import Output, printable
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import Activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+T = TypeVar("T")
 
 FAILED, USAGE = 1, 2
 """Exit statuses."""
@@ -276,8 +278,8 @@ def require_no_consumers(client: ZooKeeperConnection, group: str, activity: Acti
     require_inactive(group, activity, not_done)
 
 
-def with_progress(target: Target, names: Iterable[str], doing: str) -> Iterator[str]:
-    """Iterate over names, with a progress bar if standard error is a terminal and there are several."""
-    found = list(names)
+def with_progress(target: Target, items: Iterable[T], doing: str) -> Iterator[T]:
+    """Iterate over items, with a progress bar if standard error is a terminal and there are several."""
+    found = list(items)
     errors = target.output.errors
     return iter(track(found, doing, console=errors, transient=True, disable=len(found) < 2 or not errors.is_terminal))

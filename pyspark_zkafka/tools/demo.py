@@ -60,7 +60,7 @@ def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
     console = Console()
     started = time.monotonic()
     cluster = LocalCluster(brokers=3, kafka_version=tested_version(kafka_version))
-    servers = "three brokers in KRaft mode" if cluster.controller_ids else "ZooKeeper and three brokers"
+    servers = "three brokers in KRaft mode" if cluster.is_kraft else "ZooKeeper and three brokers"
     with step(console, f"Start {servers}", f'LocalCluster(brokers=3, kafka_version="{cluster.kafka_version}")'):
         cluster.start()
     with NamedTemporaryFile(prefix="zkafka-demo-", suffix=".log", delete=False) as file:
@@ -125,18 +125,14 @@ class _Demo:
         self._commit()
         self._stop_broker()
         self.cluster.restart(self.cluster.broker_ids[0])
-        if self._is_kraft:
+        if self.cluster.is_kraft:
             self._stream()
         else:
             _GroupDemo(self.console, self.cluster, self.spark).run()
 
     @property
-    def _is_kraft(self) -> bool:
-        return bool(self.cluster.controller_ids)
-
-    @property
     def _options(self) -> dict[str, str]:
-        if self._is_kraft:
+        if self.cluster.is_kraft:
             return {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
         return {"zookeeper.connect": self.cluster.zookeeper_connect}
 
@@ -147,7 +143,7 @@ class _Demo:
             self.cluster.create_topic(TOTALS, partitions=1, replication=REPLICATION)
         snapshot = self._snapshot()
         rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
-        if self._is_kraft:  # metadata names no controller then
+        if self.cluster.is_kraft:  # metadata names no controller then
             found = table("Brokers, from their metadata", ("id", "endpoint"), rows)
         else:
             marked = [(*row, "yes" if row[0] == snapshot.controller else "") for row in rows]
@@ -167,7 +163,7 @@ class _Demo:
 
     def _show_plan(self) -> None:
         call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
-        source = "the brokers'" if self._is_kraft else "ZooKeeper's"
+        source = "the brokers'" if self.cluster.is_kraft else "ZooKeeper's"
         with step(self.console, f"Plan a read from {source} leaders and ISRs", call):
             rows = [
                 (
@@ -197,7 +193,7 @@ class _Demo:
             by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
             totals = by_partition.agg(F.count("*").cast("string").alias("value"))
             committing = {**self._options, "topic": TOTALS, "group.id": GROUP, "commitOffsets": ends}
-            if self._is_kraft:
+            if self.cluster.is_kraft:
                 committing["offsets.storage"] = "kafka"
             totals.write.format("zkafka").options(**committing).mode("append").save()
         self.console.print(self._offsets_table())
@@ -270,7 +266,7 @@ class _Demo:
         return time.monotonic() - started
 
     def _offsets_table(self) -> Table:
-        if self._is_kraft:
+        if self.cluster.is_kraft:
             with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, GROUP) as offsets:
                 found = sorted(offsets.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).items())
             return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)

@@ -111,8 +111,6 @@ def parse_filter(option: str, text: str) -> re.Pattern[str]:
     """Return the regex of an option; raises OptionError for a malformed one."""
     try:
         return re.compile(text)
-    except (re.error, OverflowError) as error:
-        reason = str(error)
-    except RecursionError:
-        reason = "its groups are nested too deeply"
+    except (re.error, OverflowError, RecursionError) as error:
+        reason = "its groups are nested too deeply" if isinstance(error, RecursionError) else str(error)
     raise INVALID_OPTION(f"{option} cannot be used: {reason}. Correct the regular expression")

@@ -32,7 +32,11 @@ def watch_groups(output: Output, read: Callable[[], GroupReports], interval_s: f
     Each group with several partitions ends with a row of totals, without topic and partition.
     """
     seen: deque[Observation] = deque()
-    watch(output, lambda: _observe(read(), seen), interval_s, _COLUMNS, _NARROW, readable=_readable)
+
+    def readable(row: Row) -> Row:
+        return {**row, "catch_up_s": duration_text(row["catch_up_s"])}
+
+    watch(output, lambda: _observe(read(), seen), interval_s, _COLUMNS, _NARROW, readable=readable)
 
 
 def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
@@ -124,7 +128,3 @@ def _rows(found: Iterable[tuple[PartitionReport, Progress]]) -> Iterator[Row]:
 def _rates(step: Progress) -> Row:
     rates = {column.name: getattr(step, column.name) for column in _RATES}
     return {"lag": step.lag, **{name: None if rate is None else round(rate, 1) for name, rate in rates.items()}}
-
-
-def _readable(row: Row) -> Row:
-    return {**row, "catch_up_s": duration_text(row["catch_up_s"])}

@@ -276,10 +276,9 @@ def delete(
             target.output.note("A micro-batch that one of these queries replays afterwards is written again.")
         which = "this ledger" if len(chosen) == 1 else f"these {len(chosen)} ledgers"
         if chosen and target.proceed(f"Delete {which}?"):
-            by_query = {ledger.query: ledger for ledger in chosen}
-            for query in with_progress(target, by_query, "Deleting ledgers"):
-                delete_ledger(servers.brokers, by_query[query], force=force)
-                target.output.note(f"Deleted the ledger of {query}.")
+            for ledger in with_progress(target, chosen, "Deleting ledgers"):
+                delete_ledger(servers.brokers, ledger, force=force)
+                target.output.note(f"Deleted the ledger of {ledger.query}.")
 
 
 def _age_ms(text: str) -> int:

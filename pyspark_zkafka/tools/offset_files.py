@@ -52,14 +52,8 @@ def csv_text(offsets: Iterable[OffsetLine], *, with_group: bool) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for one in offsets:
-        writer.writerow(
-            [
-                *([one.group] if with_group else []),
-                one.partition.topic,
-                partition_key(one.partition),
-                one.offset,
-            ]
-        )
+        place = [one.partition.topic, partition_key(one.partition), one.offset]
+        writer.writerow([one.group, *place] if with_group else place)
     return text.getvalue()
 
 

@@ -15,7 +15,7 @@ from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import Interval, Observed
+from pyspark_zkafka.tools.watch import Interval
 from pyspark_zkafka.tools.watch import watch as watch_table
 
 _BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
@@ -106,7 +106,7 @@ def describe_topics(
     Examples: zkafka topics describe orders --zookeeper zk1:2181/kafka;
     zkafka topics describe --under-replicated --watch
     """
-    filtered = under_replicated or unavailable
+    empty = _NOT_IN_STATE if under_replicated or unavailable else _NO_TOPIC
 
     def chosen(rows: Iterable[Row]) -> list[Row]:
         return [
@@ -120,19 +120,21 @@ def describe_topics(
     if watch:
         with open_cluster(target.connection) as source:
             require_topics(topics or (), source.topic_names() if topics else ())
-
-            def observe() -> Observed:
-                return chosen(partition_rows(read_cluster(source, ["topics"], topics))), ()
-
-            watch_table(target.output, observe, interval, _PARTITIONS, empty=_NOT_IN_STATE if filtered else _NO_TOPIC)
+            watch_table(
+                target.output,
+                lambda: (chosen(partition_rows(read_cluster(source, ["topics"], topics))), ()),
+                interval,
+                _PARTITIONS,
+                empty=empty,
+            )
         return
     described = _topic_rows(target, topics, exclude_internal)
     names = {row["topic"] for row in described}
     partitions = chosen(row for row in target.view("partitions", **_restriction(topics)) if row["topic"] in names)
-    if not (filtered or target.output.as_json):
+    if not (under_replicated or unavailable or target.output.as_json):
         target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.show("")
-    target.output.rows(partitions, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
+    target.output.rows(partitions, _PARTITIONS, empty)
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
