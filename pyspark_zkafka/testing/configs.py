@@ -9,8 +9,6 @@ from pathlib import Path
 from pyspark_zkafka.testing.processes import LOOPBACK
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ClusterSpec, Server, version_tuple
 
-_ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_BROKER_MAIN = "kafka.Kafka"
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
@@ -49,8 +47,9 @@ def server_properties(
 def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) -> list[str]:
     """Return the command line of a server; `file` has its configuration."""
     if server == ZOOKEEPER:
-        return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, _ZOOKEEPER_MAIN, [str(file)])
-    return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, _BROKER_MAIN, [str(file)])
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, main, [str(file)])
+    return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, "kafka.Kafka", [str(file)])
 
 
 def zookeeper_properties(data: Path, port: int) -> dict[str, str]:

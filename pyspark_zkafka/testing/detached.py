@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.testing.conditions import (
     BAD_CLUSTER,
     CLUSTER_ALREADY_UP,
@@ -66,7 +66,8 @@ def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> De
     of the start.
     """
     if _state(name) is not None:
-        raise _already_up(name, "is running; run `zkafka cluster down` first, or choose another name")
+        reason = f"A local cluster named {name!r} is running; run `zkafka cluster down` first, or choose another name"
+        raise CLUSTER_ALREADY_UP(reason)
     find_java()
     kafka_classpath(options.get("kafka_version", "3.9.1"))  # in this process, to show the progress at the terminal
     done = subprocess.run(
@@ -230,7 +231,7 @@ def _exclusively(name: str) -> Iterator[None]:
     with _file(name, "lock").open("a") as lock:
         # Readers of the state share the lock briefly.
         if not Wait(2).until(lambda: _lock(lock, fcntl.LOCK_EX)):
-            raise _already_up(name, "is starting or running")
+            raise CLUSTER_ALREADY_UP(f"A local cluster named {name!r} is starting or running")
         yield
 
 
@@ -240,10 +241,6 @@ def _lock(file: TextIO, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _already_up(name: str, how: str) -> LocalClusterError:
-    return CLUSTER_ALREADY_UP(f"A local cluster named {name!r} {how}")
 
 
 if __name__ == "__main__":

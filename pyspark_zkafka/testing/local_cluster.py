@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
@@ -103,7 +102,7 @@ class LocalCluster(ClusterServers):
     def __enter__(self) -> LocalCluster:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     # -- faults

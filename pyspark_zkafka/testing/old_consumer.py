@@ -10,7 +10,6 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 from pyspark_zkafka.testing.conditions import (
@@ -239,7 +238,7 @@ class OldConsumer:
     def __enter__(self) -> OldConsumer:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._end(signal.SIGTERM, _REAP_TIMEOUT_S)
         self._reap()
 

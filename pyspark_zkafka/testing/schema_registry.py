@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import urllib.request
-from types import TracebackType
 
 from pyspark_zkafka.testing.conditions import NOT_READY
 from pyspark_zkafka.testing.jars import fetch_archive, find_java
@@ -77,5 +76,5 @@ class LocalSchemaRegistry:
     def __enter__(self) -> LocalSchemaRegistry:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()

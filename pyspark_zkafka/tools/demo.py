@@ -55,7 +55,7 @@ _STREAM = 'spark.readStream.format("zkafka") ... .trigger(availableNow=True).sta
 _REST = "Consumer groups that share partitions, and the views of groups, need ZooKeeper: run zkafka demo --kafka 3.9.1"
 
 
-def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
+def run(rows: int, cores: int, kafka_version: str) -> None:
     """Run all steps, and leave nothing running. Blocks for about a minute once the jars are cached."""
     console = Console()
     started = time.monotonic()
@@ -306,13 +306,12 @@ class _GroupDemo:
         connect = self.cluster.zookeeper_connect
         jvm = OldConsumer(connect, SHOP, topics={CLICKS: 1}, consumer_id="jvm", properties=properties)
         with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers, ExitStack() as members:
-            queries = self.queries
             members.push(jvm)
             members.callback(self._stop)
-            self._show("A streaming query joins a group", _JOIN, lambda: queries.append(self._query("a", folder)))
-            self._show("A second one joins", _JOIN, lambda: queries.append(self._query("b", folder)))
+            self._show("A streaming query joins a group", _JOIN, lambda: self.queries.append(self._query("a", folder)))
+            self._show("A second one joins", _JOIN, lambda: self.queries.append(self._query("b", folder)))
             self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
-            self._show("The first query stops", "query.stop()", lambda: queries.pop(0).stop())
+            self._show("The first query stops", "query.stop()", lambda: self.queries.pop(0).stop())
             self._finish(jvm)
 
     def _query(self, name: str, checkpoints: str) -> StreamingQuery:

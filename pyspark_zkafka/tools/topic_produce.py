@@ -16,7 +16,6 @@ from pyspark_zkafka.tools.arguments import parse_pairs
 from pyspark_zkafka.tools.command import Target, reads_cluster
 
 _READ_BYTES = 1024 * 1024
-_NO_CREATION = {"kafka.allow.auto.create.topics": "false"}
 _SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -59,7 +58,7 @@ def produce(
         raise INVALID_OPTION("--key-separator is empty; write the text between key and value")
     headers = [(name, value.encode()) for name, value in parse_pairs(header, "--header").items()]
     _ = target.connection  # names a missing cluster in the command's own words
-    options = parse_write({**_NO_CREATION, **target.options, "topic": topic})
+    options = parse_write({"kafka.allow.auto.create.topics": "false", **target.options, "topic": topic})
     check_columns(_SCHEMA, topic)
     done = 0
     try:
