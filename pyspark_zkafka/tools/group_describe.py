@@ -43,13 +43,10 @@ StorageOption = Annotated[
 ]
 
 _LIST = columns("group members topics state store", right="members")
-_LAG = columns("lag", right="lag")
-_LIST_JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
-_CONSUMER = columns("consumer")
-_DESCRIBE = (*columns("group topic partition offset latest lag", right=_NUMBERS), *_CONSUMER)
+_DESCRIBE = columns("group topic partition offset latest lag consumer", right=_NUMBERS)
 _HOST = columns("host")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
 _DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")  # ZooKeeper does not have the client_id
@@ -85,9 +82,9 @@ def list_(
     shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
     ordered = sorted(shown, key=lambda row: str(row["group"]))
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
-    shown_columns = (*_LIST, *(_LAG if lag else ()))
+    shown_columns = (*_LIST, *(columns("lag", right="lag") if lag else ()))
     if target.output.as_json:
-        target.output.rows(ordered, (*shown_columns, *_LIST_JSON_ONLY))
+        target.output.rows(ordered, (*shown_columns, Column("unreadable_offsets")))
     else:
         marked = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
         target.output.rows(marked, shown_columns, "There is no group.")
@@ -201,7 +198,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
     of_one_group = [[*_DESCRIBE[1:], *stores]]
     if stores:
-        of_one_group.append([*(column for column in _DESCRIBE[1:] if column not in _CONSUMER), *stores])
+        of_one_group.append([*_DESCRIBE[1:-1], *stores])  # without the consumer
     names = {row["group"] for row in rows}
     if len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
         target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group)

@@ -48,8 +48,14 @@ def up(
     options |= {"kraft": kraft, "controllers": controllers}
     cluster = bring_up(name, options)
     _show([cluster], as_json)
-    if not as_json:
-        _show_first_commands(cluster)
+    if not as_json:  # what to try; later commands take the addresses from the environment
+        if cluster.zookeeper_connect is not None:
+            typer.echo(f"\nexport ZKAFKA_ZOOKEEPER={cluster.zookeeper_connect}")
+        else:
+            typer.echo(f"\nexport ZKAFKA_BOOTSTRAP_SERVER={cluster.bootstrap_servers}")
+        typer.echo("zkafka topics create orders --partitions 6 --yes")
+        typer.echo("zkafka topics produce orders --key-separator :")
+        typer.echo("zkafka cluster down" if name == "default" else f"zkafka cluster down --name {name}")
 
 
 @app.command()
@@ -94,18 +100,6 @@ def _show(clusters: Iterable[DetachedCluster], as_json: bool) -> None:
             typer.echo(f"zookeeper.connect       = {cluster.zookeeper_connect}")
         typer.echo(f"kafka.bootstrap.servers = {cluster.bootstrap_servers}")
         typer.echo(f"data and logs           = {cluster.folder}")
-
-
-def _show_first_commands(cluster: DetachedCluster) -> None:
-    """Show what to try, with the cluster's addresses. Later commands take them from the environment."""
-    if cluster.zookeeper_connect is not None:
-        typer.echo(f"\nexport ZKAFKA_ZOOKEEPER={cluster.zookeeper_connect}")
-    else:
-        typer.echo(f"\nexport ZKAFKA_BOOTSTRAP_SERVER={cluster.bootstrap_servers}")
-    typer.echo("zkafka topics create orders --partitions 6 --yes")
-    typer.echo("zkafka topics produce orders --key-separator :")
-    down = "" if cluster.name == "default" else f" --name {cluster.name}"
-    typer.echo(f"zkafka cluster down{down}")
 
 
 def _listening(cluster: DetachedCluster) -> dict[str, bool]:

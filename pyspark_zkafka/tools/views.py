@@ -20,7 +20,6 @@ from pyspark_zkafka.tools.watch import watch as watch_table
 
 _BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
 _NARROW_BROKERS = columns("id rack leaders controller timestamp endpoints", right="id leaders")
-_REGISTRATION = columns("version")  # the version of the znode's format, which only programs may want
 _CONTROLLER = columns("broker epoch timestamp cluster_id", right="broker epoch")
 _TOPICS = columns("topic topic_id partitions replication config", right="partitions replication")
 _NARROW_TOPICS = tuple(column for column in _TOPICS if column.name != "topic_id")
@@ -66,7 +65,7 @@ def brokers(target: Target) -> None:
         }
         for row in found
     ]
-    shown = (*_BROKERS, *_REGISTRATION) if target.output.as_json else _BROKERS
+    shown = (*_BROKERS, Column("version")) if target.output.as_json else _BROKERS  # of the znode's format
     target.output.rows(rows, shown, "No broker is registered.", _NARROW_BROKERS)
 
 
