@@ -95,8 +95,8 @@ def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, 
         twice = sorted({str(tp) for tp in partitions if partitions.count(tp) > 1})
         what = f"lists {', '.join(twice)} more than once" if twice else "lists no partition"
         raise INVALID_OPTION(f"{name} {what}; list each partition to move once")
-    directories = [item.get("log_dirs") or ["any"] for item in json.loads(text)["partitions"]]
-    if any(one != "any" for listed in directories for one in listed):
+    directories = [listed for item in json.loads(text)["partitions"] if (listed := item.get("log_dirs"))]
+    if not all(isinstance(listed, list) and all(one == "any" for one in listed) for listed in directories):
         raise INVALID_OPTION(
             f"{name} names log directories, which ZooKeeper cannot transmit; leave out log_dirs, or use "
             "kafka-reassign-partitions with --bootstrap-server",

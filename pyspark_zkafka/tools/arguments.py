@@ -101,12 +101,12 @@ def find_partitions(requested: Iterable[PartitionSpec], snapshot: ClusterSnapsho
     """Return the requested partitions, sorted. Raises UnknownTopic if a topic or partition does not exist."""
     found, unknown_topics, unknown_partitions = set[TopicPartition](), set[str](), set[TopicPartition]()
     for topic, number in requested:
-        existing = snapshot.partitions(topic)
+        there = snapshot.topics.get(topic)
         if number is not None:
-            tp = TopicPartition(topic, number)
-            (found if tp in existing else unknown_partitions).add(tp)
-        elif existing:
-            found.update(existing)
+            exists = there is not None and number in there.partitions
+            (found if exists else unknown_partitions).add(TopicPartition(topic, number))
+        elif there is not None:
+            found.update(snapshot.partitions(topic))
         else:
             unknown_topics.add(topic)
     unknown = [*sorted(unknown_topics), *sorted(unknown_partitions)]
