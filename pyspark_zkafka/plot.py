@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from math import nan
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, MATPLOTLIB_MISSING
 
@@ -51,7 +50,6 @@ class _PandasFrame(Protocol):
 
 Row: TypeAlias = Mapping[str, Any]
 Rows: TypeAlias = "_SparkFrame | _PandasFrame | Iterable[Any]"
-Time: TypeAlias = "datetime | float"
 
 
 def lag_over_time(
@@ -79,14 +77,14 @@ def lag_over_time(
     figure, axes = _axes(8.0, 3.6)
     if not rows:
         return _nothing(figure, axes, "no observations")
-    clock = _Clock.over([row["time"] for row in rows])
+    clock, label_of_time = _clock([row["time"] for row in rows])
     groups = {row["group"] for row in rows}
     for position, (label, points) in enumerate(_sums(rows, by, lone_group=len(groups) == 1)):
         colour, dash = _LINES[position % len(_LINES)], _DASHES[position // len(_LINES) % len(_DASHES)]
         times, lags = zip(*points, strict=True)
         axes.plot(list(map(clock, times)), lags, color=colour, linestyle=dash, linewidth=1.6, label=label)
     _draw_events(axes, {clock(time): text for time, text in (events or {}).items()})
-    axes.set_xlabel(clock.label)
+    axes.set_xlabel(label_of_time)
     axes.set_ylabel(f"lag of group {groups.pop()} (records)" if len(groups) == 1 else "lag (records)")
     axes.set_xlim(0, max(clock(row["time"]) for row in rows) or 1)
     if not any(_lag(row) < 0 for row in rows):
@@ -194,24 +192,13 @@ def _is_null(value: Any) -> bool:
 # -- lag
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """Positions on the time axis: time since the first observation, in a unit that suits the span."""
-
-    start: Time
-    seconds: int
-    label: str
-
-    @classmethod
-    def over(cls, times: Sequence[Any]) -> _Clock:
-        start = min(times)
-        span = _seconds(max(times) - start)
-        seconds, symbol = next((seconds, symbol) for most, seconds, symbol in _UNITS if span <= most)
-        since = f"{start:%Y-%m-%d %H:%M:%S}" if isinstance(start, datetime) else "the first observation"
-        return cls(start, seconds, f"time since {since} ({symbol})")
-
-    def __call__(self, time: Any) -> float:
-        return _seconds(time - self.start) / self.seconds
+def _clock(times: Sequence[Any]) -> tuple[Callable[[Any], float], str]:
+    """Return a function from times to positions on the axis, in a unit that suits the span, and the axis's label."""
+    start = min(times)
+    span = _seconds(max(times) - start)
+    unit_s, symbol = next((seconds, symbol) for most, seconds, symbol in _UNITS if span <= most)
+    since = f"{start:%Y-%m-%d %H:%M:%S}" if isinstance(start, datetime) else "the first observation"
+    return lambda time: _seconds(time - start) / unit_s, f"time since {since} ({symbol})"
 
 
 def _seconds(span: Any) -> float:
@@ -248,24 +235,17 @@ def _line_label(line: tuple[Any, ...], *, lone_group: bool) -> str:
 
 def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
     """Draw a line for each event, and its text above the axes; earlier texts are higher, so that no line crosses a text."""
+    at_top = axes.get_xaxis_transform()
     for row, (position, text) in enumerate(sorted(events.items(), reverse=True)):
         height = 1.03 + 0.07 * row
-        axes.plot(
-            [position, position],
-            [0, height],
-            color="0.55",
-            linewidth=0.8,
-            transform=axes.get_xaxis_transform(),
-            clip_on=False,
-        )
-        axes.text(position, height, f" {text}", transform=axes.get_xaxis_transform(), fontsize=_SMALL, va="center")
+        axes.plot([position, position], [0, height], color="0.55", linewidth=0.8, transform=at_top, clip_on=False)
+        axes.text(position, height, f" {text}", transform=at_top, fontsize=_SMALL, va="center")
 
 
 # -- the assignment map
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A row of the map, with the columns of its cells; a row without a consumer has the partitions without an owner."""
 
     group: str
@@ -316,16 +296,9 @@ def _label_matrix(axes: Axes, lines: Sequence[_Line], columns: Mapping[tuple[str
 def _label_topic(axes: Axes, topic: str, positions: Sequence[int], cell_in: float) -> None:
     """Write a topic's name above its columns, rotated if they are too narrow, and draw a line before the topic."""
     fits = 0.075 * len(topic) < cell_in * len(positions)
-    axes.text(
-        (positions[0] + positions[-1]) / 2,
-        1.02,
-        topic,
-        transform=axes.get_xaxis_transform(),
-        ha="center",
-        va="bottom",
-        rotation=0 if fits else 90,
-        fontsize=_SMALL,
-    )
+    centre, at_top = (positions[0] + positions[-1]) / 2, axes.get_xaxis_transform()
+    text = axes.text(centre, 1.02, topic, transform=at_top, ha="center", va="bottom", fontsize=_SMALL)
+    text.set_rotation(0 if fits else 90)
     if positions[0] > 0:
         axes.axvline(positions[0] - 0.5, color=_BLACK, linewidth=0.8)
 

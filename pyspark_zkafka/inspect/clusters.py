@@ -29,20 +29,9 @@ T = TypeVar("T")
 class ClusterReport:
     """The parts of a cluster that were read. The other parts are empty.
 
-    Parameters
-    ----------
-    snapshot : ClusterSnapshot
-        The topics and the brokers. Without topics if only ``brokers`` were read from the brokers' metadata.
-    registrations : tuple of BrokerRegistration or None
-        The znodes of the brokers, by id; None without ZooKeeper.
-    configs : mapping or None
-        The topics' own settings; None without ZooKeeper.
-    controller : ControllerInfo or None
-        None while there is no controller.
-    controller_epoch, cluster_id
-        None where unknown.
-    unreadable : mapping
-        The errors of malformed znodes, by path. The other parts lack these znodes.
+    `snapshot` has the topics and the brokers; no topics if only ``brokers`` were read from the brokers' metadata.
+    `registrations`, the brokers' znodes by id, and `configs`, the topics' own settings, are None without ZooKeeper.
+    `unreadable` has the errors of malformed znodes by path. The other parts lack these znodes.
     """
 
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
@@ -58,22 +47,16 @@ class ClusterReport:
 def read_cluster(
     source: ClusterSource, parts: Collection[Part], topics: Collection[str] | Choice | None = None
 ) -> ClusterReport:
-    """Read some parts of a cluster. Blocks for one to three rounds of requests for each part.
+    """Read some parts of a cluster from an open source. Blocks for one to three rounds of requests for each part.
 
-    Parameters
-    ----------
-    source : ZooKeeperClient or KafkaAdmin
-        Open.
-    topics : collection of str, or callable
-        The topics, or a selection from the existing names; by default, all topics.
-
-    Raises
-    ------
-    CodecError
-        The znode of a topic in the collection is malformed. The report lists other malformed znodes.
+    `topics` has names, or selects from the existing names; by default, all topics are read. Raises CodecError if the znode
+    of a named topic is malformed. The report lists other malformed znodes.
     """
     if not isinstance(source, ZooKeeperClient):
-        return _read_metadata(source, parts, topics)
+        wanted = topics if "topics" in parts else []
+        snapshot = source.snapshot(wanted(source.topic_names()) if callable(wanted) else wanted)
+        controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
+        return ClusterReport(snapshot, controller=controller, cluster_id=snapshot.cluster_id)
     report, unreadable = ClusterReport(), dict[str, CodecError]()
     is_named = topics is not None and not callable(topics)
     read = source.snapshot if is_named else source.survey
@@ -111,13 +94,3 @@ def read_cluster(
 
 def _decoded(nodes: Mapping[str, Znode], path: str, decode: Callable[[str, bytes | None], T]) -> T | None:
     return decode(path, nodes[path].data) if path in nodes else None
-
-
-def _read_metadata(
-    source: ClusterSource, parts: Collection[Part], topics: Collection[str] | Choice | None
-) -> ClusterReport:
-    if "topics" not in parts:
-        topics = []
-    snapshot = source.snapshot(topics(source.topic_names()) if callable(topics) else topics)
-    controller = None if snapshot.controller is None else ControllerInfo(snapshot.controller)
-    return ClusterReport(snapshot, controller=controller, cluster_id=snapshot.cluster_id)

@@ -12,7 +12,16 @@ from pyspark_zkafka.cluster import completed, describe_migration
 from pyspark_zkafka.conditions import UNKNOWN_GROUP
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError, listing
 from pyspark_zkafka.group.membership import old_brokers
-from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, OffsetsStorage, decode_groups
+from pyspark_zkafka.inspect.groups import (
+    GroupReport,
+    GroupReports,
+    LogBounds,
+    LogsReport,
+    OffsetsStorage,
+    StoredOffsets,
+    decode_groups,
+    stored_in,
+)
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.znodes import groups as group_paths
@@ -34,24 +43,14 @@ def read_groups(
     brokers_with_short_timeout: Callable[[], GroupAdmin] | None = None,
     matching: re.Pattern[str] | None = None,
 ) -> GroupReports:
-    """Read groups. Blocks for three or four rounds of requests to ZooKeeper, and for requests to the brokers.
+    """Read groups, by default all in ZooKeeper. Blocks for three or four rounds of requests to it, and for the brokers.
 
-    Parameters
-    ----------
-    brokers : callable, optional
-        Opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. Called
-        only if needed. Without it, the reports have neither.
-    names : iterable, optional
-        The groups; by default, all in ZooKeeper.
-    brokers_with_short_timeout : callable, optional
-        Opens the client for the members in Kafka. A refusal or a missing answer is no error.
-    matching : Pattern, optional
-        Leaves out groups without a match in their name. Reads nothing of them.
+    `brokers` opens the client for the bounds of logs, and, unless `storage` is ``zookeeper``, for the offsets in Kafka. It
+    is called only if needed. Without it, the reports have neither. `brokers_with_short_timeout` opens the client for the
+    members in Kafka. Its refusal or missing answer is no error. Groups without a match of `matching` in their name are not
+    read.
 
-    Raises
-    ------
-    GroupError
-        ``UNKNOWN_GROUP``: ZooKeeper does not have one of the groups.
+    Raises GroupError (``UNKNOWN_GROUP``) if ZooKeeper does not have one of the `names`.
     """
     listed = zookeeper.groups() if names is None else dict.fromkeys(names)
     requested = [name for name in listed if matching is None or matching.search(name)]
@@ -88,18 +87,17 @@ def read_part(
 ) -> dict[str, GroupReport]:
     """Read one part of the groups' znodes. Blocks for two rounds of requests, or three for owners and offsets.
 
-    Parameters
-    ----------
-    names : iterable of str
-        The groups. A group that does not exist has an empty report.
-    part : callable
-        `ids_path`, `owners_path` or `offsets_path`.
-    choose : callable
-        Selects from the topics under one ``owners`` or ``offsets``.
+    `part` is `ids_path`, `owners_path` or `offsets_path`, and `choose` selects from the topics under ``owners`` or
+    ``offsets``. A group that does not exist has an empty report.
     """
     found = list(dict.fromkeys(names))
     children = zookeeper.children_many(map(part, found))
     return decode_groups(found, children, group_znodes(zookeeper, children, choose))
+
+
+def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:
+    """Read the stored offsets of groups. Blocks for three rounds of requests, whatever the number of groups."""
+    return {name: stored_in(report) for name, report in read_part(client, groups, group_paths.offsets_path).items()}
 
 
 def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
@@ -115,9 +113,6 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
         "for groups that only Kafka has, use kafka-consumer-groups",
         groups=missing,
     )
-
-
-# --- logs --------------------------------------------------------------------------------------------------------------
 
 
 def read_logs(brokers: Callable[[], GroupAdmin], snapshot: ClusterSnapshot) -> LogsReport:

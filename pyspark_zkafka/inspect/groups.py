@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from pyspark_zkafka.errors import CodecError, listing
 from pyspark_zkafka.model.assignors import topics_of
 from pyspark_zkafka.model.nouns import TopicPartition
+from pyspark_zkafka.model.resumption import StoredOffset
+from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, LegacyPartition, Partition
 
@@ -64,14 +66,8 @@ class Committed:
 class UnreadableZnode:
     """A registration, claim or offset that consumers since Kafka 0.8 cannot read: it is malformed, or from Kafka 0.7.
 
-    Parameters
-    ----------
-    error : CodecError
-        Why the znode cannot be read.
-    partition : TopicPartition or LegacyPartition or None
-        The partition in the name of the znode; None for a registration, or any other name.
-    value : str or int or None
-        The thread or offset of a znode from Kafka 0.7; None if it is malformed.
+    `partition` is the one in the name of the znode; None for a registration, or any other name. `value` is the thread or
+    offset of a znode from Kafka 0.7; None if it is malformed.
     """
 
     path: str
@@ -81,26 +77,14 @@ class UnreadableZnode:
     modified_ms: int | None = None
     version: int = 0
 
-    @property
-    def is_legacy(self) -> bool:
-        """True for a well-formed claim or offset from Kafka 0.7."""
-        return self.value is not None
-
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
     """A consumer group: its decoded znodes, and its offsets and members in Kafka.
 
-    Parameters
-    ----------
-    topics : frozenset of str
-        The names under ``owners`` and ``offsets``, also without any partition.
-    unreadable : tuple of UnreadableZnode
-        Registrations, claims and offsets that the mappings lack, in this order.
-    kafka_offsets : mapping
-        The offsets in Kafka; empty unless they were requested.
-    kafka_members : int or None
-        The number of members in Kafka; None unless it was requested.
+    `topics` has the names under ``owners`` and ``offsets``, also without any partition. `unreadable` has registrations,
+    claims and offsets that the mappings lack, in this order. `kafka_offsets` is empty, and the number of members in Kafka,
+    `kafka_members`, is None, unless they were requested.
     """
 
     name: str
@@ -164,12 +148,8 @@ def decode_groups(
 ) -> dict[str, GroupReport]:
     """Decode the znodes of groups, by name. A malformed znode does not hide the others.
 
-    Parameters
-    ----------
-    children : mapping
-        The names below each group's owners and offsets, by path. They are the group's topics.
-    nodes : mapping
-        The znodes of consumers, claims and offsets, by path.
+    `children` has the names below each group's owners and offsets, which are its topics, and `nodes` the znodes of
+    consumers, claims and offsets. Both are by path.
     """
     by_group: dict[str, dict[str, Znode]] = {}
     for path in sorted(nodes):
@@ -215,7 +195,76 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
     )
 
 
-# --- partitions --------------------------------------------------------------------------------------------------------
+# --- stored offsets -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOffsets:
+    """The znodes under a group's offsets.
+
+    `offsets` are 0 or more, each with the transaction that wrote it. `unset` has partitions with a negative number, which
+    all consumers treat as no offset. `unreadable` has the errors of znodes that are not a number. `legacy` has positions
+    from Kafka 0.7, in bytes. `misnamed` has the errors of znodes without a valid partition or topic in the path, by path.
+    `versions` are those of the znodes.
+    """
+
+    offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
+    unset: set[TopicPartition] = field(default_factory=set)
+    unreadable: dict[TopicPartition, CodecError] = field(default_factory=dict)
+    legacy: dict[LegacyPartition, int] = field(default_factory=dict)
+    misnamed: dict[str, CodecError] = field(default_factory=dict)
+    versions: dict[Partition, int] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[TopicPartition, int]:
+        """The offsets of 0 or more."""
+        return {tp: stored.offset for tp, stored in self.offsets.items()}
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that have a znode, whatever it contains."""
+        return {*self.offsets, *self.unset, *self.unreadable}
+
+    @property
+    def problems(self) -> list[str]:
+        """The errors of unreadable znodes."""
+        return [error.message for error in (*self.unreadable.values(), *self.misnamed.values())]
+
+
+def stored_in(group: GroupReport) -> StoredOffsets:
+    """Return the stored offsets in a group's report."""
+    found = StoredOffsets()
+    for tp, committed in group.offsets.items():
+        if not is_topic_name(tp.topic):
+            path = group_znodes.offset_path(group.name, tp)
+            found.misnamed[path] = _no_topic(path, tp.topic)
+            continue
+        found.versions[tp] = committed.version
+        if committed.offset < 0:
+            found.unset.add(tp)
+        else:
+            found.offsets[tp] = StoredOffset(committed.offset, committed.mzxid)
+    for znode in group.unreadable_offsets:
+        topic = znode.path.split("/")[-2]
+        if not is_topic_name(topic):
+            found.misnamed[znode.path] = _no_topic(znode.path, topic)
+            continue
+        if znode.partition is not None:
+            found.versions[znode.partition] = znode.version
+        if isinstance(znode.partition, LegacyPartition) and isinstance(znode.value, int):
+            found.legacy[znode.partition] = znode.value
+        elif isinstance(znode.partition, TopicPartition):
+            found.unreadable[znode.partition] = znode.error
+        else:
+            found.misnamed[znode.path] = znode.error
+    return found
+
+
+def _no_topic(path: str, topic: str) -> CodecError:
+    return CodecError(path, topic.encode(), "a topic as the name of the parent znode")
+
+
+# --- partitions ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +291,9 @@ class LogsReport:
 class PartitionReport:
     """A partition of a group, as columns. Without topic and partition, a member that owns no partition.
 
-    Parameters
-    ----------
-    offset : int or None
-        The next offset to read. With two stores, the larger one, where consumers with dual commits continue.
-    latest, earliest : int or None
-        The ends of the partition's log.
-    consumer, host, thread : str or None
-        The member that owns the partition.
-    commit_us : int or None
-        The time of the last commit to ZooKeeper, by its clock, in microseconds since 1970.
+    `offset` is the next one to read. With two stores, it is the larger one, where consumers with dual commits continue.
+    `latest` and `earliest` are the ends of the log. `consumer`, `host` and `thread` own the partition. `commit_us` is the
+    time of the last commit to ZooKeeper, by its clock, in microseconds since 1970.
     """
 
     group: str
@@ -281,31 +323,6 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[
     for tp in sorted(partitions):
         found.setdefault(tp.topic, []).append(tp)
     return found
-
-
-def partition_reports(
-    groups: Iterable[GroupReport], logs: Mapping[TopicPartition, LogBounds], storage: OffsetsStorage = "zookeeper"
-) -> list[PartitionReport]:
-    """Return reports of each group's partitions, by topic and number, and then of its members without partitions.
-
-    A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist or
-    not. Its topics are the topics that it owns, has offsets of, or subscribes to.
-
-    Parameters
-    ----------
-    logs : mapping
-        The bounds of all existing partitions of these topics.
-    """
-    by_topic = partitions_by_topic(logs)
-    reports: list[PartitionReport] = []
-    for group in groups:
-        offsets = {} if storage == "kafka" else group.offsets
-        existing = [tp for topic in group.all_topics(by_topic) for tp in by_topic.get(topic, ())]
-        partitions = sorted({*existing, *group.owners, *offsets, *group.kafka_offsets})
-        reports += [_partition_report(group, tp, offsets.get(tp), logs.get(tp, LogBounds())) for tp in partitions]
-        idle = sorted(set(group.members).difference(owner.consumer for owner in group.owners.values()))
-        reports += [PartitionReport(group.name, consumer=c, host=consumer_host(group.name, c)) for c in idle]
-    return reports
 
 
 def _partition_report(
@@ -357,8 +374,22 @@ class GroupReports:
 
     @property
     def partitions(self) -> list[PartitionReport]:
-        """Reports of all partitions; see `partition_reports`."""
-        return partition_reports(self.groups.values(), self.logs.bounds, self.storage)
+        """Reports of each group's partitions, by topic and number, and then of its members without partitions.
+
+        A group's partitions are the existing ones of its topics, and all that have a claim or an offset, whether they exist
+        or not. Its topics are the topics that it owns, has offsets of, or subscribes to.
+        """
+        logs = self.logs.bounds
+        by_topic = partitions_by_topic(logs)
+        reports: list[PartitionReport] = []
+        for group in self.groups.values():
+            offsets = {} if self.storage == "kafka" else group.offsets
+            existing = [tp for topic in group.all_topics(by_topic) for tp in by_topic.get(topic, ())]
+            partitions = sorted({*existing, *group.owners, *offsets, *group.kafka_offsets})
+            reports += [_partition_report(group, tp, offsets.get(tp), logs.get(tp, LogBounds())) for tp in partitions]
+            idle = sorted(set(group.members).difference(owner.consumer for owner in group.owners.values()))
+            reports += [PartitionReport(group.name, consumer=c, host=consumer_host(group.name, c)) for c in idle]
+        return reports
 
     @property
     def member_counts(self) -> dict[str, tuple[int, int]]:
@@ -380,15 +411,8 @@ class GroupReports:
 def member_notes(counts: Mapping[str, tuple[int, int]], problem: str | None = None) -> list[str]:
     """Return one line about each kind of members that ZooKeeper does not show.
 
-    Parameters
-    ----------
-    counts : mapping
-        The numbers of members in ZooKeeper and in Kafka, by group.
-    problem : str, optional
-        Why the numbers in Kafka are unknown.
+    `counts` has the numbers of members in ZooKeeper and in Kafka; `problem` says why the numbers in Kafka are unknown.
 
-    Examples
-    --------
     >>> member_notes({"a": (0, 1)})
     ['Members in Kafka, which ZooKeeper does not show: a (1); see kafka-consumer-groups --describe --members']
     """

@@ -43,9 +43,39 @@ def cluster_metrics(cluster: ClusterReport) -> Iterator[Gauge]:
     yield _single("zkafka_controller_epoch", "Number of controller elections so far.", cluster.controller_epoch)
     counts: _Values = {(name,): float(len(topic.partitions)) for name, topic in snapshot.topics.items()}
     yield Gauge("kafka_topic_partitions", "Number of partitions for this Topic", ("topic",), counts)
-    partitions = snapshot.all_partitions()
-    for name, text, value in _PARTITION_GAUGES:
-        yield Gauge(name, text, _PARTITION, _known((_labels(tp), value(snapshot, tp)) for tp in partitions))
+    yield from _partition_state_metrics(snapshot)
+
+
+def _partition_state_metrics(snapshot: ClusterSnapshot) -> Iterator[Gauge]:
+    leaders, preferred, replicas, in_sync, under_replicated, offline = (_Values() for _ in range(6))
+    for tp in snapshot.all_partitions():
+        labels, leader = _labels(tp), snapshot.leader(tp)
+        assigned = snapshot.topics[tp.topic].partitions[tp.partition]
+        if leader is not None:
+            leaders[labels] = leader.id
+        preferred[labels] = int(leader is not None and leader.id in assigned[:1])
+        replicas[labels] = len(assigned)
+        in_sync[labels] = len(snapshot.states[tp].isr) if tp in snapshot.states else 0
+        under_replicated[labels] = int(in_sync[labels] < len(assigned))
+        offline[labels] = int(leader is None)
+    yield Gauge("kafka_topic_partition_leader", "Leader Broker ID of this Topic/Partition", _PARTITION, leaders)
+    yield Gauge(
+        "kafka_topic_partition_leader_is_preferred",
+        "1 if Topic/Partition is using the Preferred Broker",
+        _PARTITION,
+        preferred,
+    )
+    yield Gauge("kafka_topic_partition_replicas", "Number of Replicas for this Topic/Partition", _PARTITION, replicas)
+    yield Gauge(
+        "kafka_topic_partition_in_sync_replica", "Number of In-Sync Replicas for this Topic/Partition", _PARTITION, in_sync
+    )
+    yield Gauge(
+        "kafka_topic_partition_under_replicated_partition",
+        "1 if Topic/Partition is under Replicated",
+        _PARTITION,
+        under_replicated,
+    )
+    yield Gauge("zkafka_topic_partition_offline", "1 if no live broker leads the partition.", _PARTITION, offline)
 
 
 def _single(name: str, text: str, value: float | None) -> Gauge:
@@ -58,45 +88,6 @@ def _known(values: Iterable[tuple[tuple[str, ...], float | None]]) -> _Values:
 
 def _labels(tp: TopicPartition) -> tuple[str, ...]:
     return tp.topic, str(tp.partition)
-
-
-def _replicas(snapshot: ClusterSnapshot, tp: TopicPartition) -> tuple[int, ...]:
-    return tuple(snapshot.topics[tp.topic].partitions[tp.partition])
-
-
-def _leader(snapshot: ClusterSnapshot, tp: TopicPartition) -> int | None:
-    leader = snapshot.leader(tp)
-    return None if leader is None else leader.id
-
-
-def _in_sync(snapshot: ClusterSnapshot, tp: TopicPartition) -> int:
-    return len(snapshot.states[tp].isr) if tp in snapshot.states else 0
-
-
-_PARTITION_GAUGES: tuple[tuple[str, str, Callable[[ClusterSnapshot, TopicPartition], float | None]], ...] = (
-    ("kafka_topic_partition_leader", "Leader Broker ID of this Topic/Partition", _leader),
-    (
-        "kafka_topic_partition_leader_is_preferred",
-        "1 if Topic/Partition is using the Preferred Broker",
-        lambda snapshot, tp: int(_leader(snapshot, tp) in _replicas(snapshot, tp)[:1]),
-    ),
-    (
-        "kafka_topic_partition_replicas",
-        "Number of Replicas for this Topic/Partition",
-        lambda snapshot, tp: len(_replicas(snapshot, tp)),
-    ),
-    ("kafka_topic_partition_in_sync_replica", "Number of In-Sync Replicas for this Topic/Partition", _in_sync),
-    (
-        "kafka_topic_partition_under_replicated_partition",
-        "1 if Topic/Partition is under Replicated",
-        lambda snapshot, tp: int(_in_sync(snapshot, tp) < len(_replicas(snapshot, tp))),
-    ),
-    (
-        "zkafka_topic_partition_offline",
-        "1 if no live broker leads the partition.",
-        lambda snapshot, tp: int(snapshot.leader(tp) is None),
-    ),
-)
 
 
 def log_metrics(bounds: Mapping[TopicPartition, LogBounds]) -> Iterator[Gauge]:
@@ -133,13 +124,36 @@ def group_metrics(groups: Iterable[GroupReport]) -> Iterator[Gauge]:
 def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
     """Yield metrics of groups' partitions. Unknown values are left out."""
     rows = [row for row in partitions if row.topic is not None]
-    for name, text, value in _GROUP_GAUGES:
-        yield Gauge(name, text, _GROUP_PARTITION, _known((_row_labels(row), value(row)) for row in rows))
-    for name, text, value in _GROUP_SUMS:
-        yield Gauge(name, text, _GROUP_PARTITION[:2], _sums(rows, value))
+
+    def gauge(name: str, text: str, value: Callable[[PartitionReport], float | None]) -> Gauge:
+        return Gauge(name, text, _GROUP_PARTITION, _known((_row_labels(row), value(row)) for row in rows))
+
+    def total(name: str, text: str, value: Callable[[PartitionReport], float | None]) -> Gauge:
+        return Gauge(
+            name, f"{text} of a ConsumerGroup at Topic for all partitions", _GROUP_PARTITION[:2], _sums(rows, value)
+        )
+
+    at = "of a ConsumerGroup at Topic/Partition"
+    yield gauge("kafka_consumergroup_current_offset", f"Current Offset {at}", lambda row: row.offset)
+    yield gauge("kafka_consumergroup_lag", f"Current Approximate Lag {at}", lambda row: row.lag)
+    zookeeper_lag = "kafka_consumergroupzookeeper_lag_zookeeper"
+    yield gauge(zookeeper_lag, f"Current Approximate Lag(zookeeper) {at}", _in_zookeeper)
+    owned = "zkafka_consumergroup_partition_owned"
+    yield gauge(owned, "1 if a member of the group owns the partition.", lambda row: int(row.thread is not None))
+    yield gauge(
+        "zkafka_consumergroup_last_commit_timestamp_seconds",
+        "Time of the last commit to ZooKeeper, in seconds since the epoch.",
+        lambda row: None if row.commit_us is None else row.commit_us / _US_PER_S,
+    )
+    yield total("kafka_consumergroup_current_offset_sum", "Current Offset", lambda row: row.offset)
+    yield total("kafka_consumergroup_lag_sum", "Current Approximate Lag", lambda row: row.lag)
     owners = {(*_row_labels(row), row.consumer, row.host or ""): 1.0 for row in rows if row.consumer is not None}
     labels = (*_GROUP_PARTITION, "consumer_id", "host")
     yield Gauge("zkafka_consumergroup_owner_info", "The member that owns a partition.", labels, owners)
+
+
+def _in_zookeeper(row: PartitionReport) -> float | None:
+    return None if row.zookeeper_offset is None or row.latest is None else row.latest - row.zookeeper_offset
 
 
 def _row_labels(row: PartitionReport) -> tuple[str, ...]:
@@ -153,47 +167,3 @@ def _sums(rows: Iterable[PartitionReport], value: Callable[[PartitionReport], fl
         if row.offset is not None:
             parts.setdefault(_row_labels(row)[:2], []).append(value(row))
     return {labels: sum(filter(None, found)) for labels, found in parts.items() if None not in found}
-
-
-def _in_zookeeper(row: PartitionReport) -> float | None:
-    if row.zookeeper_offset is None or row.latest is None:
-        return None
-    return row.latest - row.zookeeper_offset
-
-
-_Value = Callable[[PartitionReport], float | None]
-_GROUP_GAUGES: tuple[tuple[str, str, _Value], ...] = (
-    (
-        "kafka_consumergroup_current_offset",
-        "Current Offset of a ConsumerGroup at Topic/Partition",
-        lambda row: row.offset,
-    ),
-    ("kafka_consumergroup_lag", "Current Approximate Lag of a ConsumerGroup at Topic/Partition", lambda row: row.lag),
-    (
-        "kafka_consumergroupzookeeper_lag_zookeeper",
-        "Current Approximate Lag(zookeeper) of a ConsumerGroup at Topic/Partition",
-        _in_zookeeper,
-    ),
-    (
-        "zkafka_consumergroup_partition_owned",
-        "1 if a member of the group owns the partition.",
-        lambda row: int(row.thread is not None),
-    ),
-    (
-        "zkafka_consumergroup_last_commit_timestamp_seconds",
-        "Time of the last commit to ZooKeeper, in seconds since the epoch.",
-        lambda row: None if row.commit_us is None else row.commit_us / _US_PER_S,
-    ),
-)
-_GROUP_SUMS: tuple[tuple[str, str, _Value], ...] = (
-    (
-        "kafka_consumergroup_current_offset_sum",
-        "Current Offset of a ConsumerGroup at Topic for all partitions",
-        lambda row: row.offset,
-    ),
-    (
-        "kafka_consumergroup_lag_sum",
-        "Current Approximate Lag of a ConsumerGroup at Topic for all partitions",
-        lambda row: row.lag,
-    ),
-)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import GroupReport, UnreadableZnode
@@ -164,10 +164,10 @@ def owner_rows(group: GroupReport) -> list[Row]:
         for tp, owner in group.owners.items()
     ]
 
-    def fields(znode: UnreadableZnode) -> Row:
-        return {"thread": znode.value, "consumer": consumer_of_thread(str(znode.value))}
-
-    return sorted([*rows, *(_unreadable_row(group, znode, fields) for znode in group.unreadable_owners)], key=_order)
+    for znode in group.unreadable_owners:
+        found = {"thread": znode.value, "consumer": consumer_of_thread(str(znode.value))}
+        rows.append(_unreadable_row(group, znode, found))
+    return sorted(rows, key=_order)
 
 
 def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> list[Row]:
@@ -181,19 +181,19 @@ def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> lis
         row = {"group": group.name, **tp._asdict(), "offset": offset, "timestamp": _us(committed.modified_ms)}
         rows.append(row if end is None else {**row, "latest": end, "lag": end - offset if offset >= 0 else None})
     for znode in group.unreadable_offsets:
-        found = _unreadable_row(group, znode, lambda znode: {"offset": znode.value})
+        found = _unreadable_row(group, znode, {"offset": znode.value})
         rows.append({**found, "timestamp": _us(znode.modified_ms)})
     return sorted(rows, key=_order)
 
 
-def _unreadable_row(group: GroupReport, znode: UnreadableZnode, fields: Callable[[UnreadableZnode], Row]) -> Row:
-    """Return the row of a malformed claim or offset, or of one from Kafka 0.7."""
+def _unreadable_row(group: GroupReport, znode: UnreadableZnode, found: Row) -> Row:
+    """Return the row of a malformed claim or offset, or of one from Kafka 0.7, in which `found` was."""
     row: Row = {"group": group.name, "topic": znode.path.split("/")[-2]}
     if znode.partition is not None:
         row = {**row, "partition": znode.partition.partition}
     if isinstance(znode.partition, LegacyPartition):
         row = {**row, "broker": znode.partition.broker}
-    return {**row, **fields(znode)} if znode.is_legacy else {**row, "error": znode.error.message}
+    return {**row, **found} if znode.value is not None else {**row, "error": znode.error.message}
 
 
 def _us(ms: int | None) -> int | None:

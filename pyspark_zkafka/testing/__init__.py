@@ -11,34 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark_zkafka.testing.detached import attach
-    from pyspark_zkafka.testing.jars import cache_folder, fetch_jars
-    from pyspark_zkafka.testing.kafka_tools import (
-        describe_group,
-        export_offsets,
-        list_groups,
-        run_kafka_tool,
-        verify_consumer_rebalance,
-    )
-    from pyspark_zkafka.testing.local_cluster import LocalCluster
-    from pyspark_zkafka.testing.mock_cluster import MockCluster
-    from pyspark_zkafka.testing.old_consumer import OldConsumer
-    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry
-
-__all__ = [
-    "LocalCluster",
-    "LocalSchemaRegistry",
-    "MockCluster",
-    "OldConsumer",
-    "attach",
-    "cache_folder",
-    "describe_group",
-    "export_offsets",
-    "fetch_jars",
-    "list_groups",
-    "run_kafka_tool",
-    "verify_consumer_rebalance",
-]
+    from pyspark_zkafka.testing.detached import attach as attach
+    from pyspark_zkafka.testing.jars import cache_folder as cache_folder
+    from pyspark_zkafka.testing.jars import fetch_jars as fetch_jars
+    from pyspark_zkafka.testing.kafka_tools import describe_group as describe_group
+    from pyspark_zkafka.testing.kafka_tools import export_offsets as export_offsets
+    from pyspark_zkafka.testing.kafka_tools import list_groups as list_groups
+    from pyspark_zkafka.testing.kafka_tools import run_kafka_tool as run_kafka_tool
+    from pyspark_zkafka.testing.kafka_tools import verify_consumer_rebalance as verify_consumer_rebalance
+    from pyspark_zkafka.testing.local_cluster import LocalCluster as LocalCluster
+    from pyspark_zkafka.testing.mock_cluster import MockCluster as MockCluster
+    from pyspark_zkafka.testing.old_consumer import OldConsumer as OldConsumer
+    from pyspark_zkafka.testing.schema_registry import LocalSchemaRegistry as LocalSchemaRegistry
 
 _HOMES = {
     "LocalCluster": "local_cluster",
@@ -47,15 +31,21 @@ _HOMES = {
     "OldConsumer": "old_consumer",
     "attach": "detached",
     "cache_folder": "jars",
+    "describe_group": "kafka_tools",
+    "export_offsets": "kafka_tools",
     "fetch_jars": "jars",
+    "list_groups": "kafka_tools",
+    "run_kafka_tool": "kafka_tools",
+    "verify_consumer_rebalance": "kafka_tools",
 }
-"""The modules of names that are not in `kafka_tools`."""
+"""The module of each public name."""
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     # Lazy, because every pytest run imports the plugin and thereby this package.
-    if name in __all__:
+    if name in _HOMES:
         from importlib import import_module  # noqa: TID251 - of the names above
 
-        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'kafka_tools')}"), name)
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,27 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark_zkafka.testing.processes import LOOPBACK
-from pyspark_zkafka.testing.spec import (
-    CONTROLLER_LISTENER,
-    ZOOKEEPER,
-    ClusterSpec,
-    Server,
-    controller_ids,
-    is_kraft,
-    version_tuple,
-)
+from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ClusterSpec, Server, version_tuple
 
-_ZOOKEEPER_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_BROKER_MAIN = "kafka.Kafka"
-_FORMAT_MAIN = "kafka.tools.StorageTool"
-_FORMAT_HEAP_MB = 128
 _LOG4J = Path(__file__).with_name("log4j.properties")
 _PLACEHOLDER = re.compile(r"\{(id|host|data|zookeeper|port)(?::(\w+))?\}")
 
 
 def voters(spec: ClusterSpec, port: Callable[[int], int]) -> str:
     """Return the value of ``controller.quorum.voters``; `port` returns a controller's port by its id."""
-    return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in controller_ids(spec))
+    return ",".join(f"{node}@{LOOPBACK}:{port(node)}" for node in spec.controller_ids)
 
 
 def server_properties(
@@ -43,16 +31,14 @@ def server_properties(
         config = {**zookeeper_properties(data, port("")), **(spec.zookeeper_config or {})}
         return fill(config, {**values, "port": str(port(""))}, port)
     values["id"] = str(server)
-    if server not in range(spec.brokers):
+    if server not in spec.broker_ids:
         config = {**node_properties(spec, int(server), data, port, connect), **(spec.controller_config or {})}
         return fill(config, {**values, "port": str(port(CONTROLLER_LISTENER))}, port)
-    if is_kraft(spec):
+    if spec.is_kraft:
         config = node_properties(spec, int(server), data, port, connect)
     else:
-        config = broker_properties(int(server), spec.brokers, spec.kafka_version, data, port(""), connect)
+        config = broker_properties(spec, int(server), data, port, connect)
         values["zookeeper"] = connect
-        if spec.listeners:
-            config |= client_listeners(spec.listeners, port)
     if spec.racks is not None:
         config["broker.rack"] = spec.racks[int(server)]
     return fill({**config, **(spec.broker_config or {})}, {**values, "port": str(port(""))}, port)
@@ -61,14 +47,9 @@ def server_properties(
 def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) -> list[str]:
     """Return the command line of a server; `file` has its configuration."""
     if server == ZOOKEEPER:
-        return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, _ZOOKEEPER_MAIN, [str(file)])
-    return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, _BROKER_MAIN, [str(file)])
-
-
-def format_command(java: Path, cluster_id: str, file: Path) -> list[str]:
-    """Return the command line of Kafka's tool that formats a node's storage for KRaft mode."""
-    arguments = ["format", f"--cluster-id={cluster_id}", "--config", str(file)]  # an id may start with a dash
-    return jvm_command(java, _FORMAT_HEAP_MB, (), _FORMAT_MAIN, arguments)
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, main, [str(file)])
+    return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, "kafka.Kafka", [str(file)])
 
 
 def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
@@ -88,22 +69,25 @@ def zookeeper_properties(data: Path, port: int) -> dict[str, str]:
 
 
 def broker_properties(
-    broker_id: int, brokers: int, kafka_version: str, data: Path, port: int, zookeeper_connect: str
+    spec: ClusterSpec, broker: int, data: Path, port: Callable[[str], int], connect: str
 ) -> dict[str, str]:
     """Return the configuration of a broker that registers in ZooKeeper."""
-    here = f"PLAINTEXT://{LOOPBACK}:{port}"
-    addresses = {"listeners": here, "advertised.listeners": here}
-    if version_tuple(kafka_version) < (0, 9):
-        addresses = {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port)}
+    here = f"PLAINTEXT://{LOOPBACK}:{port('')}"
+    if version_tuple(spec.kafka_version) < (0, 9):
+        addresses = {"host.name": LOOPBACK, "advertised.host.name": LOOPBACK, "port": str(port(""))}
+    elif spec.listeners:
+        addresses = client_listeners(spec.listeners, port)
+    else:
+        addresses = {"listeners": here, "advertised.listeners": here}
     return {
-        "broker.id": str(broker_id),
-        "zookeeper.connect": zookeeper_connect,
+        "broker.id": str(broker),
+        "zookeeper.connect": connect,
         "zookeeper.session.timeout.ms": "6000",
         "zookeeper.connection.timeout.ms": "30000",
         **addresses,
         "controlled.shutdown.enable": "true",
         "controlled.shutdown.retry.backoff.ms": "200",
-        **_shared_properties(brokers, data),
+        **_shared_properties(spec.brokers, data),
     }
 
 
@@ -111,7 +95,7 @@ def node_properties(
     spec: ClusterSpec, node: int, data: Path, port: Callable[[str], int], quorum_voters: str
 ) -> dict[str, str]:
     """Return the configuration of a node in KRaft mode: a broker, a controller, or both."""
-    is_broker, is_controller = node in range(spec.brokers), node in controller_ids(spec)
+    is_broker, is_controller = node in spec.broker_ids, node in spec.controller_ids
     clients = client_listeners(spec.listeners or {}, port) if is_broker else {}
     quorum = f"{CONTROLLER_LISTENER}://{LOOPBACK}:{port(CONTROLLER_LISTENER)}" if is_controller else ""
     security = (clients.get("listener.security.protocol.map"), f"{CONTROLLER_LISTENER}:PLAINTEXT")
@@ -177,16 +161,6 @@ def fill(config: Mapping[str, str], values: Mapping[str, str], port: Callable[[s
         return values.get(kind, match.group())
 
     return {key: _PLACEHOLDER.sub(value, text) for key, text in config.items()}
-
-
-def properties_text(config: Mapping[str, str]) -> str:
-    r"""Write a Java properties file.
-
-    >>> properties_text({"a": "b\\c", "d": "two\nlines"})
-    'a=b\\\\c\nd=two\\nlines\n'
-    """
-    escaped = {key: value.replace("\\", "\\\\").replace("\n", "\\n") for key, value in config.items()}
-    return "".join(f"{key}={value}\n" for key, value in escaped.items())
 
 
 def jvm_command(java: Path, heap_mb: int, options: Sequence[str], main: str, arguments: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from pyspark_zkafka.errors import LocalClusterError, ZKafkaError
+from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.testing.conditions import (
     BAD_CLUSTER,
     CLUSTER_ALREADY_UP,
@@ -31,7 +31,7 @@ from pyspark_zkafka.testing.conditions import (
     NO_CLUSTER_UP,
 )
 from pyspark_zkafka.testing.jars import cache_folder, find_java, kafka_classpath
-from pyspark_zkafka.testing.processes import Wait
+from pyspark_zkafka.testing.processes import ForeignProcesses, Wait
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def bring_up(name: str, options: dict[str, Any], owner: int | None = None) -> De
     of the start.
     """
     if _state(name) is not None:
-        raise _already_up(name, "is running; run `zkafka cluster down` first, or choose another name")
+        reason = f"A local cluster named {name!r} is running; run `zkafka cluster down` first, or choose another name"
+        raise CLUSTER_ALREADY_UP(reason)
     find_java()
     kafka_classpath(options.get("kafka_version", "3.9.1"))  # in this process, to show the progress at the terminal
     done = subprocess.run(
@@ -97,7 +98,6 @@ def attach(name: str = "default") -> LocalCluster:
     (`ATTACHED_CLUSTER`), and closing it leaves them running. Raises `NO_CLUSTER_UP`.
     """
     from pyspark_zkafka.testing.local_cluster import LocalCluster
-    from pyspark_zkafka.testing.processes import ForeignProcesses
 
     state = _running(name)
     kinds = [server.partition("-")[0] for server in state.servers]
@@ -118,7 +118,7 @@ def bring_down(name: str) -> None:
     """
     state = _running(name)
     os.kill(state.pid, signal.SIGTERM)
-    if Wait(_END_TIMEOUT_S).until(lambda: True if _state(name) is None else None) is None:
+    if not Wait(_END_TIMEOUT_S).until(lambda: _state(name) is None):
         raise CLUSTER_NOT_DOWN(
             f"The local cluster {name!r} still runs {_END_TIMEOUT_S} s after SIGTERM to its daemon; "
             f"kill process {state.pid}, which ends the servers as well",
@@ -181,7 +181,7 @@ def _run(name: str, options: dict[str, Any], ended: Callable[[], bool]) -> None:
 
 
 def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
-    if cluster.controller_ids:
+    if cluster.is_kraft:
         separate = [node for node in cluster.controller_ids if node not in cluster.broker_ids]
         ports = {f"controller-{node}": cluster.port(node, CONTROLLER_LISTENER) for node in separate}
     else:
@@ -191,7 +191,7 @@ def _describe(name: str, cluster: LocalCluster) -> DetachedCluster:
         name=name,
         pid=os.getpid(),
         kafka_version=cluster.kafka_version,
-        zookeeper_connect=None if cluster.controller_ids else cluster.zookeeper_connect,
+        zookeeper_connect=None if cluster.is_kraft else cluster.zookeeper_connect,
         bootstrap_servers=cluster.bootstrap_servers,
         folder=str(cluster.log(0).parent),
         servers=ports,
@@ -230,8 +230,8 @@ def _state(name: str) -> DetachedCluster | None:
 def _exclusively(name: str) -> Iterator[None]:
     with _file(name, "lock").open("a") as lock:
         # Readers of the state share the lock briefly.
-        if Wait(2).until(lambda: _lock(lock, fcntl.LOCK_EX) or None) is None:
-            raise _already_up(name, "is starting or running")
+        if not Wait(2).until(lambda: _lock(lock, fcntl.LOCK_EX)):
+            raise CLUSTER_ALREADY_UP(f"A local cluster named {name!r} is starting or running")
         yield
 
 
@@ -241,10 +241,6 @@ def _lock(file: TextIO, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _already_up(name: str, how: str) -> LocalClusterError:
-    return CLUSTER_ALREADY_UP(f"A local cluster named {name!r} {how}")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -41,7 +40,15 @@ def find_java() -> Path:
     LocalClusterError
         ``NO_JAVA``; ``JAVA_TOO_OLD`` if Java is older than 17.
     """
-    java = _locate()
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise _no_java(f"JAVA_HOME is {home}, and {java} cannot be executed", "correct or unset JAVA_HOME")
+    elif found := shutil.which("java"):
+        java = Path(found)
+    else:
+        raise _no_java("JAVA_HOME is not set, and there is no java on PATH", f"install Java {MINIMUM_JAVA}")
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as exc:
@@ -49,12 +56,12 @@ def find_java() -> Path:
     version = done.stderr + done.stdout
     major = java_major(version)
     if major is None or major < MINIMUM_JAVA:
-        found = version.strip().splitlines()[0] if version.strip() else "no version"
+        reported = version.strip().splitlines()[0] if version.strip() else "no version"
         raise JAVA_TOO_OLD(
-            f"A local cluster needs Java {MINIMUM_JAVA} or later, and {java} reports {found}; "
+            f"A local cluster needs Java {MINIMUM_JAVA} or later, and {java} reports {reported}; "
             f"install Java {MINIMUM_JAVA}, and set JAVA_HOME to it",
             java=str(java),
-            found=found,
+            found=reported,
         )
     return java
 
@@ -71,19 +78,6 @@ def java_major(version_text: str) -> int | None:
     return None if found is None else int(found.group(1))
 
 
-def _locate() -> Path:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not os.access(java, os.X_OK):
-            raise _no_java(f"JAVA_HOME is {home}, and {java} cannot be executed", "correct or unset JAVA_HOME")
-        return java
-    found = shutil.which("java")
-    if found is None:
-        raise _no_java("JAVA_HOME is not set, and there is no java on PATH", f"install Java {MINIMUM_JAVA}")
-    return Path(found)
-
-
 def _no_java(found: str, advice: str) -> LocalClusterError:
     return NO_JAVA(f"A local cluster needs Java, and none was found; {found}; {advice}")
 
@@ -95,39 +89,24 @@ def compiled_program(java: Path, kafka_version: str, source: Path) -> tuple[str,
     Raises `NOT_COMPILED`, with the compiler's output, and the errors of `fetch_jars`.
     """
     jars = kafka_classpath(kafka_version)
-    try:
-        return f"{_classes(java, kafka_version, jars, source)}:{jars}", source.stem
-    except OSError:  # the cache is read-only; Java compiles the source at each start
-        return jars, str(source)
-
-
-def _classes(java: Path, kafka_version: str, jars: str, source: Path) -> Path:
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
     folder = cache_folder() / "classes" / f"{source.stem}-{kafka_version}-{digest}"
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with file_lock(folder.parent / ".lock"):
-            if not folder.is_dir():
-                _compile(java, jars, source, folder)
-    return folder
+    try:
+        classes = _made(folder, lambda into, lock: _compile(java, jars, source, into))
+    except OSError:  # the cache is read-only; Java compiles the source at each start
+        return jars, str(source)
+    return f"{classes}:{jars}", source.stem
 
 
-def _compile(java: Path, jars: str, source: Path, folder: Path) -> None:
-    for left in folder.parent.glob(".partial-*"):  # from a killed compilation, because we hold the lock
-        shutil.rmtree(left)
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=folder.parent) as partial:
-        made = Path(partial) / "classes"
-        arguments = ["-nowarn", "-d", str(made), "-classpath", jars, str(source)]
-        done = _run([str(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", str(MINIMUM_JAVA), *arguments])
-        if done.returncode != 0 and _NO_COMPILER in done.stderr + done.stdout:
-            (ecj,) = fetch_jars(_ECJ, transitive=False)
-            done = _run([str(java), "-jar", str(ecj), f"-{MINIMUM_JAVA}", *arguments])
-        if done.returncode != 0:
-            output = (done.stderr + done.stdout).strip()
-            raise NOT_COMPILED(
-                f"{source.name} could not be compiled by {java}:\n{output}\nset JAVA_HOME to another Java",
-            )
-        made.rename(folder)
+def _compile(java: Path, jars: str, source: Path, into: Path) -> None:
+    arguments = ["-nowarn", "-d", str(into), "-classpath", jars, str(source)]
+    done = _run([str(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", "--release", str(MINIMUM_JAVA), *arguments])
+    if done.returncode != 0 and _NO_COMPILER in done.stderr + done.stdout:
+        (ecj,) = fetch_jars(_ECJ, transitive=False)
+        done = _run([str(java), "-jar", str(ecj), f"-{MINIMUM_JAVA}", *arguments])
+    if done.returncode != 0:
+        output = (done.stderr + done.stdout).strip()
+        raise NOT_COMPILED(f"{source.name} could not be compiled by {java}:\n{output}\nset JAVA_HOME to another Java")
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -183,50 +162,34 @@ def fetch_archive(coordinates: str) -> Path:
 
 
 def _fetched(requested: list[str], transitive: bool) -> Path:
-    jars = cache_folder() / "jars"
     digest = hashlib.sha256(repr((requested, transitive)).encode()).hexdigest()[:12]
     names = "+".join("-".join(c.split(":")[1:]) for c in requested)
-    folder = jars / f"{names[:80]}-{digest}"
-    if not folder.is_dir():
-        jars.mkdir(parents=True, exist_ok=True)
-        with file_lock(jars / ".lock") as lock:
-            if not folder.is_dir():
-                _fetch(requested, transitive, folder, lock)
+    folder = cache_folder() / "jars" / f"{names[:80]}-{digest}"
+    return _made(folder, lambda into, lock: _run_ivy(requested, transitive, into, lock))
+
+
+def _made(folder: Path, fill: Callable[[Path, int], None]) -> Path:
+    """Return a folder of the cache. `fill` fills it once; its second argument is the descriptor that holds the lock."""
+    if folder.is_dir():
+        return folder
+    cache = folder.parent
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            for left in cache.glob(".partial-*"):  # from a killed process, because we hold the lock
+                shutil.rmtree(left)
+            with tempfile.TemporaryDirectory(prefix=".partial-", dir=cache, ignore_cleanup_errors=True) as partial:
+                made = Path(partial) / "made"
+                made.mkdir()  # with the user's usual permissions, unlike the temporary folder
+                fill(made, lock.fileno())
+                made.rename(folder)
     return folder
 
 
-def kafka_classpath(kafka_version: str) -> str:
-    """Return the classpath of a Kafka version, after fetching its jars."""
-    return ":".join(str(jar) for jar in fetch_jars(*kafka_jars(kafka_version)))
-
-
-def tools_classpath(kafka_version: str) -> str:
-    """Return the classpath of the tools of Kafka 3.x that are outside its core, after fetching their jars."""
-    return ":".join(map(str, fetch_jars(*kafka_jars(kafka_version), f"org.apache.kafka:kafka-tools:{kafka_version}")))
-
-
-@contextmanager
-def file_lock(path: Path) -> Iterator[int]:
-    """Lock a file exclusively, and create it if necessary; yields the descriptor that holds the lock."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
-
-
-def _fetch(coordinates: list[str], transitive: bool, folder: Path, lock: int) -> None:
-    for left in folder.parent.glob(".partial-*"):  # from a killed fetch, because we hold the lock
-        shutil.rmtree(left)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
-    jars = partial / "jars"
-    jars.mkdir()  # with the user's usual permissions, unlike the folder of mkdtemp
-    try:
-        _run_ivy(coordinates, transitive, jars, lock)
-        for archive in jars.glob("*.zip"):
-            shutil.unpack_archive(archive, jars)
-            archive.unlink()
-        jars.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+def kafka_classpath(kafka_version: str, *more: str) -> str:
+    """Return the classpath of a Kafka version, and of further coordinates, after fetching their jars."""
+    return ":".join(map(str, fetch_jars(*kafka_jars(kafka_version), *more)))
 
 
 def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) -> None:
@@ -250,6 +213,9 @@ def _run_ivy(coordinates: list[str], transitive: bool, into: Path, lock: int) ->
             "name a copy of a filled cache folder with ZKAFKA_CACHE",
             coordinates=coordinates,
         )
+    for archive in into.glob("*.zip"):
+        shutil.unpack_archive(archive, into)
+        archive.unlink()
 
 
 def progress_bar(console: Console) -> Progress:

@@ -18,10 +18,10 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.conditions import TOOL_FAILED, TOOL_TIMED_OUT
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.jars import find_java, kafka_classpath, tools_classpath
+from pyspark_zkafka.testing.jars import find_java, kafka_classpath
 
 _OLD_TOOLS = "1.1.1"
-_APART = "org.apache.kafka.tools."
+_APART = "org.apache.kafka.tools."  # in a jar of their own
 _GROUPS = "kafka.admin.ConsumerGroupCommand"
 _HEAP_MB = 128
 _LOG4J = Path(__file__).with_name("tools-log4j.properties")
@@ -41,8 +41,8 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
     """
     logging = [f"-Dlog4j.configuration={_LOG4J.as_uri()}"]
     command = jvm_command(find_java(), _HEAP_MB, logging, main_class, args)
-    classpath = tools_classpath if main_class.startswith(_APART) else kafka_classpath
-    environ = {**os.environ, "CLASSPATH": classpath(kafka_version)}
+    apart = [f"org.apache.kafka:kafka-tools:{kafka_version}"] if main_class.startswith(_APART) else []
+    environ = {**os.environ, "CLASSPATH": kafka_classpath(kafka_version, *apart)}
     try:
         done = subprocess.run(
             command, env=environ, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace",

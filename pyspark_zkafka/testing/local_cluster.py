@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 
-from pyspark_zkafka.testing import readiness, spec
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+
+from pyspark_zkafka.testing import spec
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Wait, settle
 from pyspark_zkafka.testing.producing import Record, produce
 from pyspark_zkafka.testing.readiness import BrokerView
 from pyspark_zkafka.testing.servers import ClusterServers
 from pyspark_zkafka.testing.spec import ZOOKEEPER, Server
-from pyspark_zkafka.testing.topics import (
-    AdminTopics,
-    TopicState,
-    ZnodeTopics,
-    open_metadata_state,
-    open_topics,
-    open_znode_state,
-    spread,
-)
+from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics, spread
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -108,7 +102,7 @@ class LocalCluster(ClusterServers):
     def __enter__(self) -> LocalCluster:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     # -- faults
@@ -147,7 +141,7 @@ class LocalCluster(ClusterServers):
                 self.stop(server)
         deadline = self._deadline()
         for server in servers:
-            if not self._is_kraft and server in self.broker_ids:  # KRaft's brokers wait themselves
+            if not self.is_kraft and server in self.broker_ids:  # KRaft's brokers wait themselves
                 self._wait_until_unregistered(int(server), deadline)
             self._launch(server)
         self._wait_ready(deadline)
@@ -158,7 +152,12 @@ class LocalCluster(ClusterServers):
 
     def expire_session(self, session_id: int, password: bytes) -> None:
         """Expire the ZooKeeper session of another client; a kazoo client has both arguments in its ``client_id``."""
-        readiness.expire_session(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", session_id, password)
+        other = KazooClient(f"{LOOPBACK}:{self.port(ZOOKEEPER)}", client_id=(session_id, password))
+        try:
+            other.start()  # resumes the session
+        finally:
+            other.stop()  # closes it
+            other.close()
 
     # -- topics and records
 
@@ -252,10 +251,20 @@ class LocalCluster(ClusterServers):
             watch.agree(lambda views: all(v.leaders.get(topic) == preferred for v in views), lack, timeout_s)
 
     def _topics(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
-        return open_topics(spec.version_tuple(self.kafka_version), self._client_settings(), self.zookeeper)
+        return self._open_topics(through_brokers=spec.version_tuple(self.kafka_version) >= (0, 10, 2))
 
-    def _topic_state(self) -> AbstractContextManager[TopicState]:
-        return open_metadata_state(self._client_settings()) if self._is_kraft else open_znode_state(self.zookeeper())
+    def _topic_state(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
+        return self._open_topics(through_brokers=self.is_kraft)
+
+    @contextmanager
+    def _open_topics(self, *, through_brokers: bool) -> Iterator[AdminTopics | ZnodeTopics]:
+        if through_brokers:
+            # Closes the client on this thread. On the client's own thread, the garbage collector would abort the process.
+            with AdminClient(self._client_settings()) as admin:
+                yield AdminTopics(admin)
+        else:
+            with self.zookeeper() as client:
+                yield ZnodeTopics(client)
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         with self._metadata() as watch:

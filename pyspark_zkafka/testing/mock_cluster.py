@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark_zkafka.options.librdkafka import load
 from pyspark_zkafka.testing.conditions import CLUSTER_NOT_RUNNING, NO_MOCK_BROKERS, REFUSED_BY_CLUSTER
 from pyspark_zkafka.testing.producing import Record, produce
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _PRODUCER = 0  # rd_kafka_type_t
 _TEXT_BYTES = 512
@@ -54,7 +50,7 @@ class MockCluster:
         self._client: int | None = None
         self._cluster: int | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> MockCluster:
         self._library = _library()
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         conf = self._library.rd_kafka_conf_new()
@@ -62,15 +58,13 @@ class MockCluster:
         self._client = self._library.rd_kafka_new(_PRODUCER, conf, text, _TEXT_BYTES)
         self._cluster = self._library.rd_kafka_mock_cluster_new(self._client, self._brokers)
         if self._cluster is None:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise REFUSED_BY_CLUSTER(f"librdkafka cannot start {self._brokers} mock brokers; check the limit of open files")
         # Without a controller, clients cannot describe topics.
         self._library.rd_kafka_mock_set_controller_id(self._cluster, 1)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._cluster is not None:
             self._library.rd_kafka_mock_cluster_destroy(self._cluster)
         if self._client is not None:

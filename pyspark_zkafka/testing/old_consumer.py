@@ -10,8 +10,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pyspark_zkafka.testing.conditions import (
     BAD_CONSUMER,
@@ -25,8 +24,6 @@ from pyspark_zkafka.testing.conditions import (
 from pyspark_zkafka.testing.configs import jvm_command
 from pyspark_zkafka.testing.jars import compiled_program, find_java
 from pyspark_zkafka.testing.processes import ServerProcesses, Wait
-
-OldKafka: TypeAlias = Literal["1.1.1", "0.8.2.2"]
 
 _SOURCE = Path(__file__).with_name("OldConsumer.java")
 _NAME = "old-consumer"
@@ -143,7 +140,7 @@ class OldConsumer:
         white_list: str | None = None,
         black_list: str | None = None,
         streams: int = 1,
-        kafka_version: OldKafka = "1.1.1",
+        kafka_version: Literal["1.1.1", "0.8.2.2"] = "1.1.1",
         consumer_id: str | None = None,
         strategy: str = "range",
         properties: Mapping[str, str] | None = None,
@@ -203,13 +200,13 @@ class OldConsumer:
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Wait until the first rebalance has succeeded; raises the errors of `start`, but leaves the process running."""
 
-        def ready() -> bool | None:
+        def ready() -> bool:
             is_ready = bool(self._events.others("ready"))
             if not is_ready and not self.running:
                 raise CONSUMER_DIED(f"{self!r} ended before it was ready; {self._tail()}")
-            return is_ready or None
+            return is_ready
 
-        if Wait(timeout_s).until(ready) is None:
+        if not Wait(timeout_s).until(ready):
             raise CONSUMER_NOT_READY(f"{self!r} has no streams after {timeout_s:g} s; {self._tail()}")
 
     def stop(self) -> None:
@@ -241,7 +238,7 @@ class OldConsumer:
     def __enter__(self) -> OldConsumer:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._end(signal.SIGTERM, _REAP_TIMEOUT_S)
         self._reap()
 

@@ -64,11 +64,10 @@ class Wait:
         """Seconds until the end of the wait; 0 after it."""
         return max(0.0, self._end - self._clock())
 
-    def until(self, probe: Callable[[], _Found | None]) -> _Found | None:
-        """Return the first result of `probe` that is not None, or None after the timeout; calls `probe` at least once."""
+    def until(self, probe: Callable[[], _Found]) -> _Found | None:
+        """Return the first result of `probe` that is true, or None after the timeout; calls `probe` at least once."""
         while True:
-            found = probe()
-            if found is not None:
+            if found := probe():
                 return found
             if self.left_s == 0:
                 return None
@@ -77,7 +76,7 @@ class Wait:
 
 def settle(done: Callable[[], bool], lack: str, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
     """Return when `done` is true; raises `NOT_SETTLED` after the timeout."""
-    if Wait(timeout_s).until(lambda: done() or None) is None:
+    if not Wait(timeout_s).until(done):
         raise unsettled(lack)
 
 
@@ -211,7 +210,7 @@ class ServerProcesses:
         """Send a signal to a server, which may be paused, and wait for its end; False after the timeout."""
         self.send(name, number)
         self.send(name, signal.SIGCONT)
-        return Wait(timeout_s).until(lambda: self.exit_status(name)) is not None
+        return bool(Wait(timeout_s).until(lambda: self.exit_status(name) is not None))
 
     def exit_status(self, name: str) -> int | None:
         """Return a server's exit status, negative for a signal; None while it runs."""

@@ -56,12 +56,13 @@ class MetadataWatch:
     ) -> list[BrokerView]:
         """Wait until all brokers answer and `agreed` is true, and return their views; raises `NOT_SETTLED`."""
 
-        def agreed_views() -> list[BrokerView] | None:
-            views = [view for view in self._views().values() if view is not None]
-            return views if len(views) == len(self._clients) and agreed(views) else None
+        found: list[BrokerView] = []
 
-        found = Wait(timeout_s).until(agreed_views)
-        if found is None:
+        def is_agreed() -> bool:
+            found[:] = [view for view in self._views().values() if view is not None]
+            return len(found) == len(self._clients) and agreed(found)
+
+        if not Wait(timeout_s).until(is_agreed):
             raise unsettled(f"{lack}, after {timeout_s:.0f} s; the brokers' metadata are {self._views()}")
         return found
 
@@ -87,11 +88,11 @@ def _view(client: AdminClient) -> BrokerView | None:
 def wait_for_zookeeper(processes: ServerProcesses, deadline: Wait) -> None:
     """Return when ZooKeeper serves; raises `SERVER_DIED` or `NOT_READY`."""
 
-    def serving() -> bool | None:
+    def serving() -> bool:
         processes.raise_if_dead(ZOOKEEPER)
-        return _serves(processes.port(ZOOKEEPER)) or None
+        return _serves(processes.port(ZOOKEEPER))
 
-    if deadline.until(serving) is None:
+    if not deadline.until(serving):
         lack = f"ZooKeeper does not serve after {deadline.timeout_s:.0f} s; its log ends with"
         raise NOT_READY(f"{lack}\n{processes.log_tail(ZOOKEEPER)}")
 
@@ -123,16 +124,6 @@ def zookeeper_session(hosts: str, timeout_s: float) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
-
-
-def expire_session(hosts: str, session_id: int, password: bytes) -> None:
-    """Expire the session of another client, by resuming and closing it."""
-    other = KazooClient(hosts, client_id=(session_id, password))
-    try:
-        other.start()
-    finally:
-        other.stop()
-        other.close()
 
 
 def registered_brokers(client: KazooClient) -> set[int]:

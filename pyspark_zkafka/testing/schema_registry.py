@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import urllib.error
 import urllib.request
-from types import TracebackType
 
 from pyspark_zkafka.testing.conditions import NOT_READY
 from pyspark_zkafka.testing.jars import fetch_archive, find_java
@@ -53,7 +51,7 @@ class LocalSchemaRegistry:
             self._processes.open()
             address = {"QUARKUS_HTTP_HOST": LOOPBACK, "QUARKUS_HTTP_PORT": str(self._processes.port(_NAME))}
             self._processes.start(_NAME, command, address)
-            if Wait(self._timeout_s).until(self._answers) is None:
+            if not Wait(self._timeout_s).until(self._answers):
                 raise NOT_READY(
                     f"The schema registry did not answer within {self._timeout_s:.0f} s; its log ends with\n"
                     f"{self._processes.log_tail(_NAME)}",
@@ -67,16 +65,16 @@ class LocalSchemaRegistry:
         """End the registry and forget its schemas; does nothing if it does not run."""
         self._processes.close()
 
-    def _answers(self) -> bool | None:
+    def _answers(self) -> bool:
         self._processes.raise_if_dead(_NAME)
         try:
             with urllib.request.urlopen(f"{self.url}/subjects", timeout=_PROBE_TIMEOUT_S) as answer:
-                return True if answer.status == 200 else None
-        except (urllib.error.URLError, OSError):
-            return None
+                return bool(answer.status == 200)
+        except OSError:  # also URLError
+            return False
 
     def __enter__(self) -> LocalSchemaRegistry:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()

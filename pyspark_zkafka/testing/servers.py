@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import javaproperties
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import configs, readiness, spec
 from pyspark_zkafka.testing.conditions import NOT_READY, SERVER_DID_NOT_END, SERVER_NOT_RUNNING, STORAGE_NOT_FORMATTED
-from pyspark_zkafka.testing.configs import format_command
 from pyspark_zkafka.testing.jars import find_java, kafka_classpath
 from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
 from pyspark_zkafka.testing.readiness import MetadataWatch
@@ -27,6 +27,7 @@ from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPE
 _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
 _FORMAT_TIMEOUT_S = 120
+_FORMAT_HEAP_MB = 128
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 
 
@@ -56,9 +57,11 @@ def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[
     Raises `STORAGE_NOT_FORMATTED` with the tool's output.
     """
     environ = {**os.environ, "CLASSPATH": classpath}
+    arguments = ["format", f"--cluster-id={cluster_id}", "--config"]  # an id may start with a dash
     tools = [
         subprocess.Popen(
-            format_command(java, cluster_id, file), env=environ, cwd=file.parent, text=True, errors="replace",
+            configs.jvm_command(java, _FORMAT_HEAP_MB, (), "kafka.tools.StorageTool", [*arguments, str(file)]),
+            env=environ, cwd=file.parent, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         for file in files
@@ -111,16 +114,6 @@ class ClusterServers(ClusterSpec):
         return self._bootstrap(self.broker_ids)
 
     @property
-    def broker_ids(self) -> list[int]:
-        """The ids of all brokers, including those that are down, in order."""
-        return list(range(self.brokers))
-
-    @property
-    def controller_ids(self) -> list[int]:
-        """The ids of KRaft's controllers, in order; none in a cluster with ZooKeeper."""
-        return spec.controller_ids(self)
-
-    @property
     def running_broker_ids(self) -> list[int]:
         """The ids of the brokers that are neither stopped, killed nor paused, in order."""
         return [broker for broker in self.broker_ids if broker in self._running]
@@ -131,15 +124,15 @@ class ClusterServers(ClusterSpec):
 
     def port(self, server: Server, name: str = "") -> int:
         """Return a server's port, or its port for the name of a listener or placeholder."""
-        return self._processes.port(spec.server_name(self, server), name)
+        return self._processes.port(self.server_name(server), name)
 
     def pid(self, server: Server) -> int | None:
         """Return a server's process id; None if it is down."""
-        return self._processes.pid(spec.server_name(self, server))
+        return self._processes.pid(self.server_name(server))
 
     def log(self, server: Server) -> Path:
         """Return the path of a server's log, which `close` removes."""
-        return self._processes.log(spec.server_name(self, server))
+        return self._processes.log(self.server_name(server))
 
     def zookeeper(self) -> AbstractContextManager[KazooClient]:
         """Connect a kazoo client, with the cluster's chroot, for a `with` block; raises `NO_ZOOKEEPER` in KRaft mode."""
@@ -163,19 +156,15 @@ class ClusterServers(ClusterSpec):
     def _deadline(self) -> Wait:
         return Wait(self.startup_timeout_s)
 
-    @property
-    def _is_kraft(self) -> bool:
-        return spec.is_kraft(self)
-
     def _prepare(self) -> None:
         """Check the specification, find Java and fetch the jars."""
-        spec.check(self)
+        self.check()
         self._java = find_java()
-        versions = (self.kafka_version,) if self._is_kraft else (self.kafka_version, ZOOKEEPER_VERSION)
+        versions = (self.kafka_version,) if self.is_kraft else (self.kafka_version, ZOOKEEPER_VERSION)
         self._classpaths = {v: kafka_classpath(v) for v in versions}
 
     def _start_servers(self, deadline: Wait) -> None:
-        if self._is_kraft:
+        if self.is_kraft:
             files = [self._write_properties(node) for node in {*self.controller_ids, *self.broker_ids}]
             format_storage(self._java, self._classpaths[self.kafka_version], self._cluster_id, files)
         else:
@@ -190,30 +179,30 @@ class ClusterServers(ClusterSpec):
     def _launch(self, server: Server) -> None:
         file = self._write_properties(server)
         command = configs.server_command(self, server, self._java, file)
-        self._processes.start(spec.server_name(self, server), command, {"CLASSPATH": self._classpath(server)})
+        self._processes.start(self.server_name(server), command, {"CLASSPATH": self._classpath(server)})
         self._running.add(server)
 
     def _classpath(self, server: Server) -> str:
         return self._classpaths[ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]
 
     def _write_properties(self, server: Server) -> Path:
-        name, folder = spec.server_name(self, server), self._processes.folder
+        name, folder = self.server_name(server), self._processes.folder
         file = folder / f"{name}.properties"
-        if self._is_kraft:
+        if self.is_kraft:
             connect = configs.voters(self, lambda node: self.port(node, CONTROLLER_LISTENER))
         else:
             connect = self.zookeeper_connect
         config = configs.server_properties(self, server, folder / name, partial(self.port, server), connect)
-        file.write_text(configs.properties_text(config), encoding="latin-1")
+        file.write_text(javaproperties.dumps(config, timestamp=None), encoding="latin-1")
         return file
 
     def _signal(self, server: Server, number: signal.Signals) -> None:
-        name = spec.server_name(self, server)
+        name = self.server_name(server)
         if not self._processes.send(name, number):
             raise SERVER_NOT_RUNNING(f"{name} is not running; start it with restart()")
 
     def _end(self, server: Server, number: signal.Signals) -> None:
-        name = spec.server_name(self, server)
+        name = self.server_name(server)
         if not self._processes.end(name, number, _EXIT_TIMEOUT_S):
             raise SERVER_DID_NOT_END(
                 f"{name} did not end within {_EXIT_TIMEOUT_S} s of {number.name}; its log ends with\n"
@@ -224,7 +213,7 @@ class ClusterServers(ClusterSpec):
     # -- readiness
 
     def _wait_ready(self, deadline: Wait) -> None:
-        known = set(self.running_broker_ids) if self._is_kraft else self._wait_registered(deadline)
+        known = set(self.running_broker_ids) if self.is_kraft else self._wait_registered(deadline)
         with self._metadata() as watch:
             lack = "do not answer, or do not know all other brokers"
             self._wait_for_brokers(lambda: watch.uninformed(known), lack, deadline)
@@ -240,13 +229,13 @@ class ClusterServers(ClusterSpec):
         return expected if is_known else set()
 
     def _wait_for_brokers(self, missing: Callable[[], set[int]], lack: str, deadline: Wait) -> None:
-        def complete() -> bool | None:
+        def complete() -> bool:
             for node in self._running - {ZOOKEEPER}:
                 self._revive(node)
-            return not missing() or None
+            return not missing()
 
-        if deadline.until(complete) is None and (late := sorted(missing())):
-            tail = self._processes.log_tail(spec.server_name(self, late[0]))
+        if not deadline.until(complete) and (late := sorted(missing())):
+            tail = self._processes.log_tail(self.server_name(late[0]))
             raise NOT_READY(
                 f"After {deadline.timeout_s:.0f} s brokers {late} {lack}; the log of the first ends with\n{tail}\n"
                 "raise startup_timeout_s on a slow or busy machine",
@@ -255,7 +244,7 @@ class ClusterServers(ClusterSpec):
 
     def _revive(self, node: Server) -> None:
         """Restart a broker if its session expired at its start; raises `SERVER_DIED` if it ended for another reason."""
-        name = spec.server_name(self, node)
+        name = self.server_name(node)
         if self._processes.exit_status(name) is None:
             return
         log = self._processes.log_tail(name)
@@ -265,9 +254,9 @@ class ClusterServers(ClusterSpec):
 
     def _wait_until_unregistered(self, broker: int, deadline: Wait) -> None:
         """Wait until no broker, or ZooKeeper, lists this one any more."""
-        if not self._is_kraft:
+        if not self.is_kraft:
             with self.zookeeper() as client:
-                if deadline.until(lambda: None if broker in readiness.registered_brokers(client) else True) is None:
+                if not deadline.until(lambda: broker not in readiness.registered_brokers(client)):
                     raise NOT_READY(f"Broker {broker} ended and still has a znode; stop other brokers with this id")
         elif 2 * len(self._running & set(self.controller_ids)) > len(self.controller_ids):
             with self._metadata() as watch:

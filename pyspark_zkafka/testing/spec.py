@@ -42,66 +42,65 @@ class ClusterSpec:
     zookeeper_jvm_options: Sequence[str] = ()
     startup_timeout_s: float = 90
 
+    def check(self) -> None:
+        """Raise BAD_CLUSTER or BAD_KAFKA_VERSION if the cluster cannot be started."""
+        kafka_jars(self.kafka_version)
+        problems = []
+        if self.brokers < 1:
+            problems.append(f"brokers is {self.brokers}, and must be 1 or more")
+        if self.racks is not None and len(self.racks) != self.brokers:
+            problems.append(f"racks has {len(self.racks)} entries for {self.brokers} brokers, and must have one for each")
+        if self.listeners and version_tuple(self.kafka_version) < (0, 10, 2):
+            problems.append(f"Kafka {self.kafka_version} has no named listeners, which listeners requests")
+        if self.is_kraft:
+            if version_tuple(self.kafka_version) < _FIRST_KRAFT:
+                problems.append(
+                    f"Kafka {self.kafka_version} has no KRaft mode, which kraft or controllers requests; it needs 3.3"
+                )
+            if self.controllers is not None and self.controllers < 1:
+                problems.append(f"controllers is {self.controllers}, and must be 1 or more, or None for combined nodes")
+            if self.zookeeper_config:
+                problems.append("zookeeper_config is set, and a cluster in KRaft mode has no ZooKeeper")
+            if CONTROLLER_LISTENER in (self.listeners or {}):
+                problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' listener")
+        if problems:
+            raise BAD_CLUSTER("; ".join(problems))
 
-def check(spec: ClusterSpec) -> None:
-    """Raise BAD_CLUSTER or BAD_KAFKA_VERSION if the cluster cannot be started."""
-    kafka_jars(spec.kafka_version)
-    problems = []
-    if spec.brokers < 1:
-        problems.append(f"brokers is {spec.brokers}, and must be 1 or more")
-    if spec.racks is not None and len(spec.racks) != spec.brokers:
-        problems.append(f"racks has {len(spec.racks)} entries for {spec.brokers} brokers, and must have one for each")
-    if spec.listeners and version_tuple(spec.kafka_version) < (0, 10, 2):
-        problems.append(f"Kafka {spec.kafka_version} has no named listeners, which listeners requests")
-    if is_kraft(spec):
-        problems += _kraft_problems(spec)
-    if problems:
-        raise BAD_CLUSTER("; ".join(problems))
+    @property
+    def is_kraft(self) -> bool:
+        """True if the cluster runs in KRaft mode, as Kafka 4 always does."""
+        return self.kraft or self.controllers is not None or version_tuple(self.kafka_version) >= (4,)
 
+    @property
+    def broker_ids(self) -> list[int]:
+        """The ids of all brokers, including those that are down, in order."""
+        return list(range(self.brokers))
 
-def _kraft_problems(spec: ClusterSpec) -> list[str]:
-    problems = []
-    if version_tuple(spec.kafka_version) < _FIRST_KRAFT:
-        problems.append(f"Kafka {spec.kafka_version} has no KRaft mode, which kraft or controllers requests; it needs 3.3")
-    if spec.controllers is not None and spec.controllers < 1:
-        problems.append(f"controllers is {spec.controllers}, and must be 1 or more, or None for combined nodes")
-    if spec.zookeeper_config:
-        problems.append("zookeeper_config is set, and a cluster in KRaft mode has no ZooKeeper")
-    if CONTROLLER_LISTENER in (spec.listeners or {}):
-        problems.append(f"listeners has {CONTROLLER_LISTENER}, which is the name of the controllers' listener")
-    return problems
+    @property
+    def controller_ids(self) -> list[int]:
+        """The ids of KRaft's controllers, in order: up to three brokers, or separate nodes. None with ZooKeeper."""
+        if not self.is_kraft:
+            return []
+        if self.controllers is None:
+            return self.broker_ids[:3]
+        return list(range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + self.controllers))
 
-
-def is_kraft(spec: ClusterSpec) -> bool:
-    """True if the cluster runs in KRaft mode, as Kafka 4 always does."""
-    return spec.kraft or spec.controllers is not None or version_tuple(spec.kafka_version) >= (4,)
-
-
-def controller_ids(spec: ClusterSpec) -> list[int]:
-    """List the ids of KRaft's controllers, in order: up to three brokers, or separate nodes."""
-    if not is_kraft(spec):
-        return []
-    if spec.controllers is None:
-        return list(range(min(3, spec.brokers)))
-    return list(range(_FIRST_CONTROLLER, _FIRST_CONTROLLER + spec.controllers))
-
-
-def server_name(spec: ClusterSpec, server: Server) -> str:
-    """Return the name of a server's process; raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
-    if server == ZOOKEEPER:
-        if is_kraft(spec):
-            raise NO_ZOOKEEPER(
-                f"This cluster of Kafka {spec.kafka_version} runs in KRaft mode, without ZooKeeper; use bootstrap_servers, "
-                'or start a cluster with LocalCluster(kafka_version="3.9.1")',
-            )
-        return ZOOKEEPER
-    if server in range(spec.brokers):
-        return f"broker-{server}"
-    if server in controller_ids(spec):
-        return f"controller-{server}"
-    others = f"the controllers {controller_ids(spec)}" if is_kraft(spec) else repr(ZOOKEEPER)
-    known = f"it has the brokers {list(range(spec.brokers))} and {others}"
-    raise NO_SUCH_SERVER(f"This cluster has no server {server!r}; {known}")
+    def server_name(self, server: Server) -> str:
+        """Return the name of a server's process; raises `NO_SUCH_SERVER`, and `NO_ZOOKEEPER` in KRaft mode."""
+        if server == ZOOKEEPER:
+            if self.is_kraft:
+                raise NO_ZOOKEEPER(
+                    f"This cluster of Kafka {self.kafka_version} runs in KRaft mode, without ZooKeeper; use "
+                    'bootstrap_servers, or start a cluster with LocalCluster(kafka_version="3.9.1")',
+                )
+            return ZOOKEEPER
+        if server in self.broker_ids:
+            return f"broker-{server}"
+        if server in self.controller_ids:
+            return f"controller-{server}"
+        others = f"the controllers {self.controller_ids}" if self.is_kraft else repr(ZOOKEEPER)
+        known = f"it has the brokers {self.broker_ids} and {others}"
+        raise NO_SUCH_SERVER(f"This cluster has no server {server!r}; {known}")
 
 
 def version_tuple(kafka_version: str) -> tuple[int, ...]:

@@ -6,8 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from typing import Any, Protocol
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -41,31 +41,15 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
     return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 
-@contextmanager
-def open_topics(
-    version: tuple[int, ...], settings: Mapping[str, object], zookeeper: Callable[[], AbstractContextManager[KazooClient]]
-) -> Iterator[AdminTopics | ZnodeTopics]:
-    """Open a client that changes topics, as the brokers' version requires."""
-    if version >= (0, 10, 2):
-        with closing(AdminTopics(settings)) as topics:
-            yield topics
-    else:
-        with zookeeper() as client:
-            yield ZnodeTopics(client)
-
-
 class AdminTopics:
-    """Change topics through brokers that answer admin requests: 0.10.2 or later, 0.11 for delete_records.
+    """Topics, through brokers that answer admin requests: 0.10.2 or later, 0.11 for delete_records.
 
-    Each call returns when the cluster has accepted the request.
+    A change returns when the cluster has accepted the request. The state is the one in a broker's metadata, because KRaft's
+    controllers answer no client before Kafka 3.7.
     """
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
-        self._admin = AdminClient(dict(settings))
-
-    def close(self) -> None:
-        """Close the client on this thread. On the client's own thread, the garbage collector would abort the process."""
-        self._admin.__exit__(None, None, None)
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
 
     def create(self, name: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
         """Create a topic with the given replicas of each partition."""
@@ -105,9 +89,43 @@ class AdminTopics:
             with suppress(KafkaException):  # if no broker answers, the request itself fails
                 self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)  # librdkafka finds the new controller
 
+    def assignment(self, topic: str) -> dict[int, list[int]]:
+        """Return each partition's replicas, the preferred leader first; raises `NO_SUCH_TOPIC`."""
+        found = self._partitions(topic)
+        if not found:
+            raise _no_such_topic(topic)
+        return {p: list(found[p].replicas) for p in sorted(found)}
+
+    def is_gone(self, topic: str) -> bool:
+        """True if nothing is left of a deleted topic."""
+        return not self._partitions(topic)
+
+    def all_in_sync(self, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
+        """True if each partition's ISR has all its replicas."""
+        found = self._partitions(topic)
+        return all(p in found and set(found[p].isrs) == set(replicas) for p, replicas in assignment.items())
+
+    def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
+        """Request a preferred leader election; False if the caller must request it again."""
+        asked = [TopicPartition(topic, p) for p in partitions]
+        try:
+            # confluent-kafka 2.16 fails with any keyword argument here.
+            answers = self._admin.elect_leaders(ElectionType.PREFERRED, asked).result()
+        except KafkaException:
+            return False
+        return all(error is None or error.code() in _ELECTED for error in answers.values())
+
+    def _partitions(self, topic: str) -> Mapping[int, Any]:
+        """Read the partitions from the metadata of all topics, because a request by name could create the topic."""
+        try:
+            found = self._admin.list_topics(timeout=_METADATA_TIMEOUT_S).topics.get(topic)
+        except KafkaException as exc:
+            raise BROKERS_SILENT(f"No broker of the local cluster answers: {exc}") from exc
+        return {} if found is None or found.error is not None else found.partitions
+
 
 class ZnodeTopics:
-    """Change topics through znodes that an old broker's controller watches, as AdminUtils of Kafka 0.8.2.2 does."""
+    """Topics, through znodes. Changes are requested as by AdminUtils of Kafka 0.8.2.2, which old controllers watch."""
 
     def __init__(self, zookeeper: KazooClient) -> None:
         self._zookeeper = zookeeper
@@ -125,13 +143,38 @@ class ZnodeTopics:
 
     def extend(self, name: str, assignment: Mapping[int, Sequence[int]]) -> None:
         with _refusals(f"add partitions to {name}"):
-            present = ZnodeState(self._zookeeper).assignment(name)
+            present = self.assignment(name)
             self._zookeeper.set(f"/brokers/topics/{name}", _partitions({**present, **assignment}))
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> dict[int, int]:
-        raise NOT_IN_THIS_VERSION(
-            "This broker cannot delete records on request; start Kafka 0.11 or later",
-        )
+        raise NOT_IN_THIS_VERSION("This broker cannot delete records on request; start Kafka 0.11 or later")
+
+    def assignment(self, topic: str) -> dict[int, list[int]]:
+        if self.is_gone(topic):
+            raise _no_such_topic(topic)
+        found = json.loads(self._zookeeper.get(f"/brokers/topics/{topic}")[0])["partitions"]
+        return {int(p): found[p] for p in sorted(found, key=int)}
+
+    def is_gone(self, topic: str) -> bool:
+        return self._zookeeper.exists(f"/brokers/topics/{topic}") is None
+
+    def all_in_sync(self, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
+        return all(self._isr(topic, partition) == set(replicas) for partition, replicas in assignment.items())
+
+    def _isr(self, topic: str, partition: int) -> set[int]:
+        try:
+            data, _ = self._zookeeper.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        except NoNodeError:
+            return set()
+        return set(json.loads(data)["isr"])
+
+    def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
+        request = {"version": 1, "partitions": [{"topic": topic, "partition": p} for p in partitions]}
+        try:
+            self._zookeeper.create("/admin/preferred_replica_election", _json(request), makepath=True)
+        except NodeExistsError:  # another election is in progress
+            return False
+        return True
 
 
 @contextmanager
@@ -159,110 +202,5 @@ def _refused(what: str, why: object) -> LocalClusterError:
     return REFUSED_BY_CLUSTER(f"The local cluster did not {what}: {why}")
 
 
-class TopicState(Protocol):
-    """The state of topics: assignments, in-sync replicas and elections."""
-
-    def assignment(self, topic: str) -> dict[int, list[int]]:
-        """Return each partition's replicas, the preferred leader first; raises `NO_SUCH_TOPIC`."""
-        ...
-
-    def is_gone(self, topic: str) -> bool:
-        """True if nothing is left of a deleted topic."""
-        ...
-
-    def all_in_sync(self, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
-        """True if each partition's ISR has all its replicas."""
-        ...
-
-    def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
-        """Request a preferred leader election; False if the caller must request it again."""
-        ...
-
-
-class ZnodeState:
-    """The state in ZooKeeper."""
-
-    def __init__(self, client: KazooClient) -> None:
-        self._client = client
-
-    def assignment(self, topic: str) -> dict[int, list[int]]:
-        if self.is_gone(topic):
-            raise _no_such_topic(topic)
-        found = json.loads(self._client.get(f"/brokers/topics/{topic}")[0])["partitions"]
-        return {int(p): found[p] for p in sorted(found, key=int)}
-
-    def is_gone(self, topic: str) -> bool:
-        return self._client.exists(f"/brokers/topics/{topic}") is None
-
-    def all_in_sync(self, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
-        return all(self._isr(topic, partition) == set(replicas) for partition, replicas in assignment.items())
-
-    def _isr(self, topic: str, partition: int) -> set[int]:
-        try:
-            data, _ = self._client.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
-        except NoNodeError:
-            return set()
-        return set(json.loads(data)["isr"])
-
-    def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
-        request = {"version": 1, "partitions": [{"topic": topic, "partition": p} for p in partitions]}
-        try:
-            self._client.create("/admin/preferred_replica_election", json.dumps(request).encode(), makepath=True)
-        except NodeExistsError:  # another election is in progress
-            return False
-        return True
-
-
-class MetadataState:
-    """The state in a broker's metadata, because KRaft's controllers answer no client before Kafka 3.7."""
-
-    def __init__(self, admin: AdminClient) -> None:
-        self._admin = admin
-
-    def assignment(self, topic: str) -> dict[int, list[int]]:
-        found = self._partitions(topic)
-        if not found:
-            raise _no_such_topic(topic)
-        return {p: list(found[p].replicas) for p in sorted(found)}
-
-    def is_gone(self, topic: str) -> bool:
-        return not self._partitions(topic)
-
-    def all_in_sync(self, topic: str, assignment: Mapping[int, Iterable[int]]) -> bool:
-        found = self._partitions(topic)
-        return all(p in found and set(found[p].isrs) == set(replicas) for p, replicas in assignment.items())
-
-    def request_election(self, topic: str, partitions: Iterable[int]) -> bool:
-        asked = [TopicPartition(topic, p) for p in partitions]
-        try:
-            # confluent-kafka 2.16 fails with any keyword argument here.
-            answers = self._admin.elect_leaders(ElectionType.PREFERRED, asked).result()
-        except KafkaException:
-            return False
-        return all(error is None or error.code() in _ELECTED for error in answers.values())
-
-    def _partitions(self, topic: str) -> Mapping[int, Any]:
-        """Read the partitions from the metadata of all topics, because a request by name could create the topic."""
-        try:
-            found = self._admin.list_topics(timeout=_METADATA_TIMEOUT_S).topics.get(topic)
-        except KafkaException as exc:
-            raise BROKERS_SILENT(f"No broker of the local cluster answers: {exc}") from exc
-        return {} if found is None or found.error is not None else found.partitions
-
-
 def _no_such_topic(topic: str) -> LocalClusterError:
     return NO_SUCH_TOPIC(f"There is no topic {topic}; create it with create_topic")
-
-
-@contextmanager
-def open_znode_state(session: AbstractContextManager[KazooClient]) -> Iterator[TopicState]:
-    """Open the state in ZooKeeper, in a session that ends with the block."""
-    with session as client:
-        yield ZnodeState(client)
-
-
-@contextmanager
-def open_metadata_state(settings: Mapping[str, object]) -> Iterator[TopicState]:
-    """Open the state in the brokers' metadata, with a client that is closed on this thread when the block ends."""
-    with AdminClient(dict(settings)) as admin:
-        yield MetadataState(admin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -37,14 +37,13 @@ def show(target: Target) -> None:
     states = target.view("partitions", subscribe=",".join(moving)) if moving else []
     isr = {(row["topic"], row["partition"]): row.get("isr") or [] for row in states}
 
-    def with_progress(row: Row) -> dict[str, Any]:
-        requested = row.get("replicas")
-        if not requested:
-            return dict(row)
-        found = isr.get((row["topic"], row["partition"]), [])
-        return {**row, "isr": found, "in_sync": f"{len(set(requested).intersection(found))}/{len(requested)}"}
-
-    target.rows(list(map(with_progress, rows)), _UNDER_WAY, "Nothing is under way.")
+    rows_with_progress: list[Row] = []
+    for row in rows:
+        if requested := row.get("replicas"):
+            found = isr.get((row["topic"], row["partition"]), [])
+            row = {**row, "isr": found, "in_sync": f"{len(set(requested).intersection(found))}/{len(requested)}"}
+        rows_with_progress.append(row)
+    target.output.rows(rows_with_progress, _UNDER_WAY, "Nothing is under way.")
 
 
 def require_controller(client: ZooKeeperClient) -> None:
@@ -66,10 +65,7 @@ def require_controller(client: ZooKeeperClient) -> None:
 def submit(client: ZooKeeperClient, operations: list[Operation], what: str) -> None:
     """Perform the operations that request a change, in one transaction.
 
-    Raises
-    ------
-    ClusterStateError
-        Another request of this kind is under way, or the znodes have changed meanwhile. Nothing was written.
+    Raises ClusterStateError if a request of this kind is under way, or the znodes have changed. Then nothing was written.
     """
     conflict = client.transact(operations).conflict
     if conflict is None:
@@ -91,10 +87,7 @@ def follow(
 ) -> Iterator[T]:
     """Iterate over the states that `read` returns, twice a second, up to the first one that is `done`.
 
-    Raises
-    ------
-    ClusterStateError
-        The change is not done after `timeout_s`. It continues.
+    Raises ClusterStateError if the change is not done after `timeout_s`. It continues.
     """
     deadline = clock() + timeout_s
     while True:

@@ -52,7 +52,7 @@ def describe(target: Target, topic: _Topics = None) -> None:
     Example: zkafka admin config describe --topic orders --zookeeper zk1:2181/kafka
     """
     rows = target.view("configs", **({"subscribe": ",".join(topic)} if topic else {}))
-    target.rows(rows, _SETTINGS, "No topic has settings of its own.")
+    target.output.rows(rows, _SETTINGS, "No topic has settings of its own.")
 
 
 @changes_cluster
@@ -109,13 +109,12 @@ def read_config(client: ZooKeeperClient, topic: str) -> StoredConfig:
 
 def _change(target: Target, client: ZooKeeperClient, stored: StoredConfig, config: Mapping[str, str]) -> None:
     require_controller(client)
-    names = [*config, *(name for name in stored.settings if name not in config)]
-    changed = [name for name in names if stored.settings.get(name) != config.get(name)]
+    before = stored.settings
+    changed = [name for name in dict.fromkeys([*config, *before]) if before.get(name) != config.get(name)]
     rows = [
-        {"topic": stored.topic, "name": name, "value": stored.settings.get(name), "new_value": config.get(name)}
-        for name in changed
+        {"topic": stored.topic, "name": name, "value": before.get(name), "new_value": config.get(name)} for name in changed
     ]
-    target.rows(rows, _CHANGES, "The settings have these values already.")
+    target.output.rows(rows, _CHANGES, "The settings have these values already.")
     if not rows:
         return
     _validate(target, client, stored.topic, config, changed)
@@ -143,10 +142,7 @@ def _validate(target: Target, client: ZooKeeperClient, topic: str, config: Mappi
 def write_config(client: ZooKeeperClient, stored: StoredConfig, settings: Mapping[str, str]) -> None:
     """Replace a topic's configuration, and notify the brokers, in one transaction.
 
-    Raises
-    ------
-    ClusterStateError
-        The configuration has changed since it was read. Nothing was written.
+    Raises ClusterStateError if the configuration has changed since it was read. Then nothing was written.
     """
     ids = client.children_many([BROKER_IDS]).get(BROKER_IDS, [])
     nodes = client.get_many(f"{BROKER_IDS}/{broker}" for broker in ids)

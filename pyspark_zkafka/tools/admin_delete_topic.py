@@ -84,7 +84,7 @@ def _check_enabled(target: Target, snapshot: ClusterSnapshot) -> None:
 def _show(target: Target, snapshot: ClusterSnapshot) -> None:
     rows = topic_rows(ClusterReport(snapshot))
     named = [{**row, "partition_count": row["partitions"], "replication_factor": row["replication"]} for row in rows]
-    target.rows(named, _COLUMNS)
+    target.output.rows(named, _COLUMNS)
 
 
 def request_deletion(client: ZooKeeperClient, topics: Collection[str]) -> None:

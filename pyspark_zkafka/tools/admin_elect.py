@@ -25,7 +25,6 @@ _LEADS_ALREADY = "the preferred replica leads already"
 _Topics = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T[:P,...]", help="A topic, or some of its partitions; repeatable.")
 ]
-_All = Annotated[bool, typer.Option("--all", help="All partitions of all topics.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def candidates(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot, 
 def elect(
     target: Target,
     topic: _Topics = None,
-    all_partitions: _All = False,
+    all_partitions: Annotated[bool, typer.Option("--all", help="All partitions of all topics.")] = False,
     no_wait: NoWait = False,
     timeout: Timeout = WAIT_S,
 ) -> None:
@@ -83,7 +82,7 @@ def elect(
         due = [candidate.partition for candidate in found if candidate.obstacle is None]
         shown = [candidate for candidate in found if topic or candidate.obstacle != _LEADS_ALREADY]
         if not due or target.dry_run or no_wait or not target.output.as_json:
-            target.rows(list(map(_row, shown)), _COLUMNS, "All partitions are led by their preferred replicas.")
+            target.output.rows(list(map(_row, shown)), _COLUMNS, "All partitions are led by their preferred replicas.")
         if due and target.proceed(f"Elect the preferred replicas of {len(due)} partitions?"):
             submit(client, [Create(PREFERRED_REPLICA_ELECTION, encode_preferred_election(due))], "The election")
             found = [candidate for candidate in found if candidate.obstacle is not None]
@@ -106,7 +105,7 @@ def _elected(
     existing = set(snapshot.all_partitions())
     found = candidates(existing.intersection(shown), snapshot, client.admin_state())
     results = {c.partition: "elected" if c.leader == c.preferred else "failed" for c in found if c.partition in due}
-    target.rows([{**_row(c), "election": results.get(c.partition, c.obstacle)} for c in found], _COLUMNS)
+    target.output.rows([{**_row(c), "election": results.get(c.partition, c.obstacle)} for c in found], _COLUMNS)
     return found
 
 

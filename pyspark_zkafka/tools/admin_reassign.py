@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,14 +24,12 @@ from pyspark_zkafka.zookeeper.transactions import Create
 _PLANNED = columns("topic partition current_replicas replicas", right="partition")
 _STATUS = columns("topic partition current_replicas replicas isr status", right="partition")
 
-_File = Annotated[
-    Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="As kafka-reassign-partitions takes it.")
-]
-_Execute = Annotated[bool, typer.Option("--execute", help="Start the reassignment; the default.")]
-_Verify = Annotated[bool, typer.Option("--verify", help="Only show whether the reassignment is done.")]
 
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 """Replicas of partitions, the preferred leader first."""
+
+
+Status = Literal["completed", "in progress", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +37,20 @@ class Move:
     """A partition with its present replicas, its requested replicas, and its ISR."""
 
     partition: TopicPartition
-    current: tuple[int, ...]
-    requested: tuple[int, ...]
+    current_replicas: tuple[int, ...]
+    replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    status: Literal["completed", "in progress", "failed"]
+    status: Status
 
 
 @changes_cluster
 def reassign(
     target: Target,
-    reassignment_json_file: _File = None,
-    execute: _Execute = False,
-    verify: _Verify = False,
+    reassignment_json_file: Annotated[
+        Path | None, typer.Option("--reassignment-json-file", metavar="FILE", help="As kafka-reassign-partitions takes it.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Start the reassignment; the default.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Only show whether the reassignment is done.")] = False,
     no_wait: NoWait = False,
     timeout: Timeout = WAIT_S,
 ) -> None:
@@ -68,24 +68,14 @@ def reassign(
             current = _require_possible(client, requested)
             if target.dry_run or not target.output.as_json:
                 rows = [{**tp._asdict(), "current_replicas": current[tp], "replicas": requested[tp]} for tp in requested]
-                target.rows(rows, _PLANNED)
+                target.output.rows(rows, _PLANNED)
             if not target.proceed(f"Move {len(requested)} partitions?"):
                 return
             submit(client, [Create(REASSIGN_PARTITIONS, encode_reassignment(requested))], "The reassignment")
             undo = encode_reassignment(current).decode()
             target.output.note(f"To undo the reassignment, save this as a file for --reassignment-json-file: {undo}")
         found = _find_moves(client, requested) if verify or no_wait else _followed(target, client, requested, timeout)
-    rows = [
-        {
-            **move.partition._asdict(),
-            "current_replicas": move.current,
-            "replicas": move.requested,
-            "isr": move.isr,
-            "status": move.status,
-        }
-        for move in found
-    ]
-    target.rows(rows, _STATUS)
+    target.output.rows([{**asdict(move), **move.partition._asdict()} for move in found], _STATUS)
     if any(move.status == "failed" for move in found) or (verify and not _are_settled(found)):
         raise typer.Exit(FAILED)
 
@@ -93,10 +83,7 @@ def reassign(
 def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, ...]]:
     """Return the replicas in a file for kafka-reassign-partitions.
 
-    Raises
-    ------
-    OptionError
-        The text is no such file, lists a partition twice or no partition, or names log directories.
+    Raises OptionError if the text is no such file, lists a partition twice or no partition, or names log directories.
     """
     try:
         listed = reassigned_partitions(name, text.encode())
@@ -108,16 +95,13 @@ def parse_reassignment(text: str, name: str) -> dict[TopicPartition, tuple[int, 
         twice = sorted({str(tp) for tp in partitions if partitions.count(tp) > 1})
         what = f"lists {', '.join(twice)} more than once" if twice else "lists no partition"
         raise INVALID_OPTION(f"{name} {what}; list each partition to move once")
-    if not all(_any_directory(item.get("log_dirs")) for item in json.loads(text)["partitions"]):
+    directories = [listed for item in json.loads(text)["partitions"] if (listed := item.get("log_dirs"))]
+    if not all(isinstance(listed, list) and all(one == "any" for one in listed) for listed in directories):
         raise INVALID_OPTION(
             f"{name} names log directories, which ZooKeeper cannot transmit; leave out log_dirs, or use "
             "kafka-reassign-partitions with --bootstrap-server",
         )
     return found
-
-
-def _any_directory(log_dirs: object) -> bool:
-    return not log_dirs or (isinstance(log_dirs, list) and all(one == "any" for one in log_dirs))
 
 
 def move_problems(requested: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> Iterable[str]:
@@ -145,22 +129,16 @@ def moves(requested: Replicas, snapshot: ClusterSnapshot, state: AdminState) -> 
         topic, known = snapshot.topics.get(tp.topic), snapshot.states.get(tp)
         current = () if topic is None else tuple(topic.partitions.get(tp.partition, ()))
         isr = () if known is None else known.isr
-        if tp in state.reassignments:
-            found.append(Move(tp, current, replicas, isr, "in progress"))
-        else:
-            found.append(Move(tp, current, replicas, isr, "completed" if current == replicas else "failed"))
+        status: Status = "completed" if current == replicas else "failed"
+        found.append(Move(tp, current, replicas, isr, "in progress" if tp in state.reassignments else status))
     return found
 
 
 def _require_possible(client: ZooKeeperClient, requested: Replicas) -> Replicas:
     """Return the present replicas of the partitions to move; blocks for a few rounds of requests.
 
-    Raises
-    ------
-    ClusterStateError
-        There is no controller that acts on znodes.
-    OptionError
-        The controller could not perform the reassignment; the text has all reasons.
+    Raises ClusterStateError without a controller that acts on znodes, and OptionError with all reasons why it could not
+    perform the reassignment.
     """
     require_controller(client)
     snapshot = client.snapshot({tp.topic for tp in requested})
@@ -179,7 +157,7 @@ def _followed(target: Target, client: ZooKeeperClient, requested: Replicas, wait
     found: list[Move] = []
     with target.output.progress("replicas in sync", sum(map(len, requested.values()))) as set_done:
         for found in follow(lambda: _find_moves(client, requested), _are_settled, wait_s):
-            set_done(sum(len(set(move.requested).intersection(move.isr)) for move in found))
+            set_done(sum(len(set(move.replicas).intersection(move.isr)) for move in found))
     return found
 
 

@@ -27,13 +27,7 @@ _PROMPT = re.compile(r"\$\{prompt:([^}]*)\}")
 
 
 def read_text(file: Path | str) -> str:
-    """Return the text of a file in UTF-8; ``-`` stands for the standard input.
-
-    Raises
-    ------
-    OptionError
-        There is no such file, or it is not text in UTF-8.
-    """
+    """Return the text of a file in UTF-8; ``-`` stands for the standard input. Raises OptionError if it cannot be read."""
     is_input = str(file) == "-"
     place, remedy = (
         ("standard input", "Convert it to UTF-8") if is_input else (f"file {file}", "Correct its name or its text")
@@ -54,12 +48,7 @@ def read_config_file(
     Options of this package (``zookeeper.*``, ``kafka.*``, ``listener.name``) keep their names. Every other name is a
     property of Kafka's clients, and is prefixed with ``kafka.``.
     A value may refer to a secret: ``${env:NAME}``, ``${file:PATH}`` (the whole file, without its final line break) or
-    ``${prompt:TEXT}`` (asked for on the terminal).
-
-    Raises
-    ------
-    OptionError
-        The file, or a file or variable that it refers to, cannot be read.
+    ``${prompt:TEXT}`` (asked for on the terminal). Raises OptionError if a file or variable cannot be read.
     """
     try:
         properties = javaproperties.loads(read_text(path))
@@ -77,14 +66,9 @@ def read_config_file(
 
 
 def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = False) -> dict[str, str]:
-    """Return the values by name of an option that is given as NAME=VALUE any number of times.
+    """Return the values by name of an option that is given as NAME=VALUE any number of times; raises BadParameter.
 
     The last value of a name counts. With `strict`, a name has one value, which is not empty and does not contain ``=``.
-
-    Raises
-    ------
-    BadParameter
-        A text has another form, or a name is given twice.
     """
     found = {}
     for text in texts or ():
@@ -99,15 +83,10 @@ def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = Fals
 
 
 def parse_partitions(texts: Iterable[str]) -> list[PartitionSpec]:
-    """Return topics and partitions from ``T`` and ``T:P,P``.
+    """Return topics and partitions from ``T`` and ``T:P,P``; raises OptionError for another form.
 
     >>> parse_partitions(["orders", "clicks:0,2"])
     [('orders', None), ('clicks', 0), ('clicks', 2)]
-
-    Raises
-    ------
-    OptionError
-        A topic has no name, or a partition is not a number.
     """
     found: list[PartitionSpec] = []
     for text in texts:
@@ -119,25 +98,17 @@ def parse_partitions(texts: Iterable[str]) -> list[PartitionSpec]:
 
 
 def find_partitions(requested: Iterable[PartitionSpec], snapshot: ClusterSnapshot) -> list[TopicPartition]:
-    """Return the requested partitions, sorted.
-
-    Raises
-    ------
-    UnknownTopic
-        A topic or partition does not exist.
-    """
-    found: set[TopicPartition] = set()
-    unknown_topics, unknown_partitions = set(), set()
+    """Return the requested partitions, sorted. Raises UnknownTopic if a topic or partition does not exist."""
+    found, unknown_topics, unknown_partitions = set[TopicPartition](), set[str](), set[TopicPartition]()
     for topic, number in requested:
         there = snapshot.topics.get(topic)
-        if number is None and there is None:
-            unknown_topics.add(topic)
-        elif number is None:
+        if number is not None:
+            exists = there is not None and number in there.partitions
+            (found if exists else unknown_partitions).add(TopicPartition(topic, number))
+        elif there is not None:
             found.update(snapshot.partitions(topic))
-        elif there is None or number not in there.partitions:
-            unknown_partitions.add(TopicPartition(topic, number))
         else:
-            found.add(TopicPartition(topic, number))
+            unknown_topics.add(topic)
     unknown = [*sorted(unknown_topics), *sorted(unknown_partitions)]
     if unknown:
         raise UNKNOWN_TOPIC(

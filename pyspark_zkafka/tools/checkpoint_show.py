@@ -35,9 +35,6 @@ _As = Annotated[
     Literal["starting-offsets"] | None,
     typer.Option("--as", help="Write the option startingOffsets of a query that takes over, for zkafka or Spark's kafka."),
 ]
-_Source = Annotated[
-    str | None, typer.Option("--source", metavar="N", help="Only this source of the query, counted from 0.")
-]
 
 
 @app.command("show")
@@ -46,7 +43,9 @@ def show(
     target: Target,
     path: Annotated[str, typer.Argument(metavar="PATH", help="The checkpointLocation: a folder, or a file: URI.")],
     as_: _As = None,
-    source: _Source = None,
+    source: Annotated[
+        str | None, typer.Option("--source", metavar="N", help="Only this source of the query, counted from 0.")
+    ] = None,
 ) -> None:
     """Show the positions of a query after its last finished and its last planned micro-batch.
 
@@ -64,7 +63,7 @@ def show(
     else:
         facts = {"query": _query_id(folder), "committed_batch": committed_batch, "planned_batch": planned_batch}
         rows = [{**row, **facts} for one in chosen for row in _rows(one)]
-        target.rows(rows, _IN_JSON if target.output.as_json else _COLUMNS, "The query has no source.")
+        target.output.rows(rows, _IN_JSON if target.output.as_json else _COLUMNS, "The query has no source.")
     if committed_batch != planned_batch:
         finished = "none is finished" if committed_batch is None else f"the last finished one is {committed_batch}"
         target.output.note(
@@ -78,10 +77,7 @@ def show(
 def read_checkpoint(folder: Path) -> tuple[int, int | None, list[SourcePositions]]:
     """Return the numbers of the last planned and of the last finished micro-batch, and the positions of each source.
 
-    Raises
-    ------
-    CheckpointError
-        The folder has no checkpoint, or it cannot be read.
+    Raises CheckpointError if the folder has no checkpoint, or it cannot be read.
     """
     batches, finished = _numbers(folder / "offsets"), _numbers(folder / "commits")
     if not batches:

@@ -55,10 +55,7 @@ class Ensemble:
 class EnsembleReader:
     """Reader of the cluster's state in ZooKeeper. It reconnects after an error. Use it from one thread.
 
-    Parameters
-    ----------
-    topics, groups : Pattern
-        Only topics and groups with a match in their name are read.
+    Only topics and groups with a match in their name are read.
     """
 
     def __init__(
@@ -110,8 +107,12 @@ class BrokerReader:
     def read(self, ensemble: Ensemble) -> GroupReports:
         """The groups with what the brokers know; blocks for two requests to each leader, and two to each coordinator."""
         try:
-            client = self._connect(bootstrap_servers(self._connection, ensemble.cluster.snapshot))
-            groups = ensemble.groups
+            servers = bootstrap_servers(self._connection, ensemble.cluster.snapshot)
+            if self._client is None or servers != self._servers:
+                self.close()
+                self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
+                self._servers = servers
+            client, groups = self._client, ensemble.groups
             if self._storage != "zookeeper":
                 offsets, states = client.committed_many(groups), client.group_states(groups)
                 groups = {
@@ -122,13 +123,6 @@ class BrokerReader:
         except ZKafkaError:
             self.close()
             raise
-
-    def _connect(self, servers: str) -> GroupAdmin:
-        if self._client is None or servers != self._servers:
-            self.close()
-            self._servers = servers
-            self._client = self._opened.enter_context(GroupAdmin(servers, self._properties))
-        return self._client
 
     def close(self) -> None:
         """Close the connections, if there are any."""
@@ -143,12 +137,7 @@ class BrokerReader:
 class Reading(Generic[T]):
     """The newest result of a call, None if there is none or the call failed.
 
-    Attributes
-    ----------
-    age_s : float
-        The time since the call that returned it began.
-    timed_out : bool
-        A later call did not end in time; `value` is of an earlier one.
+    `age_s` is the time since the call that returned it began. `timed_out` means that a later call did not end in time.
     """
 
     value: T | None = None
@@ -162,9 +151,8 @@ class SharedCall(Generic[T]):
     A late result is served to later callers, until the next call ends.
     """
 
-    def __init__(self, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._clock = clock
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
         self._lock = Lock()
         self._pending: Future[None] | None = None
@@ -195,14 +183,14 @@ class SharedCall(Generic[T]):
         if last is None:
             return Reading(timed_out=is_late)
         value, began = last
-        return Reading(value, self._clock() - began, is_late)
+        return Reading(value, time.monotonic() - began, is_late)
 
     def close(self) -> None:
         """Wait for a call that is under way, and end the thread."""
         self._executor.shutdown(cancel_futures=True)
 
     def _call(self, call: Callable[[], T]) -> None:
-        began = self._clock()
+        began = time.monotonic()
         try:
             self._last = call(), began
         except ZKafkaError as error:
@@ -219,11 +207,7 @@ class ClusterCollector(Collector):
     A read that takes longer than a scrape continues, and a later scrape shows its result: ``zkafka_scrape_timed_out`` is 1,
     and ``zkafka_scrape_age_seconds`` is its age. If ZooKeeper fails, ``zkafka_up`` is 0 and there is nothing else. If the
     brokers fail, ``zkafka_brokers_up`` is 0, and the metrics from ZooKeeper remain. No failure ends the process.
-
-    Parameters
-    ----------
-    timeout_s : float
-        The longest time of a scrape: less than Prometheus's ``scrape_timeout``.
+    `timeout_s` is the longest time of a scrape: less than Prometheus's ``scrape_timeout``.
     """
 
     def __init__(
@@ -232,15 +216,13 @@ class ClusterCollector(Collector):
         read_brokers: Callable[[Ensemble], GroupReports],
         timeout_s: float,
         storage: OffsetsStorage = "zookeeper",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read_ensemble = read_ensemble
         self._read_brokers = read_brokers
         self._timeout_s = timeout_s
         self._storage = storage
-        self._clock = clock
-        self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper", clock)
-        self._brokers: SharedCall[tuple[Ensemble, GroupReports]] = SharedCall("Kafka", clock)
+        self._ensemble: SharedCall[Ensemble] = SharedCall("ZooKeeper")
+        self._brokers: SharedCall[tuple[Ensemble, GroupReports]] = SharedCall("Kafka")
         self._problems: tuple[str, ...] = ()
 
     def describe(self) -> Iterable[Metric]:
@@ -249,18 +231,21 @@ class ClusterCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The metrics; blocks for at most the time-out."""
-        started = self._clock()
+        started = time.monotonic()
         self._ensemble.start(self._read)
         ensemble = self._ensemble.result(self._timeout_s)
         found: Iterable[Gauge] = ()
         brokers: Reading[tuple[Ensemble, GroupReports]] = Reading()
         if ensemble.value is not None:
-            brokers = self._brokers.result(started + self._timeout_s - self._clock())
+            brokers = self._brokers.result(started + self._timeout_s - time.monotonic())
             described, answers = brokers.value or (ensemble.value, None)
             if answers is not None:
-                self._report(answers.logs.problems)
+                before, self._problems = self._problems, answers.logs.problems
+                for problem in self._problems:
+                    if problem not in before:  # the last scrape did not have it
+                        _log.warning("%s", problem)
             found = _metrics(ensemble.value, described, answers, self._storage)
-        for gauge in (*found, *_health(ensemble, brokers, self._clock() - started)):
+        for gauge in (*found, *_health(ensemble, brokers, time.monotonic() - started)):
             family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
             for labels, value in gauge.values.items():
                 family.add_metric(labels, value)
@@ -276,13 +261,6 @@ class ClusterCollector(Collector):
         ensemble = self._read_ensemble()
         self._brokers.start(lambda: (ensemble, self._read_brokers(ensemble)))
         return ensemble
-
-    def _report(self, problems: tuple[str, ...]) -> None:
-        """Log the problems that the last scrape did not have."""
-        before, self._problems = set(self._problems), problems
-        for problem in problems:
-            if problem not in before:
-                _log.warning("%s", problem)
 
 
 def _metrics(

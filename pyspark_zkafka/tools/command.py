@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.progress import track
@@ -20,6 +20,8 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import GROUP_ACTIVE, INVALID_OPTION
 from pyspark_zkafka.errors import OptionError, ZKafkaError, listing, printable
+from pyspark_zkafka.inspect.group_reads import read_groups
+from pyspark_zkafka.inspect.groups import GroupReports, OffsetsStorage
 from pyspark_zkafka.model.nouns import ClusterSnapshot
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ids_path, owners_path
@@ -27,10 +29,12 @@ from pyspark_zkafka.options.batch import parse_connection, parse_read
 from pyspark_zkafka.options.values import ConnectionOptions
 from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.tools.arguments import read_config_file
-from pyspark_zkafka.tools.output import Column, Output
+from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.groups import Activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+
+T = TypeVar("T")
 
 FAILED, USAGE = 1, 2
 """Exit statuses."""
@@ -42,38 +46,6 @@ AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 _SHORT_TIMEOUT_S = 5.0
 
 _PANEL = "Connection and output"
-_ZooKeeper = Annotated[
-    str | None,
-    typer.Option("--zookeeper", envvar="ZKAFKA_ZOOKEEPER", metavar="HOST:PORT[,...][/CHROOT]", rich_help_panel=_PANEL),
-]
-_Bootstrap = Annotated[
-    str | None,
-    typer.Option("--bootstrap-server", envvar="ZKAFKA_BOOTSTRAP_SERVER", metavar="HOST:PORT[,...]", rich_help_panel=_PANEL),
-]
-_Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        envvar="ZKAFKA_COMMAND_CONFIG",
-        metavar="FILE",
-        help="Properties for security, as Kafka's tools take them; zookeeper.* too. Values may be ${env:NAME}, "
-        "${file:PATH} or ${prompt:TEXT}.",
-        rich_help_panel=_PANEL,
-    ),
-]
-_Json = Annotated[bool, typer.Option("--json", help="Write a JSON list of objects.", rich_help_panel=_PANEL)]
-_Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-
-_READING: dict[str, tuple[Any, Any]] = {
-    "zookeeper": (_ZooKeeper, None),
-    "bootstrap_server": (_Bootstrap, None),
-    "command_config": (_Config, None),
-    "json": (_Json, False),
-    "debug": (_Debug, False),
-}
-_CHANGING: dict[str, tuple[Any, Any]] = {"dry_run": (_DryRun, False), "yes": (_Yes, False)}
 
 
 @dataclass(frozen=True)
@@ -87,13 +59,7 @@ class Target:
 
     @cached_property
     def connection(self) -> ConnectionOptions:
-        """The settings of connections.
-
-        Raises
-        ------
-        OptionError
-            Neither ZooKeeper nor brokers were given, or an option is wrong.
-        """
+        """The settings of connections; OptionError if neither ZooKeeper nor brokers were given, or an option is wrong."""
         self._require_cluster()
         return parse_connection(self.options)
 
@@ -108,45 +74,26 @@ class Target:
                 "No cluster is given; use --zookeeper (or ZKAFKA_ZOOKEEPER), or --bootstrap-server if it has no ZooKeeper",
             )
 
-    @contextmanager
-    def zookeeper(self) -> Iterator[ZooKeeperClient]:
-        """Open a ZooKeeper client.
-
-        Raises
-        ------
-        OptionError
-            The command needs ZooKeeper, and it was not given.
-        ZooKeeperError
-            It cannot be reached.
-        """
+    def zookeeper(self) -> ZooKeeperClient:
+        """Return a ZooKeeper client, to be opened by `with`. Raises OptionError if ZooKeeper was not given."""
         if self.connection.zookeeper is None:
             raise INVALID_OPTION("This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)")
-        with ZooKeeperClient(self.connection.zookeeper) as client:
-            yield client
+        return ZooKeeperClient(self.connection.zookeeper)
 
-    @contextmanager
-    def brokers(self, snapshot: ClusterSnapshot) -> Iterator[KafkaAdmin]:
-        """Open an admin client of the given brokers, or of the live brokers in the snapshot if none were given."""
-        with KafkaAdmin.of(self.connection, bootstrap_servers(self.connection, snapshot)) as admin:
-            yield admin
+    def brokers(self, snapshot: ClusterSnapshot) -> KafkaAdmin:
+        """Return an admin client of the given brokers, or of the live brokers in the snapshot, to be opened by `with`."""
+        return KafkaAdmin.of(self.connection, bootstrap_servers(self.connection, snapshot))
 
-    @contextmanager
-    def group_brokers(self, snapshot: ClusterSnapshot, timeout_s: float | None = None) -> Iterator[GroupAdmin]:
-        """Open a client for groups of the same brokers as `brokers`; `timeout_s` limits each of its requests."""
+    def group_brokers(self, snapshot: ClusterSnapshot, timeout_s: float | None = None) -> GroupAdmin:
+        """Return a client for groups of the same brokers as `brokers`; `timeout_s` limits each of its requests."""
         limit = {} if timeout_s is None else {"socket.timeout.ms": int(timeout_s * 1000)}
-        properties = {**self.connection.kafka, **limit}
-        with GroupAdmin(bootstrap_servers(self.connection, snapshot), properties) as admin:
-            yield admin
+        return GroupAdmin(bootstrap_servers(self.connection, snapshot), {**self.connection.kafka, **limit})
 
     def proceed(self, question: str) -> bool:
         """Ask whether to make the change, and return the answer: True with ``--yes``, False in a dry run.
 
-        Call it after the change was shown. Declining ends the command with exit status 1.
-
-        Raises
-        ------
-        OptionError
-            There is no terminal to ask on.
+        Call it after the change was shown. Declining ends the command with exit status 1. Raises OptionError if there is no
+        terminal to ask on.
         """
         if self.dry_run:
             self.output.note("Dry run: nothing was changed.")
@@ -158,66 +105,82 @@ class Target:
         typer.confirm(printable(question), abort=True, err=True)
         return True
 
-    def rows(self, rows: Sequence[Row], shown: Sequence[Column], empty: str = "", *narrower: Sequence[Column]) -> None:
-        """Write rows; see `Output.rows`."""
-        self.output.rows(rows, shown, empty, *narrower)
-
 
 def reads_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command whose first parameter is a `Target`: add the options for connection and output."""
-    return _with_target(command, _READING)
+    return _with_target(command, without=("dry_run", "yes"))
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command that needs no cluster: as `reads_cluster`, without the options for the connection."""
-    return _with_target(command, {name: _READING[name] for name in ("json", "debug")})
+    without = ("dry_run", "yes", "zookeeper", "bootstrap_server", "command_config")
+    return _with_target(command, without)
 
 
 def changes_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command that changes the cluster: as `reads_cluster`, with ``--dry-run`` and ``--yes``."""
-    return _with_target(command, {**_CHANGING, **_READING})
+    return _with_target(command)
 
 
-def _with_target(command: Callable[..., None], added: dict[str, tuple[Any, Any]]) -> Callable[..., None]:
+def _with_target(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
     _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    kind = inspect.Parameter.KEYWORD_ONLY
-    extra = [inspect.Parameter(name, kind, default=d, annotation=a) for name, (a, d) in added.items()]
+    options = inspect.signature(_target, eval_str=True).parameters
+    added = [option for name, option in options.items() if name not in without]
 
     @functools.wraps(command)
     def run(**values: Any) -> None:
-        taken = {name: values.pop(name) for name in added}
-        debug = taken.pop("debug")
+        taken = {option.name: values.pop(option.name) for option in added}
         try:
             command(_target(**taken), **values)
         except (ZKafkaError, OSError) as error:
-            if debug:
+            if taken["debug"]:
                 raise
             raise typer.Exit(exit_status(error)) from error
 
     # Help keeps the line breaks of all paragraphs but the first.
     run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
-    run.__signature__ = inspect.Signature([*(p.replace(kind=kind) for p in own), *extra])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *extra)}
+    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *added)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
 
 def _target(
-    json: bool,
-    zookeeper: str | None = None,
-    bootstrap_server: str | None = None,
-    command_config: Path | None = None,
-    dry_run: bool = False,
-    yes: bool = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option("--zookeeper", envvar="ZKAFKA_ZOOKEEPER", metavar="HOST:PORT[,...][/CHROOT]", rich_help_panel=_PANEL),
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server", envvar="ZKAFKA_BOOTSTRAP_SERVER", metavar="HOST:PORT[,...]", rich_help_panel=_PANEL
+        ),
+    ] = None,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            envvar="ZKAFKA_COMMAND_CONFIG",
+            metavar="FILE",
+            help="Properties for security, as Kafka's tools take them; zookeeper.* too. Values may be ${env:NAME}, "
+            "${file:PATH} or ${prompt:TEXT}.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Write a JSON list of objects.", rich_help_panel=_PANEL)] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel=_PANEL)
+    ] = False,  # for `_with_target`
 ) -> Target:
-    options = {} if command_config is None else read_config_file(command_config, _ask_secret)
+    def ask(label: str) -> str:
+        return str(typer.prompt(label, hide_input=True, err=True))
+
+    options = {} if command_config is None else read_config_file(command_config, ask)
     given = {"zookeeper.connect": zookeeper, "kafka.bootstrap.servers": bootstrap_server}
     options.update({name: value for name, value in given.items() if value is not None})
     return Target(options, Output(json), dry_run, yes)
-
-
-def _ask_secret(label: str) -> str:
-    answer: str = typer.prompt(label, hide_input=True, err=True)
-    return answer
 
 
 def exit_status(error: ZKafkaError | OSError) -> int:
@@ -256,6 +219,16 @@ class Servers:
             )
         return self.zookeeper
 
+    def read_groups(self, names: Iterable[str] | None, storage: OffsetsStorage = "zookeeper") -> GroupReports:
+        """Read groups with their logs, and their members in Kafka as far as the brokers answer soon."""
+        return read_groups(
+            self.ensemble,
+            lambda: self.brokers,
+            names,
+            storage=storage,
+            brokers_with_short_timeout=lambda: self.brokers_with_short_timeout,
+        )
+
 
 @contextmanager
 def open_servers(target: Target) -> Iterator[Servers]:
@@ -281,13 +254,7 @@ def open_admin(target: Target) -> Iterator[tuple[KafkaAdmin, str]]:
 
 
 def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:
-    """Return the named groups, each once; None for all.
-
-    Raises
-    ------
-    OptionError
-        Neither was given, or both.
-    """
+    """Return the named groups, each once; None for all. Raises OptionError if neither was given, or both."""
     if bool(groups) == all_groups:
         raise INVALID_OPTION("Name one or more groups, or use --all-groups")
     return None if all_groups else list(dict.fromkeys(groups or ()))
@@ -311,8 +278,8 @@ def require_no_consumers(client: ZooKeeperConnection, group: str, activity: Acti
     require_inactive(group, activity, not_done)
 
 
-def with_progress(target: Target, names: Iterable[str], doing: str) -> Iterator[str]:
-    """Iterate over names, with a progress bar if standard error is a terminal and there are several."""
-    found = list(names)
+def with_progress(target: Target, items: Iterable[T], doing: str) -> Iterator[T]:
+    """Iterate over items, with a progress bar if standard error is a terminal and there are several."""
+    found = list(items)
     errors = target.output.errors
     return iter(track(found, doing, console=errors, transient=True, disable=len(found) < 2 or not errors.is_terminal))

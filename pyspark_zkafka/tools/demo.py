@@ -55,12 +55,12 @@ _STREAM = 'spark.readStream.format("zkafka") ... .trigger(availableNow=True).sta
 _REST = "Consumer groups that share partitions, and the views of groups, need ZooKeeper: run zkafka demo --kafka 3.9.1"
 
 
-def run(rows: int, cores: int, kafka_version: str = "3.9.1") -> None:
+def run(rows: int, cores: int, kafka_version: str) -> None:
     """Run all steps, and leave nothing running. Blocks for about a minute once the jars are cached."""
     console = Console()
     started = time.monotonic()
     cluster = LocalCluster(brokers=3, kafka_version=tested_version(kafka_version))
-    servers = "three brokers in KRaft mode" if cluster.controller_ids else "ZooKeeper and three brokers"
+    servers = "three brokers in KRaft mode" if cluster.is_kraft else "ZooKeeper and three brokers"
     with step(console, f"Start {servers}", f'LocalCluster(brokers=3, kafka_version="{cluster.kafka_version}")'):
         cluster.start()
     with NamedTemporaryFile(prefix="zkafka-demo-", suffix=".log", delete=False) as file:
@@ -125,18 +125,14 @@ class _Demo:
         self._commit()
         self._stop_broker()
         self.cluster.restart(self.cluster.broker_ids[0])
-        if self._is_kraft:
-            _run_stream_demo(self.console, self.spark, self._load_stream(), self.rows)
+        if self.cluster.is_kraft:
+            self._stream()
         else:
             _GroupDemo(self.console, self.cluster, self.spark).run()
 
     @property
-    def _is_kraft(self) -> bool:
-        return bool(self.cluster.controller_ids)
-
-    @property
     def _options(self) -> dict[str, str]:
-        if self._is_kraft:
+        if self.cluster.is_kraft:
             return {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
         return {"zookeeper.connect": self.cluster.zookeeper_connect}
 
@@ -145,7 +141,14 @@ class _Demo:
         with step(self.console, "Create a topic", call):
             self.cluster.create_topic(TOPIC, partitions=PARTITIONS, replication=REPLICATION)
             self.cluster.create_topic(TOTALS, partitions=1, replication=REPLICATION)
-        self.console.print(_brokers_table(self._snapshot(), is_kraft=self._is_kraft))
+        snapshot = self._snapshot()
+        rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
+        if self.cluster.is_kraft:  # metadata names no controller then
+            found = table("Brokers, from their metadata", ("id", "endpoint"), rows)
+        else:
+            marked = [(*row, "yes" if row[0] == snapshot.controller else "") for row in rows]
+            found = table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
+        self.console.print(found)
 
     def _write(self) -> None:
         frame = self.spark.range(self.rows).select(
@@ -160,10 +163,20 @@ class _Demo:
 
     def _show_plan(self) -> None:
         call = f'spark.read.format("zkafka").option("view", "plan").option("subscribe", "{TOPIC}").load()'
-        source = "the brokers'" if self._is_kraft else "ZooKeeper's"
+        source = "the brokers'" if self.cluster.is_kraft else "ZooKeeper's"
         with step(self.console, f"Plan a read from {source} leaders and ISRs", call):
-            plan = self._plan()
-        self.console.print(_plan_table(plan))
+            rows = [
+                (
+                    row["spark_partition"],
+                    _partition(row),
+                    row["leader"],
+                    ", ".join(map(str, row["isr"])),
+                    f"[{row['start']}, {row['until']})",
+                )
+                for row in self._plan()
+            ]
+        columns = ("Spark partition", "partition", "leader", "ISR", "range")
+        self.console.print(table("The plan: one Spark partition for each Kafka partition", columns, rows))
 
     def _read(self) -> None:
         call = f'spark.read.format("zkafka").option("subscribe", "{TOPIC}").load()'
@@ -180,7 +193,7 @@ class _Demo:
             by_partition = self._load().groupBy(F.col("partition").cast("string").alias("key"))
             totals = by_partition.agg(F.count("*").cast("string").alias("value"))
             committing = {**self._options, "topic": TOTALS, "group.id": GROUP, "commitOffsets": ends}
-            if self._is_kraft:
+            if self.cluster.is_kraft:
                 committing["offsets.storage"] = "kafka"
             totals.write.format("zkafka").options(**committing).mode("append").save()
         self.console.print(self._offsets_table())
@@ -190,8 +203,26 @@ class _Demo:
         with step(self.console, "Stop a broker, and read again", f"cluster.stop({victim})"):
             self.cluster.stop(victim)
             read, misplaced, _ = self._count()
-        self.console.print(_leaders_table(before, self._snapshot()))
+        after = self._snapshot().states
+        rows = [
+            (tp, before.states[tp].leader, after[tp].leader, ", ".join(map(str, after[tp].isr)))
+            for tp in before.partitions(TOPIC)
+        ]
+        self.console.print(table("Leaders", ("partition", "before", "after", "ISR now"), rows))
         prove(self.console, f"{read:,} records read without broker {victim}", read == self.rows and misplaced == 0)
+
+    def _stream(self) -> None:
+        """Stream all records into files, and prove that none is missing or doubled."""
+        with TemporaryDirectory(prefix="zkafka-demo-") as name, step(self.console, "Stream the topic into files", _STREAM):
+            options = {**self._options, "subscribe": TOPIC, "startingOffsets": "earliest"}
+            places = self.spark.readStream.format("zkafka").options(**options).load().select("partition", "offset")
+            writer = places.writeStream.format("parquet").option("checkpointLocation", f"{name}/checkpoint")
+            writer.trigger(availableNow=True).start(f"{name}/files").awaitTermination()
+            found = self.spark.read.parquet(f"{name}/files")
+            count, different = found.count(), found.distinct().count()
+        claim = f"{count:,} records streamed, {different:,} of them different"
+        prove(self.console, claim, count == different == self.rows)
+        self.console.print(_REST)
 
     def _snapshot(self) -> ClusterSnapshot:
         with open_cluster(parse_connection(self._options)) as source:
@@ -204,14 +235,6 @@ class _Demo:
         reader = self.spark.read.format("zkafka").options(**self._options, **options)
         return reader.option("subscribe", TOPIC).load()
 
-    def _load_stream(self) -> DataFrame:
-        return (
-            self.spark.readStream.format("zkafka")
-            .options(**self._options, startingOffsets="earliest")
-            .option("subscribe", TOPIC)
-            .load()
-        )
-
     def _count(self) -> tuple[int, int, float]:
         """Return the counts of records and of keys that Kafka's default partitioner would place elsewhere, and seconds."""
         started = time.monotonic()
@@ -219,10 +242,6 @@ class _Demo:
         expected, _ = Router(TOPIC, PARTITIONS, range(PARTITIONS)).route(len(found), pa.array([r["key"] for r in found]))
         misplaced = sum(row["partition"] != partition for row, partition in zip(found, expected.tolist(), strict=True))
         return sum(row["count"] for row in found), misplaced, time.monotonic() - started
-
-    def _records(self) -> int:
-        with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
-            return sum(log_ends(admin, TOPIC, PARTITIONS).values())
 
     def _with_bar(self, write: Callable[[], object]) -> float:
         """Write in this thread, with a progress bar of the records in Kafka, and return the seconds."""
@@ -233,80 +252,36 @@ class _Demo:
             task = progress.add_task("", total=self.rows)
 
             def watch() -> None:
-                while not finished.wait(0.5):
-                    progress.update(task, completed=self._records())
+                with KafkaAdmin(self.cluster.bootstrap_servers, {}) as admin:
+                    is_last = False
+                    while not is_last:
+                        is_last = finished.wait(0.5)
+                        progress.update(task, completed=sum(log_ends(admin, TOPIC, PARTITIONS).values()))
 
             pool.submit(watch)
             try:
                 write()  # not in the other thread, which has no active Spark session
             finally:
                 finished.set()
-            progress.update(task, completed=self._records())
         return time.monotonic() - started
 
     def _offsets_table(self) -> Table:
-        if self._is_kraft:
-            return self._kafka_offsets_table()
+        if self.cluster.is_kraft:
+            with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, GROUP) as offsets:
+                found = sorted(offsets.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).items())
+            return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)
         with zookeeper_client(self.cluster) as client:
             found = sorted(client.group_offsets(GROUP).items())
         rows = [(f"/consumers/{GROUP}/offsets/{tp.topic}/{tp.partition}", offset) for tp, offset in found]
         return table("Offsets in ZooKeeper now", ("znode", "value"), rows)
-
-    def _kafka_offsets_table(self) -> Table:
-        with KafkaGroupOffsets(self.cluster.bootstrap_servers, {}, GROUP) as offsets:
-            found = sorted(offsets.committed([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).items())
-        return table(f"Offsets of the group {GROUP} in Kafka now", ("partition", "offset"), found)
 
 
 def _in(seconds: float) -> str:
     return f"in {seconds:.1f} s; much of it is the start of Spark's first tasks (make bench measures the speed)"
 
 
-def _brokers_table(snapshot: ClusterSnapshot, *, is_kraft: bool) -> Table:
-    rows = [(b.id, ", ".join(map(str, b.endpoints))) for b in snapshot.brokers.values()]
-    if is_kraft:  # metadata names no controller then
-        return table("Brokers, from their metadata", ("id", "endpoint"), rows)
-    controller = {snapshot.controller: "yes"}
-    marked = [(*row, controller.get(row[0], "")) for row in rows]
-    return table("Brokers, from /brokers/ids", ("id", "endpoint", "controller"), marked)
-
-
 def _partition(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
-
-
-def _plan_table(plan: list[Row]) -> Table:
-    columns = ("Spark partition", "partition", "leader", "ISR", "range")
-    rows = [
-        (
-            r["spark_partition"],
-            _partition(r),
-            r["leader"],
-            ", ".join(map(str, r["isr"])),
-            f"[{r['start']}, {r['until']})",
-        )
-        for r in plan
-    ]
-    return table("The plan: one Spark partition for each Kafka partition", columns, rows)
-
-
-def _leaders_table(before: ClusterSnapshot, after: ClusterSnapshot) -> Table:
-    states = [(tp, before.states[tp], after.states[tp]) for tp in before.partitions(TOPIC)]
-    rows = [(tp, was.leader, now.leader, ", ".join(map(str, now.isr))) for tp, was, now in states]
-    return table("Leaders", ("partition", "before", "after", "ISR now"), rows)
-
-
-def _run_stream_demo(console: Console, spark: SparkSession, records: DataFrame, rows: int) -> None:
-    """Stream all records into files, and prove that none is missing or doubled. Blocks for some seconds."""
-    with TemporaryDirectory(prefix="zkafka-demo-") as name, step(console, "Stream the topic into files", _STREAM):
-        folder = Path(name)
-        places = records.select("partition", "offset").writeStream.format("parquet")
-        query = places.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
-        query.start(str(folder / "files")).awaitTermination()
-        found = spark.read.parquet(str(folder / "files"))
-        count, different = found.count(), found.distinct().count()
-    prove(console, f"{count:,} records streamed, {different:,} of them different", count == different == rows)
-    console.print(_REST)
 
 
 @dataclass
@@ -331,13 +306,12 @@ class _GroupDemo:
         connect = self.cluster.zookeeper_connect
         jvm = OldConsumer(connect, SHOP, topics={CLICKS: 1}, consumer_id="jvm", properties=properties)
         with TemporaryDirectory(prefix="zkafka-demo-") as folder, self._client, self._brokers, ExitStack() as members:
-            queries = self.queries
             members.push(jvm)
-            members.callback(_stop, queries)
-            self._show("A streaming query joins a group", _JOIN, lambda: queries.append(self._query("a", folder)))
-            self._show("A second one joins", _JOIN, lambda: queries.append(self._query("b", folder)))
+            members.callback(self._stop)
+            self._show("A streaming query joins a group", _JOIN, lambda: self.queries.append(self._query("a", folder)))
+            self._show("A second one joins", _JOIN, lambda: self.queries.append(self._query("b", folder)))
             self._show("A JVM consumer of Kafka 1.1.1 joins", 'OldConsumer(..., kafka_version="1.1.1")', jvm.start)
-            self._show("The first query stops", "query.stop()", lambda: queries.pop(0).stop())
+            self._show("The first query stops", "query.stop()", lambda: self.queries.pop(0).stop())
             self._finish(jvm)
 
     def _query(self, name: str, checkpoints: str) -> StreamingQuery:
@@ -359,7 +333,7 @@ class _GroupDemo:
     def _show(self, title: str, call: str, change: Callable[[], object]) -> None:
         """Change the group's members while records come in, and show the owners until all has settled."""
         with step(self.console, title, call, spinner=False):
-            before = set(self._owners().values())
+            before = set(self._client.group_owners(SHOP).values())
             producer = threading.Thread(target=self._produce)
             producer.start()
             change()
@@ -373,9 +347,13 @@ class _GroupDemo:
                     time.sleep(0.1)
                 producer.join()
                 live.update(self._table(), refresh=True)
-        shares = Counter(consumer_of_thread(owner) for owner in self._owners().values())
+        shares = Counter(consumer_of_thread(owner) for owner in self._client.group_owners(SHOP).values())
         shown = ", ".join(f"{name.removeprefix(SHOP + '_')} {count}" for name, count in sorted(shares.items()))
         self.console.print(f"Every partition has one owner after {time.monotonic() - started:.1f} s: {shown}\n")
+
+    def _stop(self) -> None:
+        for query in self.queries:
+            query.stop()
 
     def _require_running(self) -> None:
         for query in self.queries:
@@ -391,51 +369,39 @@ class _GroupDemo:
         with step(self.console, "Nothing was lost", "records read by the members, compared with those written"):
             everything = {(tp.partition, offset) for tp, end in self._ends().items() for offset in range(end)}
 
-            def finished() -> bool | None:
+            def finished() -> bool:
                 self._require_running()
-                return (everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()) or None
+                return everything <= self._read(jvm) and self._client.group_offsets(SHOP) == self._ends()
 
             Wait(_PATIENCE_S, poll_s=0.1).until(finished)
             self.console.print(self._table())
-        by_jvm = {(r.partition, r.offset) for r in jvm.records}
-        alone = f"{len(by_jvm - self.seen):,} of them by the JVM consumer alone"
+        alone = f"{len(self._read(jvm) - self.seen):,} of them by the JVM consumer alone"
         prove(self.console, f"{len(everything):,} records read by the group, {alone}", everything == self._read(jvm))
-        prove(
-            self.console,
-            "the offsets in ZooKeeper are the ends of the logs",
-            self._client.group_offsets(SHOP) == self._ends(),
-        )
+        at_ends = self._client.group_offsets(SHOP) == self._ends()
+        prove(self.console, "the offsets in ZooKeeper are the ends of the logs", at_ends)
 
     def _read(self, jvm: OldConsumer) -> set[tuple[int, int]]:
         return self.seen | {(record.partition, record.offset) for record in jvm.records}
 
     def _settled(self, before: set[str]) -> bool:
         """Return whether every partition has an owner, the members share evenly, and the owning threads have changed."""
-        owners = self._owners()
+        owners = self._client.group_owners(SHOP)
         counts = Counter(owners.values())
         members = len(self._client.group_members(SHOP).readable)
         full = len(owners) == CLICKS_PARTITIONS and len(counts) == members and set(owners.values()) != before
         return full and max(counts.values()) - min(counts.values()) <= 1
 
-    def _owners(self) -> dict[TopicPartition, str]:
-        return self._client.group_owners(SHOP)
-
     def _ends(self) -> dict[TopicPartition, int]:
         return log_ends(self._brokers, CLICKS, CLICKS_PARTITIONS)
 
     def _table(self) -> Table:
-        owners, offsets, ends = self._owners(), self._client.group_offsets(SHOP), self._ends()
+        owners, offsets, ends = self._client.group_owners(SHOP), self._client.group_offsets(SHOP), self._ends()
         colours = dict(zip(sorted(set(owners.values())), cycle(_COLOURS), strict=False))
         shown = {tp: f"[{colours[thread]}]{thread}[/]" for tp, thread in owners.items()}
         rows = [
             (tp.partition, shown.get(tp, "[dim]nobody[/]"), offsets.get(tp, "-"), end) for tp, end in sorted(ends.items())
         ]
         return table(f"/consumers/{SHOP}", (f"owners/{CLICKS}", "thread", f"offsets/{CLICKS}", "log's end"), rows)
-
-
-def _stop(queries: list[StreamingQuery]) -> None:
-    for query in queries:
-        query.stop()
 
 
 @contextmanager

@@ -11,20 +11,14 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION
-from pyspark_zkafka.inspect.groups import OffsetsStorage
 from pyspark_zkafka.tools.command import MOST_SECONDS, Target, reads_cluster
 from pyspark_zkafka.tools.group_describe import StorageOption
 from pyspark_zkafka.worker import LogFormatter
-
-if TYPE_CHECKING:
-    from wsgiref.simple_server import WSGIServer
-
-    from pyspark_zkafka.tools.collector import ClusterCollector
 
 _LAST_PORT = 65_535
 
@@ -52,9 +46,24 @@ def exporter(
     """
     host, port = parse_address(listen_address)
     topics, groups = parse_filter("--topic-filter", topic_filter), parse_filter("--group-filter", group_filter)
-    with _collector(target, topics, groups, timeout, storage) as collector:
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
+    ensemble = EnsembleReader(target.connection, topics, groups)
+    brokers = BrokerReader(target.connection, storage, timeout)
+    collector = ClusterCollector(ensemble.read, brokers.read, timeout, storage)
+    registry = CollectorRegistry()
+    registry.register(collector)
+    with closing(ensemble), closing(brokers), closing(collector):
         try:
-            server = _serve(collector, host, port)
+            server, _ = start_http_server(port, host or "0.0.0.0", registry)
         except OSError as error:
             raise INVALID_OPTION(
                 f"--listen-address {listen_address} cannot be used: {error.strerror}. {_remedy(error)}",
@@ -102,36 +111,6 @@ def parse_filter(option: str, text: str) -> re.Pattern[str]:
     """Return the regex of an option; raises OptionError for a malformed one."""
     try:
         return re.compile(text)
-    except (re.error, OverflowError) as error:
-        reason = str(error)
-    except RecursionError:
-        reason = "its groups are nested too deeply"
+    except (re.error, OverflowError, RecursionError) as error:
+        reason = "its groups are nested too deeply" if isinstance(error, RecursionError) else str(error)
     raise INVALID_OPTION(f"{option} cannot be used: {reason}. Correct the regular expression")
-
-
-@contextmanager
-def _collector(
-    target: Target, topics: re.Pattern[str], groups: re.Pattern[str], timeout_s: float, storage: OffsetsStorage
-) -> Iterator[ClusterCollector]:
-    if importlib.util.find_spec("prometheus_client") is None:
-        raise INVALID_OPTION("zkafka exporter needs prometheus-client: pip install pyspark-zkafka[metrics]")
-    from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
-    ensemble = EnsembleReader(target.connection, topics, groups)
-    brokers = BrokerReader(target.connection, storage, timeout_s)
-    collector = ClusterCollector(ensemble.read, brokers.read, timeout_s, storage)
-    with closing(ensemble), closing(brokers), closing(collector):
-        yield collector
-
-
-def _serve(collector: ClusterCollector, host: str, port: int) -> WSGIServer:
-    from prometheus_client import CollectorRegistry, start_http_server
-
-    registry = CollectorRegistry()
-    registry.register(collector)
-    server, _ = start_http_server(port, host or "0.0.0.0", registry)
-    return server

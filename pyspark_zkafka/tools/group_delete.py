@@ -53,7 +53,7 @@ def delete(
                 f"The groups {listing(without)} have neither owners nor offsets of topic {topic}; nothing was deleted. "
                 "Correct the names, see zkafka groups list",
             )
-        target.rows(rows, _COLUMNS)
+        target.output.rows(rows, _COLUMNS)
         if not target.proceed(f"Delete {'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
             return
         what = "all consumer group information" if topic is None else "consumer group information"
@@ -94,32 +94,23 @@ def group_znodes_of(client: ZooKeeperConnection, group: str, topic: str | None =
 def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = None) -> int:
     """Delete a group, or its claims and offsets of a topic, and return the number of deleted znodes.
 
-    Each transaction proves that no member is registered. More than some 4,000 partitions need several transactions.
-
-    Raises
-    ------
-    GroupError
-        The group has members, or partitions with owners.
-    GroupContended
-        Another client keeps writing znodes of the group.
-    ZooKeeperError, ZooKeeperRefused
-        No answer; an ACL denies access.
+    Each transaction proves that no member is registered. More than some 4,000 partitions need several transactions. Raises
+    GroupError if the group has members or owners, and GroupContended if another client keeps writing its znodes.
     """
     deleted = 0
-    conflict: Conflict | None = None
+    reason = Reason.NOT_EMPTY
     for _ in range(_ATTEMPTS):
         paths = group_znodes_of(client, group, topic)
         stopped = f"Delete stopped after {deleted} znode(s)" if deleted else "Delete failed"
         require_no_consumers(client, group, group_activity(client, [group])[group], stopped)
-        conflict = None
         for piece in pieces(paths, lambda path: [Delete(path)], client.config.chroot, MAX_TRANSACTION_BYTES - 1024):
             conflict = _delete(client, group, piece)
             if conflict is not None:
+                reason = conflict.reason
                 break
             deleted += len(piece)
-        if conflict is None:
+        else:
             return deleted
-    reason = Reason.NOT_EMPTY if conflict is None else conflict.reason
     raise OFFSETS_CHANGED(
         f"Group {group} was not deleted: others keep changing it ({reason.value}); find out who commits for this group, "
         "and run this again",

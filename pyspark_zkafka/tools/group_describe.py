@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
+from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated
@@ -17,7 +17,6 @@ from pyspark_zkafka.inspect.groups import (
     GroupReport,
     GroupReports,
     OffsetsStorage,
-    PartitionReport,
     consumer_host,
     partitions_by_topic,
 )
@@ -42,20 +41,15 @@ StorageOption = Annotated[
     OffsetsStorage,
     typer.Option("--offsets-storage", help="Read offsets in ZooKeeper, in Kafka, or in both (dual commits)."),
 ]
-_Watch = Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")]
-_Lag = Annotated[bool, typer.Option("--lag", help="Also show the lag of each group; asks the leaders of its partitions.")]
 
 _LIST = columns("group members topics state store", right="members")
-_LAG = columns("lag", right="lag")
-_LIST_JSON_ONLY = columns("unreadable_offsets")
 _STATES = {"PREPARING_REBALANCING": "PreparingRebalance", "COMPLETING_REBALANCING": "CompletingRebalance"}
 
 _NUMBERS = "partition offset latest lag zookeeper_offset kafka_offset"
-_CONSUMER = columns("consumer")
-_DESCRIBE = (*columns("group topic partition offset latest lag", right=_NUMBERS), *_CONSUMER)
+_DESCRIBE = columns("group topic partition offset latest lag consumer", right=_NUMBERS)
 _HOST = columns("host")
 _STORES = columns("zookeeper_offset kafka_offset", right=_NUMBERS)
-_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")
+_DESCRIBE_JSON_ONLY = columns("host client_id thread earliest commit_time")  # ZooKeeper does not have the client_id
 
 _PARTITIONS = Column("partitions", "#PARTITIONS", right=True)
 _MEMBERS = (*columns("group consumer host pattern subscription"), _PARTITIONS, *columns("assignment timestamp"))
@@ -63,7 +57,13 @@ _MEMBERS_NARROW = (*columns("consumer pattern subscription"), _PARTITIONS, *colu
 
 
 @reads_cluster
-def list_(target: Target, storage: StorageOption = "zookeeper", lag: _Lag = False) -> None:
+def list_(
+    target: Target,
+    storage: StorageOption = "zookeeper",
+    lag: Annotated[
+        bool, typer.Option("--lag", help="Also show the lag of each group; asks the leaders of its partitions.")
+    ] = False,
+) -> None:
     """List the groups, with the number of their members, their topics, and where their offsets are.
 
     With --offsets-storage kafka or both, groups that only the brokers have are listed, too. A group with the store
@@ -82,12 +82,12 @@ def list_(target: Target, storage: StorageOption = "zookeeper", lag: _Lag = Fals
     shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
     ordered = sorted(shown, key=lambda row: str(row["group"]))
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
-    shown_columns = (*_LIST, *(_LAG if lag else ()))
+    shown_columns = (*_LIST, *(columns("lag", right="lag") if lag else ()))
     if target.output.as_json:
-        target.rows(ordered, (*shown_columns, *_LIST_JSON_ONLY))
+        target.output.rows(ordered, (*shown_columns, Column("unreadable_offsets")))
     else:
         marked = [{**row, "store": f"{row['store']}*"} if row.get("unreadable_offsets") else row for row in ordered]
-        target.rows(marked, shown_columns, "There is no group.")
+        target.output.rows(marked, shown_columns, "There is no group.")
     for problem in reports.logs.problems:
         target.output.note(problem)
     if unreadable:
@@ -163,7 +163,7 @@ def describe(
     groups: Groups = None,
     all_groups: AllGroups = False,
     storage: StorageOption = "zookeeper",
-    watch: _Watch = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show lag, rates and the time to catch up until Ctrl-C.")] = False,
     interval: Interval = 2.0,
 ) -> None:
     """Describe groups: offset, latest offset of the log, lag and consumer of each partition.
@@ -173,18 +173,10 @@ def describe(
     """
     names = require_groups(groups, all_groups)
     with open_servers(target) as servers:
-        read = partial(
-            read_groups,
-            servers.ensemble,
-            lambda: servers.brokers,
-            names,
-            storage=storage,
-            brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout,
-        )
         if watch:
-            watch_groups(target.output, read, interval)
+            watch_groups(target.output, lambda: servers.read_groups(names, storage), interval)
             return
-        reports = read()
+        reports = servers.read_groups(names, storage)
     for problem in reports.problems:
         target.output.note(problem)
     idle = [name for name, group in reports.groups.items() if not group.member_count]
@@ -192,38 +184,30 @@ def describe(
         target.output.note(f"Consumer group '{idle[0]}' has no active members in ZooKeeper.")
     elif idle:
         target.output.note(f"{len(idle)} consumer groups have no active members in ZooKeeper: {listing(idle)}.")
-    _show(target, list(map(_row, reports.partitions)), _STORES if storage == "both" else ())
-
-
-def _row(report: PartitionReport) -> Row:
-    shown = [column.name for column in (*_DESCRIBE, *_HOST, *_STORES)]
-    return {
-        **{name: getattr(report, name) for name in (*shown, "thread", "earliest")},
-        "client_id": None,  # ZooKeeper does not have it
-        "commit_time": iso_time(report.commit_us),
-    }
+    rows = [{**asdict(row), "lag": row.lag, "commit_time": iso_time(row.commit_us)} for row in reports.partitions]
+    _show(target, rows, _STORES if storage == "both" else ())
 
 
 def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None:
     """Write the rows; where a table of several groups is too wide, as a table for each, with fewer columns if needed."""
     empty = "There is no offset and no owner."
     if target.output.as_json:
-        target.rows(rows, [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores])
+        target.output.rows(rows, [*_DESCRIBE, *_DESCRIBE_JSON_ONLY, *stores])
         return
     hosts = _HOST if any(row["host"] for row in rows) else ()
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
     of_one_group = [[*_DESCRIBE[1:], *stores]]
     if stores:
-        of_one_group.append([*(column for column in _DESCRIBE[1:] if column not in _CONSUMER), *stores])
+        of_one_group.append([*_DESCRIBE[1:-1], *stores])  # without the consumer
     names = {row["group"] for row in rows}
     if len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
-        target.rows(rows, layouts[0], empty, layouts[1], *of_one_group)
+        target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group)
         return
     for name, of_group in groupby(rows, key=itemgetter("group")):
         target.output.show("")
         target.output.show(f"GROUP {name}")
         first, *narrower = of_one_group
-        target.rows(list(of_group), first, empty, *narrower)
+        target.output.rows(list(of_group), first, empty, *narrower)
 
 
 @reads_cluster
@@ -242,8 +226,8 @@ def members(target: Target, groups: Groups = None, all_groups: AllGroups = False
     rows = [row for group in reports.groups.values() for row in _member_rows(group)]
     if not target.output.as_json:
         rows = [{**row, "assignment": _assignment_text(row.get("assignment", {}))} for row in rows]
-    error = columns("error") if any(row["error"] is not None for row in rows) else ()
-    target.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
+    error = columns("error") if any("error" in row for row in rows) else ()
+    target.output.rows(rows, [*_MEMBERS, *error], "There is no member.", [*_MEMBERS_NARROW, *error])
 
 
 def _member_rows(group: GroupReport) -> list[Row]:
@@ -264,7 +248,6 @@ def _member_rows(group: GroupReport) -> list[Row]:
                 "partitions": len(owned),
                 "assignment": assignment,
                 "timestamp": iso_time(row["timestamp"]),
-                "error": None,
             }
         )
     return rows

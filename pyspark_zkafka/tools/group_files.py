@@ -13,9 +13,11 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
+from pyspark_zkafka.inspect.group_reads import stored_offsets
+from pyspark_zkafka.inspect.groups import StoredOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
+from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import Partition, partition_key
 from pyspark_zkafka.tools.arguments import find_partitions, read_text
 from pyspark_zkafka.tools.command import (
@@ -78,7 +80,7 @@ def export_offsets(target: Target, groups: Groups = None, all_groups: AllGroups 
             {"group": o.group, "topic": o.partition.topic, "partition": partition_key(o.partition), "offset": o.offset}
             for o in offsets
         ]
-        target.rows(rows, _EXPORTED)
+        target.output.rows(rows, _EXPORTED)
     elif format == "zk":
         typer.echo(zk_text(offsets), nl=False)
     else:
@@ -112,18 +114,9 @@ class PlannedImport:
 def plan_import(zookeeper: ZooKeeperClient, brokers: GroupAdmin | None, offsets: Collection[OffsetLine]) -> PlannedImport:
     """Plan an import, and check it before anything is written.
 
-    Parameters
-    ----------
-    brokers : GroupAdmin or None
-        Used to move an offset outside of its log to the log's nearer end. With None, offsets are taken as they are, also
-        offsets of partitions that do not exist.
-
-    Raises
-    ------
-    GroupError
-        A group has members.
-    ClusterStateError
-        A partition does not exist, or has no leader.
+    With `brokers`, an offset outside of its log is moved to the log's nearer end. Without, offsets are taken as they are,
+    also offsets of partitions that do not exist. Raises GroupError if a group has members, and ClusterStateError if a
+    partition does not exist, or has no leader.
     """
     requested: dict[str, dict[Partition, int]] = {}
     for one in offsets:
@@ -160,24 +153,19 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
             target.output.note(f"Left out: {len(found) - len(offsets)} line(s) without an offset (below 0).")
         for warning in planned.warnings:
             target.output.note(warning)
-        changes = [
-            (name, partition, planned.current(name, partition), offset)
-            for name, of_group in planned.offsets.items()
-            for partition, offset in of_group.items()
-        ]
-        rows = [
+        rows: list[Row] = [
             {
                 "group": name,
                 "topic": partition.topic,
                 "partition": partition_key(partition),
-                "current_offset": current,
+                "current_offset": planned.current(name, partition),
                 "new_offset": offset,
             }
-            for name, partition, current, offset in changes
+            for name, of_group in planned.offsets.items()
+            for partition, offset in of_group.items()
         ]
-        target.rows(rows, _IMPORTED, "The file has no offsets.")
-        back = sum(offset < (current or 0) for _, _, current, offset in changes)
-        if back:
+        target.output.rows(rows, _IMPORTED, "The file has no offsets.")
+        if back := sum(row["new_offset"] < (row["current_offset"] or 0) for row in rows):
             target.output.note(f"{back} offset(s) go back.")
         groups = len(planned.offsets)
         if rows and target.proceed(f"Write these {len(rows)} offset(s) of {groups} group(s) to ZooKeeper?"):

@@ -23,8 +23,8 @@ from pyspark_zkafka.errors import (
 )
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.inspect.groups import member_notes
-from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
+from pyspark_zkafka.inspect.group_reads import stored_offsets
+from pyspark_zkafka.inspect.groups import StoredOffsets, member_notes
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
@@ -45,7 +45,7 @@ from pyspark_zkafka.tools.command import (
     require_no_consumers,
     with_progress,
 )
-from pyspark_zkafka.tools.migration import Compared, Facts, LiveRounds, compare, report, to_copy
+from pyspark_zkafka.tools.migration import Compared, LiveRounds, compare, report, to_copy
 from pyspark_zkafka.tools.output import Column, columns
 from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -66,18 +66,7 @@ _SHOWN = 5
 _LOGS_S = 10.0
 _OF_A_GROUP = (GroupError, ClusterStateError, ZooKeeperRefused)
 
-_To = Annotated[OffsetStore, typer.Option("--to", help="The store to copy to; the other one is the source.")]
-_Live = Annotated[
-    bool, typer.Option("--live", help="Copy while consumers run, until both stores agree or the consumers have left.")
-]
 _Verify = Annotated[bool, typer.Option("--verify", help="Only compare the stores; exit status 1 if they differ.")]
-_Force = Annotated[
-    bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
-]
-_Interval = Annotated[
-    float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two comparisons.")
-]
-_Timeout = Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +86,9 @@ class BothStores:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Copies the offsets of groups from one store to the other.
+    """Copies the offsets of groups from one store to the other, `to`. The clients are open.
 
-    Parameters
-    ----------
-    zookeeper, brokers : ZooKeeperClient, GroupAdmin
-        Open.
-    to : "zookeeper" or "kafka"
-        The target.
-    force : bool
-        Also set the target back, and overwrite offsets that cannot be read.
+    With `force`, also sets the target back, and overwrites offsets that cannot be read.
     """
 
     zookeeper: ZooKeeperClient
@@ -138,7 +120,7 @@ class Migration:
         activity, states = group_activity(self.zookeeper, names), self.brokers.group_states(names)
         return {
             name: BothStores(
-                compare(self._facts(stored[name], in_kafka[name], snapshot)), stored[name], activity[name], states[name]
+                self._compare(stored[name], in_kafka[name], snapshot), stored[name], activity[name], states[name]
             )
             for name in names
         }
@@ -161,12 +143,7 @@ class Migration:
     def copy(self, group: str) -> list[Compared]:
         """Copy the offsets of a group without consumers, and read both stores again.
 
-        Raises
-        ------
-        GroupError
-            A consumer of either kind is in the group.
-        ZKafkaError
-            A server refuses, or does not answer.
+        Raises GroupError if a consumer of either kind is in the group.
         """
         stores = self._read(group)
         require_no_consumers(self.zookeeper, group, stores.activity, f"{_NOT_COPIED}, as --live was not given")
@@ -180,12 +157,7 @@ class Migration:
     def follow(self, group: str, interval_s: float, timeout_s: float) -> list[Compared]:
         """Copy the offsets of a group again and again until both stores agree, or its consumers have left.
 
-        Raises
-        ------
-        GroupError
-            The target is Kafka, and consumers that Kafka coordinates are in the group.
-        ZKafkaError
-            A server refuses, or does not answer.
+        Raises GroupError if the target is Kafka, and consumers that Kafka coordinates are in the group.
         """
         deadline = self.clock() + timeout_s
         rounds, written, first = LiveRounds(), set[TopicPartition](), self._read(group)
@@ -209,16 +181,15 @@ class Migration:
     def _read(self, group: str) -> BothStores:
         return self.read([group])[group]
 
-    def _facts(self, stored: StoredOffsets, in_kafka: Mapping[TopicPartition, int], snapshot: ClusterSnapshot) -> Facts:
-        source, target = (stored.values, in_kafka) if self.to == "kafka" else (in_kafka, stored.values)
-        return Facts(
-            source,
-            target,
-            {tp: error.message for tp, error in stored.unreadable.items()},
-            stored.legacy if self.to == "kafka" else (),
-            snapshot.all_partitions(),
-            outdated(stored.offsets, snapshot) if self.to == "kafka" else (),
-        )
+    def _compare(
+        self, stored: StoredOffsets, in_kafka: Mapping[TopicPartition, int], now: ClusterSnapshot
+    ) -> list[Compared]:
+        unreadable = {tp: error.message for tp, error in stored.unreadable.items()}
+        existing = now.all_partitions()
+        if self.to == "zookeeper":
+            return compare(in_kafka, stored.values, existing, unreadable=unreadable)
+        gone = outdated(stored.offsets, now)
+        return compare(stored.values, in_kafka, existing, unreadable=unreadable, legacy=stored.legacy, outdated=gone)
 
     def _write(
         self, group: str, copies: Mapping[TopicPartition, int], stores: BothStores, *, live: bool = False
@@ -250,12 +221,18 @@ def migrate(
     target: Target,
     groups: Groups = None,
     all_groups: AllGroups = False,
-    to: _To = "kafka",
-    live: _Live = False,
+    to: Annotated[OffsetStore, typer.Option("--to", help="The store to copy to; the other one is the source.")] = "kafka",
+    live: Annotated[
+        bool, typer.Option("--live", help="Copy while consumers run, until both stores agree or the consumers have left.")
+    ] = False,
     verify: _Verify = False,
-    force: _Force = False,
-    interval: _Interval = 1.0,
-    timeout: _Timeout = 600.0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also set the target back, and replace offsets that cannot be trusted.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, max=MOST_SECONDS, help="With --live: seconds between two comparisons.")
+    ] = 1.0,
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="With --live: seconds for each group.")] = 600.0,
 ) -> None:
     """Copy groups' offsets from ZooKeeper to Kafka, or back; never backwards without --force.
 
@@ -285,7 +262,13 @@ def migrate(
                 "check that this is the right cluster, or reset the offset with zkafka groups reset-offsets."
             )
         if verify:
-            _note_activity(target, by_group)
+            counts = {name: (len(stores.activity.members), len(stores.state.members)) for name, stores in by_group.items()}
+            for note in member_notes(counts):
+                target.output.note(note)
+            if active := [name for name, stores in by_group.items() if stores.is_active]:
+                target.output.note(
+                    f"Active, and the stores may differ by commits under way: {listing(active, _SHOWN)}."
+                )
             _report(target, {name: stores.found for name, stores in by_group.items()})
         elif _proceed(target, migration, by_group, live=live):
             _report(target, _run(target, migration, by_group, (interval, timeout) if live else None))
@@ -302,16 +285,6 @@ def _all_groups(target: Target, migration: Migration) -> list[str]:
     if bad:
         target.output.note(f"Left out: ZooKeeper cannot have groups of the names {listing(bad, _SHOWN)}.")
     return [name for name in names if is_znode_name(name)]
-
-
-def _note_activity(target: Target, by_group: Mapping[str, BothStores]) -> None:
-    """Name the groups whose commits may have come between the reads of the two stores."""
-    counts = {name: (len(stores.activity.members), len(stores.state.members)) for name, stores in by_group.items()}
-    for note in member_notes(counts):
-        target.output.note(note)
-    active = [name for name, stores in by_group.items() if stores.is_active]
-    if active:
-        target.output.note(f"Active, and the stores may differ by commits under way: {listing(active, _SHOWN)}.")
 
 
 def _proceed(target: Target, migration: Migration, by_group: Mapping[str, BothStores], *, live: bool) -> bool:
@@ -378,6 +351,6 @@ def _show(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:
             if one.reason is not None:
                 place = f"{topic}-{partition}" if len(found) == 1 else f"{group} {topic}-{partition}"
                 reasons.setdefault(one.reason, []).append(place)
-    target.rows(rows, _JSON_COLUMNS if target.output.as_json else _COLUMNS, "There are no offsets.")
+    target.output.rows(rows, _JSON_COLUMNS if target.output.as_json else _COLUMNS, "There are no offsets.")
     for reason, places in reasons.items():
         target.output.note(f"{listing(places, _SHOWN)}: {reason}.")

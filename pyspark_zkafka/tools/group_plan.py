@@ -32,12 +32,8 @@ _Strategy = Annotated[
 class AssignmentPlan:
     """The owner of each partition under a strategy.
 
-    Parameters
-    ----------
-    moves : int
-        Number of partitions whose present owner is another thread; partitions without an owner do not count.
-    fewest, most : int
-        The smallest and the largest number of partitions of a thread.
+    `moves` counts the partitions whose present owner is another thread. `fewest` and `most` are the smallest and the
+    largest number of partitions of a thread.
     """
 
     strategy: str
@@ -61,12 +57,7 @@ def plan_assignments(
 ) -> list[AssignmentPlan]:
     """Return a plan for each strategy.
 
-    Parameters
-    ----------
-    partitions : mapping
-        The partitions of all existing topics that a member may subscribe to.
-    owners : mapping
-        The present owners.
+    `partitions` has those of all existing topics that a member may subscribe to, `owners` the present owners.
     """
     threads = threads_by_topic(members, partitions)
     subscribers = Subscribers(threads, {topic: tuple(sorted(found)) for topic, found in partitions.items()}, owners)
@@ -105,7 +96,7 @@ def plan(target: Target, group: _Group, strategy: _Strategy = None) -> None:
     _show_partitions(target, group, plans, owners)
     if not target.output.as_json:
         target.output.show("")
-        target.rows([{column.name: getattr(one, column.name) for column in _SUMMARY} for one in plans], _SUMMARY)
+        target.output.rows([{column.name: getattr(one, column.name) for column in _SUMMARY} for one in plans], _SUMMARY)
 
 
 def _show_partitions(
@@ -118,11 +109,11 @@ def _show_partitions(
     shown = [*columns("topic partition owner", right="partition"), *(Column(one.strategy) for one in plans)]
     empty = "No partition is subscribed to."
     if target.output.as_json:
-        target.rows(_rows(plans, owners, str), shown, empty)
+        target.output.rows(_rows(plans, owners, str), shown, empty)
         return
     rows = _rows(plans, owners, lambda thread: thread.removeprefix(f"{group}_"))
     if target.output.fits(rows, shown):
-        target.rows(rows, shown, empty)
+        target.output.rows(rows, shown, empty)
         return
     threads = [*owners.values(), *(thread for one in plans for thread in one.owners.values())]
     numbers = {consumer: f"#{n}" for n, consumer in enumerate(sorted(set(map(consumer_of_thread, threads))), 1)}
@@ -131,9 +122,9 @@ def _show_partitions(
         consumer = consumer_of_thread(thread)
         return numbers[consumer] + thread.removeprefix(consumer)
 
-    target.rows(_rows(plans, owners, numbered), shown, empty)
+    target.output.rows(_rows(plans, owners, numbered), shown, empty)
     target.output.show("")
-    target.rows([{"member": n, "consumer_id": consumer} for consumer, n in numbers.items()], _MEMBERS)
+    target.output.rows([{"member": n, "consumer_id": consumer} for consumer, n in numbers.items()], _MEMBERS)
 
 
 def _rows(plans: Sequence[AssignmentPlan], owners: Mapping[TopicPartition, str], name: Callable[[str], str]) -> list[Row]:

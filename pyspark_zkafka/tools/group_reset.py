@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -30,8 +30,8 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import NoLeader, ZKafkaError, listing
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.inspect.groups import OffsetsStorage
-from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_offsets
+from pyspark_zkafka.inspect.group_reads import stored_offsets
+from pyspark_zkafka.inspect.groups import OffsetsStorage, StoredOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.times import parse_datetime_ms, parse_iso_duration_ms
@@ -53,38 +53,8 @@ _COLUMNS = columns(f"group topic {_NUMBERS}", right=_NUMBERS)
 _PLACES = {"zookeeper": "ZooKeeper", "kafka": "Kafka", "both": "ZooKeeper and Kafka"}
 _NOT_RESET = "The offsets were not reset"
 
-_Topic = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
-]
-_AllTopics = Annotated[bool, typer.Option("--all-topics", help="All partitions of which the group has an offset.")]
-_ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the earliest offset.")]
-_ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")]
-_ToCurrent = Annotated[bool, typer.Option("--to-current", help="To the committed offset, else to the latest.")]
-_ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="To an offset.")]
-_ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="By a number of offsets, negative for back.")]
-_ByDuration = Annotated[
-    str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of at most that age.")
-]
-_ToDatetime = Annotated[
-    str | None,
-    typer.Option(
-        "--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="To the first record at or after a time, in UTC."
-    ),
-]
-_FromFile = Annotated[
-    Path | None, typer.Option("--from-file", metavar="CSV", help="To the offsets in lines TOPIC,PARTITION,OFFSET.")
-]
-_Storage = Annotated[OffsetsStorage, typer.Option("--offsets-storage", help="Where the offsets are.")]
-
 
 # --- scenarios -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ToOffset:
-    """To one offset."""
-
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +64,8 @@ class ShiftBy:
     by: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToCurrent:
-    """To the committed offset, or to the latest where there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class FromFile:
-    """To the offsets that a file lists."""
-
-    offsets: Mapping[TopicPartition, int]
-
-
-@dataclass(frozen=True, slots=True)
-class ToPosition:
-    """To the earliest or the latest offset, or to the first record at a time."""
-
-    position: Position
-
-
-Scenario = ToPosition | ToOffset | ShiftBy | ToCurrent | FromFile
+Scenario = Position | ShiftBy | Literal["current"] | Mapping[TopicPartition, int]
+"""A position of all partitions; a shift; the committed offset, or the latest where there is none; the offsets of a file."""
 Logs = Callable[[Mapping[TopicPartition, Position]], Mapping[TopicPartition, int]]
 """Returns the offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
 Offsets = tuple[dict[TopicPartition, int], list[str]]
@@ -125,38 +77,29 @@ def plan_offsets(
 ) -> Offsets:
     """Return the new offsets of the partitions, each within its log; a file has offsets for its own partitions.
 
-    Parameters
-    ----------
-    current : mapping
-        The committed offsets; partitions without one are absent.
-
-    Raises
-    ------
-    ClusterStateError
-        A partition has no committed offset to shift.
+    `current` has the committed offsets. Raises ClusterStateError if a partition has no committed offset to shift.
     """
+    missing = [tp for tp in partitions if tp not in current]
     match scenario:
-        case ToPosition(position=AtTimestamp() as time):
-            return _at_time(time, partitions, logs)
-        case ToPosition(position=position):
-            return dict(logs(dict.fromkeys(partitions, position))), []
-        case ToOffset(offset=offset):
-            requested: Mapping[TopicPartition, int] = dict.fromkeys(partitions, offset)
+        case AtTimestamp():
+            return _at_time(scenario, partitions, logs)
+        case "current":
+            latest = logs(dict.fromkeys(missing, LATEST)) if missing else {}
+            return {tp: current[tp] if tp in current else latest[tp] for tp in partitions}, []
         case ShiftBy(by=by):
-            missing = [tp for tp in partitions if tp not in current]
             if missing:
                 raise NO_COMMITTED_OFFSET(
                     f"The offsets of {listing(missing)} cannot be shifted, since there is no current committed offset; "
                     "leave these partitions out, or use --to-earliest, --to-latest or --to-offset for them",
                     partitions=missing,
                 )
-            requested = {tp: current[tp] + by for tp in partitions}
-        case FromFile(offsets=offsets):
-            requested = offsets
-        case ToCurrent():
-            missing = [tp for tp in partitions if tp not in current]
-            latest = logs(dict.fromkeys(missing, LATEST)) if missing else {}
-            return {tp: current[tp] if tp in current else latest[tp] for tp in partitions}, []
+            requested: Mapping[TopicPartition, int] = {tp: current[tp] + by for tp in partitions}
+        case int() if scenario in (EARLIEST, LATEST):
+            return dict(logs(dict.fromkeys(partitions, scenario))), []
+        case int():
+            requested = dict.fromkeys(partitions, scenario)
+        case _:
+            requested = scenario
     return clamp(requested, logs(dict.fromkeys(requested, EARLIEST)), logs(dict.fromkeys(requested, LATEST)))
 
 
@@ -193,13 +136,7 @@ def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Lo
 
 
 def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
-    """Return the offset of each position, requested of the leaders.
-
-    Raises
-    ------
-    NoLeader
-        Partitions have no leader, or the leader does not answer.
-    """
+    """Return the offset of each position, requested of the leaders. Raises NoLeader if some do not answer."""
     if not requested:
         return {}
     found, failed = brokers.list_offsets_each(requested)
@@ -228,14 +165,9 @@ class PlannedReset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetResets:
-    """Plans and applies resets.
+    """Plans and applies resets, with open clients.
 
-    Parameters
-    ----------
-    zookeeper : ZooKeeperClient or None
-        Open; needed unless the offsets are in Kafka alone. If it is given, groups with members in ZooKeeper are refused.
-    brokers : GroupAdmin
-        Open.
+    ZooKeeper is needed unless the offsets are in Kafka alone. If it is given, groups with members in ZooKeeper are refused.
     """
 
     storage: OffsetsStorage
@@ -245,14 +177,8 @@ class OffsetResets:
     def plan(self, group: str, requested: Collection[PartitionSpec] | None, scenario: Scenario) -> PlannedReset:
         """Plan a reset of some partitions; with None, of all partitions of which the group has an offset.
 
-        Raises
-        ------
-        GroupError
-            The group has members, or no offsets.
-        CodecError
-            A committed offset that the scenario needs cannot be read.
-        ClusterStateError
-            A partition does not exist, or has no leader, or the group has no offset of it to shift.
+        Raises GroupError if the group has members or no offsets, CodecError if an offset that the scenario needs cannot be
+        read, and ClusterStateError if a partition does not exist, has no leader, or has no offset to shift.
         """
         self._require_inactive(group)
         stored, in_kafka = StoredOffsets(), dict[TopicPartition, int]()
@@ -261,7 +187,7 @@ class OffsetResets:
         if self.storage != "zookeeper":
             in_kafka = self.brokers.committed(group)
         partitions, notes = self._partitions(requested, scenario, {*stored.partitions, *in_kafka})
-        if isinstance(scenario, (ShiftBy, ToCurrent)):
+        if scenario == "current" or isinstance(scenario, ShiftBy):
             for tp in partitions:
                 if tp in stored.unreadable:
                     raise stored.unreadable[tp]
@@ -273,12 +199,8 @@ class OffsetResets:
     def apply(self, planned: PlannedReset) -> None:
         """Write the planned offsets, to ZooKeeper first, whose transaction proves that the group has no members.
 
-        Raises
-        ------
-        GroupError, GroupContended
-            The group has members, or a client has committed since the plan was made.
-        ZKafkaError
-            A server refuses, or does not answer; the message says which offsets were written.
+        Raises GroupError if the group has members, or a client has committed since the plan was made. The message of any
+        error says which offsets were written.
         """
         group, offsets = planned.group, planned.offsets
         if self.zookeeper is not None and self.storage != "kafka":
@@ -307,8 +229,7 @@ class OffsetResets:
         if self.zookeeper is not None:
             activity = group_activity(self.zookeeper, [group])[group]
             require_no_consumers(self.zookeeper, group, activity, _NOT_RESET)
-        state = self.brokers.group_states([group])[group] if self.storage != "zookeeper" else None
-        if state is not None and state.is_active:
+        if self.storage != "zookeeper" and (state := self.brokers.group_states([group])[group]).is_active:
             raise GROUP_ACTIVE(
                 f"{_NOT_RESET}: assignments can only be reset if the group {group} is inactive, but the current state is "
                 f"{state.name}, with {len(state.members)} member(s); stop its consumers, and run this again",
@@ -323,8 +244,8 @@ class OffsetResets:
     ) -> tuple[list[TopicPartition], list[str]]:
         """Return the partitions to reset, and notes."""
         cluster: ClusterSource = self.brokers if self.zookeeper is None else self.zookeeper
-        if isinstance(scenario, FromFile):
-            return find_partitions(scenario.offsets, cluster.snapshot({tp.topic for tp in scenario.offsets})), []
+        if isinstance(scenario, Mapping):
+            return find_partitions(scenario, cluster.snapshot({tp.topic for tp in scenario})), []
         if requested is not None:
             found = find_partitions(requested, cluster.snapshot(sorted({topic for topic, _ in requested})))
             return found, [] if stored else ["The group has no offsets yet."]
@@ -341,33 +262,53 @@ class OffsetResets:
 def reset_offsets(
     target: Target,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)],
-    topic: _Topic = None,
-    all_topics: _AllTopics = False,
-    to_earliest: _ToEarliest = False,
-    to_latest: _ToLatest = False,
-    to_current: _ToCurrent = False,
-    to_offset: _ToOffset = None,
-    shift_by: _ShiftBy = None,
-    by_duration: _ByDuration = None,
-    to_datetime: _ToDatetime = None,
-    from_file: _FromFile = None,
-    offsets_storage: _Storage = "zookeeper",
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All partitions of which the group has an offset.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the earliest offset.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset, else to the latest.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="To an offset.")] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="By a number of offsets, negative for back.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of at most that age.")
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            "--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="To the first record at or after a time, in UTC."
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", metavar="CSV", help="To the offsets in lines TOPIC,PARTITION,OFFSET.")
+    ] = None,
+    offsets_storage: Annotated[
+        OffsetsStorage, typer.Option("--offsets-storage", help="Where the offsets are.")
+    ] = "zookeeper",
 ) -> None:
     """Reset the offsets of a group that has no active members.
 
     Example: zkafka groups reset-offsets billing --topic orders:0,1 --to-earliest --dry-run
     """
-    given: dict[str, object] = {
-        "--to-earliest": to_earliest or None,
-        "--to-latest": to_latest or None,
-        "--to-current": to_current or None,
+    given: dict[str, Scenario | None] = {
+        "--to-earliest": EARLIEST if to_earliest else None,
+        "--to-latest": LATEST if to_latest else None,
+        "--to-current": "current" if to_current else None,
         "--to-offset": to_offset,
-        "--shift-by": shift_by,
-        "--by-duration": by_duration,
-        "--to-datetime": to_datetime,
-        "--from-file": from_file,
+        "--shift-by": None if shift_by is None else ShiftBy(shift_by),
+        "--by-duration": None if by_duration is None else _at_age(by_duration),
+        "--to-datetime": None if to_datetime is None else _at_datetime(to_datetime),
+        "--from-file": None if from_file is None else _offsets_in(from_file, group),
     }
-    scenario = _scenario(given, group)
+    scenarios = {name: scenario for name, scenario in given.items() if scenario is not None}
+    if len(scenarios) != 1:
+        raise INVALID_OPTION(f"Use one of {', '.join(given)}; found {' and '.join(scenarios) or 'none of them'}")
+    (scenario,) = scenarios.values()
     if bool(topic) + all_topics + (from_file is not None) != 1:
         raise INVALID_OPTION("Use one of --topic, --all-topics and --from-file, whose lines name the partitions")
     requested = parse_partitions(topic) if topic else None
@@ -381,34 +322,18 @@ def reset_offsets(
             {"group": group, **tp._asdict(), "current_offset": planned.current.get(tp), "new_offset": offset}
             for tp, offset in sorted(planned.offsets.items())
         ]
-        target.rows(rows, _COLUMNS, f"Group {group} has no offsets to reset.")
+        target.output.rows(rows, _COLUMNS, f"Group {group} has no offsets to reset.")
         if rows and target.proceed(f"Reset these {len(rows)} offset(s) of group {group}?"):
             resets.apply(planned)
             target.output.note(f"Reset {len(rows)} offset(s) of group {group} in {_PLACES[offsets_storage]}.")
 
 
-def _scenario(given: Mapping[str, object], group: str) -> Scenario:
-    named = [(name, value) for name, value in given.items() if value is not None]
-    if len(named) != 1:
-        found = " and ".join(name for name, _ in named) or "none of them"
-        raise INVALID_OPTION(f"Use one of {', '.join(given)}; found {found}")
-    match named[0]:
-        case ("--to-earliest", _):
-            return ToPosition(EARLIEST)
-        case ("--to-latest", _):
-            return ToPosition(LATEST)
-        case ("--to-offset", int(offset)):
-            return ToOffset(offset)
-        case ("--shift-by", int(by)):
-            return ShiftBy(by)
-        case ("--by-duration", str(text)):
-            now_ms = time.time_ns() // 1_000_000
-            return ToPosition(AtTimestamp(max(0, now_ms - parse_text("--by-duration", text, parse_iso_duration_ms))))
-        case ("--to-datetime", str(text)):
-            return ToPosition(AtTimestamp(max(0, parse_text("--to-datetime", text, parse_datetime_ms))))
-        case ("--from-file", Path() as file):
-            return FromFile(_offsets_in(file, group))
-    return ToCurrent()
+def _at_age(text: str) -> AtTimestamp:
+    return AtTimestamp(max(0, time.time_ns() // 1_000_000 - parse_text("--by-duration", text, parse_iso_duration_ms)))
+
+
+def _at_datetime(text: str) -> AtTimestamp:
+    return AtTimestamp(max(0, parse_text("--to-datetime", text, parse_datetime_ms)))
 
 
 def _offsets_in(file: Path, group: str) -> dict[TopicPartition, int]:

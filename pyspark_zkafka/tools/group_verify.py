@@ -12,14 +12,13 @@ kafka.tools.VerifyConsumerRebalance (Kafka 1.1.1).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
 from pyspark_zkafka.errors import listing
-from pyspark_zkafka.inspect.group_reads import read_groups
 from pyspark_zkafka.inspect.groups import Committed, GroupReport, GroupReports, LogBounds, Owner, partitions_by_topic
 from pyspark_zkafka.model.assignors import STRATEGIES, Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition, session_text
@@ -56,12 +55,7 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
     names, deadline = require_groups(groups, all_groups), time.monotonic() + timeout
     with open_servers(target) as servers:
         while True:
-            reports = read_groups(
-                servers.ensemble,
-                lambda: servers.brokers,
-                names,
-                brokers_with_short_timeout=lambda: servers.brokers_with_short_timeout,
-            )
+            reports = servers.read_groups(names)
             problems = verify_groups(reports)
             if not problems or time.monotonic() >= deadline:
                 break
@@ -70,18 +64,14 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
         target.output.note(note)
     rows = list(map(asdict, problems))
     if target.output.as_json or target.output.fits(rows, _COLUMNS):
-        target.rows(rows, _COLUMNS, "No problem was found.")
-    else:
+        target.output.rows(rows, _COLUMNS, "No problem was found.")
+    else:  # paragraphs, as the remedy may be a command to copy
         for problem in problems:
-            target.output.lines(*_paragraph(problem))
+            place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
+            found, remedy = f"  {problem.found}", f"  -> {problem.remedy}"
+            target.output.lines(f"{problem.group}{place}: {problem.problem}", found, remedy)
     if problems:
         raise typer.Exit(FAILED)
-
-
-def _paragraph(problem: Problem) -> tuple[str, ...]:
-    """A problem as a paragraph, for a terminal on which the table is too wide: the remedy may be a command to copy."""
-    place = "" if problem.topic is None else f" {TopicPartition(problem.topic, problem.partition or 0)}"
-    return f"{problem.group}{place}: {problem.problem}", f"  {problem.found}", f"  -> {problem.remedy}"
 
 
 # --- problems ----------------------------------------------------------------------------------------------------------
@@ -102,15 +92,10 @@ class Problem:
 def verify_groups(reports: GroupReports) -> list[Problem]:
     """The problems of groups, in their order; first those of groups with members in ZooKeeper and in Kafka."""
     by_topic, logs = partitions_by_topic(reports.logs.bounds), reports.logs.bounds
+    found = "{} in ZooKeeper and {} in Kafka; neither kind sees the other, and both read all partitions"
+    remedy = "stop one kind; docs/migrate-to-kafka-groups.md has the order"
     problems = [
-        Problem(
-            name,
-            None,
-            None,
-            "members of both kinds",
-            f"{here} in ZooKeeper and {there} in Kafka; neither kind sees the other, and both read all partitions",
-            "stop one kind; docs/migrate-to-kafka-groups.md has the order",
-        )
+        Problem(name, None, None, "members of both kinds", found.format(here, there), remedy)
         for name, (here, there) in reports.member_counts.items()
         if here and there
     ]
@@ -123,10 +108,7 @@ def verify_groups(reports: GroupReports) -> list[Problem]:
 def verify_group(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> list[Problem]:
     """The problems of a group: of its znodes, its owners by partition, its offsets by partition, and its assignment.
 
-    Parameters
-    ----------
-    logs : mapping
-        The bounds of all existing partitions of the group's topics.
+    `logs` has the bounds of all existing partitions of the group's topics.
     """
     # If members own internal topics, their filters do not exclude these.
     owned = {tp.topic for tp, owner in group.owners.items() if owner.consumer in group.members}
@@ -250,22 +232,14 @@ def _assignment_problems(
         remedy = "set the same partition.assignment.strategy for all members"
         yield Problem(group.name, None, None, "different strategies", f"members assign by {names}", remedy)
         return
-    for strategy in strategies & {None, *STRATEGIES}:
-        yield from _other_assignment(group, threads, logs, _UNNAMED_STRATEGIES if strategy is None else (strategy,))
-
-
-def _other_assignment(
-    group: GroupReport,
-    threads: Mapping[str, tuple[str, ...]],
-    logs: Mapping[TopicPartition, LogBounds],
-    strategies: Iterable[str],
-) -> Iterator[Problem]:
-    owners = {tp: owner.thread for tp, owner in group.owners.items() if tp in logs}
-    partitions = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(logs).items()}
-    subscribers = Subscribers(threads, partitions, owners)
-    others = {s: [tp for tp, thread in assign(s, subscribers).items() if owners.get(tp) != thread] for s in strategies}
-    nearest = min(others, key=lambda strategy: len(others[strategy]))
-    if others[nearest]:
-        found = f"{nearest} assigns {len(others[nearest])} partitions to others: {listing(others[nearest], _SHOWN)}"
-        remedy = "set the same partition.assignment.strategy for all members; compare with zkafka groups plan"
-        yield Problem(group.name, None, None, "unexpected assignment", found, remedy)
+    for strategy in strategies & {None, *STRATEGIES}:  # one, or none
+        considered = _UNNAMED_STRATEGIES if strategy is None else (strategy,)
+        owners = {tp: owner.thread for tp, owner in group.owners.items() if tp in logs}
+        partitions = {topic: tuple(tp.partition for tp in found) for topic, found in partitions_by_topic(logs).items()}
+        subscribers = Subscribers(threads, partitions, owners)
+        others = {s: [tp for tp, thread in assign(s, subscribers).items() if owners.get(tp) != thread] for s in considered}
+        nearest = min(others, key=lambda strategy: len(others[strategy]))
+        if others[nearest]:
+            found = f"{nearest} assigns {len(others[nearest])} partitions to others: {listing(others[nearest], _SHOWN)}"
+            remedy = "set the same partition.assignment.strategy for all members; compare with zkafka groups plan"
+            yield Problem(group.name, None, None, "unexpected assignment", found, remedy)

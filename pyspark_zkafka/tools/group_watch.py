@@ -12,7 +12,7 @@ from typing import Any
 from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.output import Column, Output, columns, duration_text
-from pyspark_zkafka.tools.watch import Layout, Observed, watch
+from pyspark_zkafka.tools.watch import Observed, watch
 
 _WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default
 _MIN_RATE_PER_S = 0.001  # below it, a difference of rates is noise
@@ -32,7 +32,11 @@ def watch_groups(output: Output, read: Callable[[], GroupReports], interval_s: f
     Each group with several partitions ends with a row of totals, without topic and partition.
     """
     seen: deque[Observation] = deque()
-    watch(output, lambda: _observe(read(), seen), _LAYOUT, interval_s)
+
+    def readable(row: Row) -> Row:
+        return {**row, "catch_up_s": duration_text(row["catch_up_s"])}
+
+    watch(output, lambda: _observe(read(), seen), interval_s, _COLUMNS, _NARROW, readable=readable)
 
 
 def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
@@ -41,9 +45,6 @@ def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
         seen.popleft()
     seen.append(now)
     return list(_rows(zip(now.rows, progress(seen[0], now), strict=True))), reports.problems
-
-
-# --- rates -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +116,6 @@ def _sum(values: Iterable[float | None]) -> Any:
     return None if None in found or not found else sum(filter(None, found))
 
 
-# --- output ------------------------------------------------------------------------------------------------------------
-
-
 def _rows(found: Iterable[tuple[PartitionReport, Progress]]) -> Iterator[Row]:
     for group, pairs in groupby(found, key=lambda pair: pair[0].group):
         partitions = list(pairs)
@@ -130,10 +128,3 @@ def _rows(found: Iterable[tuple[PartitionReport, Progress]]) -> Iterator[Row]:
 def _rates(step: Progress) -> Row:
     rates = {column.name: getattr(step, column.name) for column in _RATES}
     return {"lag": step.lag, **{name: None if rate is None else round(rate, 1) for name, rate in rates.items()}}
-
-
-def _readable(row: Row) -> Row:
-    return {**row, "catch_up_s": duration_text(row["catch_up_s"])}
-
-
-_LAYOUT = Layout(_COLUMNS, _NARROW, readable=_readable)

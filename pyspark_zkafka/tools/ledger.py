@@ -36,12 +36,6 @@ _SHORT = 8
 _SHOWN = 5
 _QUOTED = 200
 
-_OlderThan = Annotated[
-    str | None,
-    typer.Option("--older-than", metavar="DURATION", help="All whose newest entry is older, for example 7d or 12h."),
-]
-_Force = Annotated[bool, typer.Option("--force", help="Delete ledgers of queries that may be running, too.")]
-
 
 # --- state -------------------------------------------------------------------------------------------------------------
 
@@ -68,14 +62,8 @@ class StoredEntry:
 class QueryLedger:
     """All that a query has recorded.
 
-    Attributes
-    ----------
-    query : str
-        The base of its groups' names, ``<prefix>-<query>[-<writer>]``.
-    groups : tuple of str
-        The names of its groups, in order of width and number.
-    records : tuple of StoredEntry
-        Ordered by slot, unreadable ones last; a slot may have several keys.
+    `query` is the base of its groups' names, ``<prefix>-<query>[-<writer>]``. `groups` are in order of width and number,
+    `records` in order of slots, unreadable ones last. A slot may have several keys.
     """
 
     query: str
@@ -129,16 +117,12 @@ def group_by_query(
     groups: Mapping[str, Collection[str]], metadata: Mapping[str, Mapping[TopicPartition, str]]
 ) -> dict[str, QueryLedger]:
     """The ledgers by query, of groups by query and the metadata of their offsets by group."""
-    return {query: QueryLedger(query, tuple(names), _records(names, metadata)) for query, names in groups.items()}
-
-
-def _records(groups: Iterable[str], metadata: Mapping[str, Mapping[TopicPartition, str]]) -> tuple[StoredEntry, ...]:
-    found = [StoredEntry.read(group, tp, text) for group in groups for tp, text in metadata.get(group, {}).items()]
-    return tuple(sorted(found, key=_by_slot))
-
-
-def _by_slot(record: StoredEntry) -> tuple[bool, int, str, TopicPartition]:
-    return record.entry is None, record.entry.slot if record.entry else 0, record.group, record.partition
+    found = {}
+    for query, names in groups.items():
+        records = [StoredEntry.read(group, tp, text) for group in names for tp, text in metadata.get(group, {}).items()]
+        records.sort(key=lambda r: (r.entry is None, r.entry.slot if r.entry else 0, r.group, r.partition))
+        found[query] = QueryLedger(query, tuple(names), tuple(records))
+    return found
 
 
 def require_idle(ledgers: Iterable[QueryLedger], now_ms: int) -> None:
@@ -181,12 +165,7 @@ def written_before(ledgers: Iterable[QueryLedger], time_ms: int) -> tuple[list[Q
 def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) -> dict[str, QueryLedger]:
     """The ledgers by query, all by default; blocks for a request to each broker, and one for each group of a ledger.
 
-    Raises
-    ------
-    LedgerError
-        ``UNKNOWN_LEDGER``: a query has none.
-    ClusterStateError
-        A broker refuses, or does not answer.
+    Raises LedgerError (``UNKNOWN_LEDGER``) if a query has none.
     """
     groups = groups_of(brokers.group_names(), queries)
     ledgers = group_by_query(groups, brokers.committed_metadata(name for names in groups.values() for name in names))
@@ -204,15 +183,7 @@ def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = Fal
     """Delete the groups of a ledger, if it is as it was when it was read; with `force`, whatever it is now.
 
     Blocks for two requests for each group. If one fails, those before it are deleted; to delete the rest, call it again.
-
-    Raises
-    ------
-    LedgerError
-        ``LEDGER_IN_USE``: it has changed.
-    GroupError
-        Consumers are in a group of it.
-    ClusterStateError
-        The brokers refuse, or do not answer.
+    Raises LedgerError (``LEDGER_IN_USE``) if the ledger has changed, and GroupError if consumers are in one of its groups.
     """
     groups = {ledger.query: ledger.groups}
     now = group_by_query(groups, brokers.committed_metadata(ledger.groups))[ledger.query]
@@ -274,8 +245,11 @@ def delete(
         list[str] | None,
         typer.Argument(metavar="[QUERY]...", help="The queries, as `list` names them.", show_default=False),
     ] = None,
-    older_than: _OlderThan = None,
-    force: _Force = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="DURATION", help="All whose newest entry is older, for example 7d or 12h."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Delete ledgers of queries that may be running, too.")] = False,
 ) -> None:
     """Delete the ledgers of queries that will not be started again.
 
@@ -302,10 +276,9 @@ def delete(
             target.output.note("A micro-batch that one of these queries replays afterwards is written again.")
         which = "this ledger" if len(chosen) == 1 else f"these {len(chosen)} ledgers"
         if chosen and target.proceed(f"Delete {which}?"):
-            by_query = {ledger.query: ledger for ledger in chosen}
-            for query in with_progress(target, by_query, "Deleting ledgers"):
-                delete_ledger(servers.brokers, by_query[query], force=force)
-                target.output.note(f"Deleted the ledger of {query}.")
+            for ledger in with_progress(target, chosen, "Deleting ledgers"):
+                delete_ledger(servers.brokers, ledger, force=force)
+                target.output.note(f"Deleted the ledger of {ledger.query}.")
 
 
 def _age_ms(text: str) -> int:
@@ -363,6 +336,7 @@ def _times(written_ms: int | None) -> Row:
 def _write(target: Target, rows: Sequence[Row], in_json: Sequence[Column], empty: str, *layouts: Sequence[Column]) -> None:
     """Write rows; ages are seconds in JSON, durations in tables, whose `layouts` are from wide to narrow."""
     if target.output.as_json:
-        target.rows(rows, in_json)
+        target.output.rows(rows, in_json)
     else:
-        target.rows([{**row, "age_s": duration_text(row.get("age_s"))} for row in rows], layouts[0], empty, *layouts[1:])
+        shown = [{**row, "age_s": duration_text(row.get("age_s"))} for row in rows]
+        target.output.rows(shown, layouts[0], empty, *layouts[1:])

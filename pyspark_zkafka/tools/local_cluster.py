@@ -48,8 +48,14 @@ def up(
     options |= {"kraft": kraft, "controllers": controllers}
     cluster = bring_up(name, options)
     _show([cluster], as_json)
-    if not as_json:
-        _show_first_commands(cluster)
+    if not as_json:  # what to try; later commands take the addresses from the environment
+        if cluster.zookeeper_connect is not None:
+            typer.echo(f"\nexport ZKAFKA_ZOOKEEPER={cluster.zookeeper_connect}")
+        else:
+            typer.echo(f"\nexport ZKAFKA_BOOTSTRAP_SERVER={cluster.bootstrap_servers}")
+        typer.echo("zkafka topics create orders --partitions 6 --yes")
+        typer.echo("zkafka topics produce orders --key-separator :")
+        typer.echo("zkafka cluster down" if name == "default" else f"zkafka cluster down --name {name}")
 
 
 @app.command()
@@ -83,32 +89,17 @@ def _show(clusters: Iterable[DetachedCluster], as_json: bool) -> None:
         typer.echo(json.dumps([{**asdict(c), "listening": _listening(c)} for c in clusters]))
         return
     for cluster in clusters:
-        Console().print(_servers_table(cluster))
+        title = f"{cluster.name}: Kafka {cluster.kafka_version}"
+        table = Table("server", "port", "state", title=title, title_justify="left")
+        for server, listens in _listening(cluster).items():
+            state = "[green]listens[/]" if listens else "[red]does not listen[/]"
+            table.add_row(server, str(cluster.servers[server]), state)
+        Console().print(table)
         # Plain lines: a table would truncate text that is to be copied.
         if cluster.zookeeper_connect is not None:
             typer.echo(f"zookeeper.connect       = {cluster.zookeeper_connect}")
         typer.echo(f"kafka.bootstrap.servers = {cluster.bootstrap_servers}")
         typer.echo(f"data and logs           = {cluster.folder}")
-
-
-def _show_first_commands(cluster: DetachedCluster) -> None:
-    """Show what to try, with the cluster's addresses. Later commands take them from the environment."""
-    if cluster.zookeeper_connect is not None:
-        typer.echo(f"\nexport ZKAFKA_ZOOKEEPER={cluster.zookeeper_connect}")
-    else:
-        typer.echo(f"\nexport ZKAFKA_BOOTSTRAP_SERVER={cluster.bootstrap_servers}")
-    typer.echo("zkafka topics create orders --partitions 6 --yes")
-    typer.echo("zkafka topics produce orders --key-separator :")
-    down = "" if cluster.name == "default" else f" --name {cluster.name}"
-    typer.echo(f"zkafka cluster down{down}")
-
-
-def _servers_table(cluster: DetachedCluster) -> Table:
-    listening = _listening(cluster)
-    table = Table("server", "port", "state", title=f"{cluster.name}: Kafka {cluster.kafka_version}", title_justify="left")
-    for server, port in cluster.servers.items():
-        table.add_row(server, str(port), "[green]listens[/]" if listening[server] else "[red]does not listen[/]")
-    return table
 
 
 def _listening(cluster: DetachedCluster) -> dict[str, bool]:

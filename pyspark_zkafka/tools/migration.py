@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -32,41 +32,11 @@ _GONE = "the partition does not exist"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """The offsets of a group in both stores at one moment.
-
-    Parameters
-    ----------
-    source, target : mapping
-        The next offsets to read, 0 or more; partitions without one are absent.
-    unreadable : mapping
-        Why the offset of a partition in either store cannot be read, by partition.
-    legacy : collection of LegacyPartition
-        Partitions of which the source has byte positions.
-    existing : collection of TopicPartition
-        The partitions that the cluster has.
-    outdated : collection of TopicPartition
-        Partitions whose offset in the source is older than the partition.
-    """
-
-    source: Mapping[TopicPartition, int]
-    target: Mapping[TopicPartition, int]
-    unreadable: Mapping[TopicPartition, str] = field(default_factory=dict)
-    legacy: Collection[LegacyPartition] = ()
-    existing: Collection[TopicPartition] = ()
-    outdated: Collection[TopicPartition] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Compared:
     """A partition in both stores, None where there is no offset.
 
-    Parameters
-    ----------
-    before : int or None
-        The target's offset before this run; the offset in `target` if nothing was written.
-    reason : str or None
-        Explains every state except ``copied``, ``equal`` and ``behind``.
+    `before` is the target's offset before this run. `reason` explains every state except ``copied``, ``equal`` and
+    ``behind``.
     """
 
     partition: Partition
@@ -77,33 +47,45 @@ class Compared:
     reason: str | None = None
 
 
-def compare(facts: Facts) -> list[Compared]:
+def compare(
+    source: Mapping[TopicPartition, int],
+    target: Mapping[TopicPartition, int],
+    existing: Collection[TopicPartition],
+    *,
+    unreadable: Mapping[TopicPartition, str] | None = None,
+    legacy: Collection[LegacyPartition] = (),
+    outdated: Collection[TopicPartition] = (),
+) -> list[Compared]:
     """Return each partition of which either store has an offset, sorted; partitions of Kafka 0.7 come last.
 
+    `source` and `target` have the next offsets to read, 0 or more. `unreadable` has the reason why an offset in either
+    store cannot be read. `legacy` has the partitions of which the source has byte positions, and `outdated` those whose
+    offset in the source is older than the partition.
+
     >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
-    >>> [c.state for c in compare(Facts({t0: 5, t1: 5}, {t0: 5, t1: 4}, existing=[t0, t1]))]
+    >>> [c.state for c in compare({t0: 5, t1: 5}, {t0: 5, t1: 4}, [t0, t1])]
     ['equal', 'behind']
     """
-    existing, outdated = set(facts.existing), set(facts.outdated)
+    unreadable = unreadable or {}
     found = []
-    for tp in sorted({*facts.source, *facts.target, *facts.unreadable}):
-        source, target = facts.source.get(tp), facts.target.get(tp)
+    for tp in sorted({*source, *target, *unreadable}):
+        here, there = source.get(tp), target.get(tp)
         state: State = "behind"
         reason = None
         if tp not in existing:
             state, reason = "skipped", _GONE
-        elif tp in facts.unreadable:
-            state, reason = "failed", facts.unreadable[tp]
-        elif source == target:
+        elif tp in unreadable:
+            state, reason = "failed", unreadable[tp]
+        elif here == there:
             state = "equal"
-        elif source is None:
+        elif here is None:
             state, reason = "ahead", _NO_SOURCE
-        elif target is not None and target > source:
+        elif there is not None and there > here:
             state, reason = "ahead", _FURTHER
-        elif tp in outdated and source > 0:
+        elif tp in outdated and here > 0:
             state, reason = "failed", _OUTDATED
-        found.append(Compared(tp, source, target, target, state, reason))
-    return found + [Compared(lp, None, None, None, "skipped", _LEGACY) for lp in sorted(facts.legacy)]
+        found.append(Compared(tp, here, there, there, state, reason))
+    return found + [Compared(lp, None, None, None, "skipped", _LEGACY) for lp in sorted(legacy)]
 
 
 def to_copy(found: Iterable[Compared], *, force: bool = False) -> dict[TopicPartition, int]:
@@ -124,12 +106,7 @@ def report(
 ) -> list[Compared]:
     """Return the result for each partition, from a comparison of both stores before the copying and another one after it.
 
-    Parameters
-    ----------
-    written : collection of TopicPartition
-        The partitions that were written to the target.
-    failed : mapping
-        The reasons why partitions were not written.
+    `written` has the partitions that were written to the target, `failed` the reasons why others were not.
     """
     failed, was = failed or {}, {c.partition: c.target for c in before}
     found = []

@@ -52,31 +52,16 @@ def csv_text(offsets: Iterable[OffsetLine], *, with_group: bool) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for one in offsets:
-        writer.writerow(
-            [
-                *([one.group] if with_group else []),
-                one.partition.topic,
-                partition_key(one.partition),
-                one.offset,
-            ]
-        )
+        place = [one.partition.topic, partition_key(one.partition), one.offset]
+        writer.writerow([one.group, *place] if with_group else place)
     return text.getvalue()
 
 
 def parse_offsets_file(name: str, text: str, group: str | None = None) -> list[OffsetLine]:
-    """Return the offsets in a file of either form; an offset below 0 stands for none. One error has all problems.
+    """Return the offsets in a file of either form; an offset below 0 stands for none. `name` is for errors.
 
-    Parameters
-    ----------
-    name : str
-        The file's name, for errors.
-    group : str, optional
-        The group of lines ``topic,partition,offset``, and the only one that other lines may name.
-
-    Raises
-    ------
-    OptionError
-        Lines are malformed or contradict each other, there are none, or they have three columns and `group` is not given.
+    `group` is the group of lines ``topic,partition,offset``, and the only one that other lines may name. One OptionError
+    has all problems: lines that are malformed or contradict each other, no lines, or three columns without `group`.
     """
     lines = [(n, line.rstrip("\r")) for n, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1)]
     lines = [(n, line) for n, line in lines if line.strip()]

@@ -30,7 +30,6 @@ class Column:
     name: str
     heading: str = ""
     right: bool = False
-    style: str | None = None
 
     @property
     def title(self) -> str:
@@ -112,12 +111,12 @@ class Output:
             yield lambda done: bar.update(task, completed=done)
 
 
-def table(rows: Iterable[Row], shown: Sequence[Column], title: str | None = None) -> Table:
+def table(rows: Iterable[Row], shown: Sequence[Column]) -> Table:
     """Return a table of rows; null is ``-``, and items of lists are joined by commas, as in Kafka's tools."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, title=title, title_justify="left")
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in shown:
         justify = "right" if column.right else "left"
-        made.add_column(column.title, justify=justify, overflow="fold", style=column.style)  # type: ignore[arg-type]
+        made.add_column(column.title, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         made.add_row(*(Text(printable(_cell(row.get(column.name)))) for column in shown))
     return made

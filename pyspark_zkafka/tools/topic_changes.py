@@ -23,17 +23,6 @@ _CREATED = columns("topic partitions replication config", right="partitions repl
 _ALTERED = columns("topic partitions new_partitions", right="partitions new_partitions")
 
 _Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
-_Partitions = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="The number of partitions; by default, the brokers' num.partitions.")
-]
-_Replication = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="The replicas of each; by default, the brokers' default.replication.factor."),
-]
-_Config = Annotated[
-    list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
-]
-_IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")]
 _MorePartitions = Annotated[int, typer.Option("--partitions", min=1, metavar="N", help="The new number of partitions.")]
 
 
@@ -41,10 +30,18 @@ _MorePartitions = Annotated[int, typer.Option("--partitions", min=1, metavar="N"
 def create(
     target: Target,
     topic: _Name,
-    partitions: _Partitions = None,
-    replication_factor: _Replication = None,
-    config: _Config = None,
-    if_not_exists: _IfNotExists = False,
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="The number of partitions; by default, the brokers' num.partitions."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="The replicas of each; by default, the brokers' default.replication.factor."),
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")] = False,
 ) -> None:
     """Create a topic. The brokers check the request before it is confirmed.
 
@@ -60,7 +57,7 @@ def create(
             return
         admin.create_topic(topic, *counts, settings, validate_only=True)
         row = {"topic": topic, "partitions": partitions, "replication": replication_factor, "config": settings}
-        target.rows([row], _CREATED)
+        target.output.rows([row], _CREATED)
         if target.proceed(f"Create topic {topic}?"):
             admin.create_topic(topic, *counts, settings, validate_only=False)
             target.output.note(f"Created topic {topic}.")
@@ -81,7 +78,7 @@ def alter(target: Target, topic: _Name, partitions: _MorePartitions) -> None:
                 f"Topic {topic} has {present} partitions, and their number can only grow; use a number above {present}"
             )
         admin.add_partitions(topic, partitions, validate_only=True)
-        target.rows([{"topic": topic, "partitions": present, "new_partitions": partitions}], _ALTERED)
+        target.output.rows([{"topic": topic, "partitions": present, "new_partitions": partitions}], _ALTERED)
         target.output.note("Later records of a key go to another partition, unless their producer chooses it.")
         if target.proceed(f"Add {partitions - present} partition(s) to topic {topic}?"):
             admin.add_partitions(topic, partitions, validate_only=False)

@@ -16,7 +16,6 @@ from pyspark_zkafka.tools.arguments import parse_pairs
 from pyspark_zkafka.tools.command import Target, reads_cluster
 
 _READ_BYTES = 1024 * 1024
-_NO_CREATION = {"kafka.allow.auto.create.topics": "false"}
 _SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -26,27 +25,23 @@ _SCHEMA = pa.schema(
     ]
 )
 
-_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
-_Separator = Annotated[
-    str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value; \\t is a tab.")
-]
 _Header = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
-_Partition = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="The partition; by default, as Java's producer chooses it.")
-]
-_EmptyAsNull = Annotated[
-    bool, typer.Option("--empty-as-null", help="An empty key or value is null; a null value deletes its key.")
-]
 
 
 @reads_cluster
 def produce(
     target: Target,
-    topic: _Name,
-    key_separator: _Separator = None,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value; \\t is a tab.")
+    ] = None,
     header: _Header = None,
-    partition: _Partition = None,
-    empty_as_null: _EmptyAsNull = False,
+    partition: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The partition; by default, as Java's producer chooses it.")
+    ] = None,
+    empty_as_null: Annotated[
+        bool, typer.Option("--empty-as-null", help="An empty key or value is null; a null value deletes its key.")
+    ] = False,
 ) -> None:
     """Write each line of the standard input as a record, until its end or Ctrl-C, which drops an unfinished line.
 
@@ -63,7 +58,7 @@ def produce(
         raise INVALID_OPTION("--key-separator is empty; write the text between key and value")
     headers = [(name, value.encode()) for name, value in parse_pairs(header, "--header").items()]
     _ = target.connection  # names a missing cluster in the command's own words
-    options = parse_write({**_NO_CREATION, **target.options, "topic": topic})
+    options = parse_write({"kafka.allow.auto.create.topics": "false", **target.options, "topic": topic})
     check_columns(_SCHEMA, topic)
     done = 0
     try:

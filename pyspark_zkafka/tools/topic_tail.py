@@ -41,38 +41,30 @@ _FETCH_WAIT_MS = 500
 _GROUP = "zkafka-tail"  # brokers see it, but no group is joined
 _FROM_FORM = 'earliest, latest, latest-10, earliest+10, an offset, a time such as 2026-01-31T10:00:00Z, or "10 minutes ago"'
 
-_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 _From = Annotated[
     str, typer.Option("--from", metavar="START", help="Where to start: earliest, latest, latest-10, an offset, or a time.")
-]
-_Partition = Annotated[
-    list[int] | None, typer.Option("--partition", min=0, metavar="N", help="A partition; repeatable; all by default.")
-]
-_Count = Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after this many records.")]
-_Exit = Annotated[bool, typer.Option("--exit", help="End at the ends that the logs have now.")]
-_Key = Annotated[bool, typer.Option("--key", help="Write the key and a tab before the value.")]
-_Meta = Annotated[bool, typer.Option("--meta", help="Write partition, offset, time and headers before them.")]
-_Format = Annotated[Format, typer.Option("--format", help="JSON has all fields, an object on each line.")]
-_Option = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option", metavar="NAME=VALUE", help="An option of a read for decoding, e.g. value.format=avro; repeatable."
-    ),
 ]
 
 
 @reads_cluster
 def tail(
     target: Target,
-    topic: _Name,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
     start: _From = "latest-10",
-    partition: _Partition = None,
-    count: _Count = None,
-    until_end: _Exit = False,
-    key: _Key = False,
-    meta: _Meta = False,
-    form: _Format = "text",
-    option: _Option = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", min=0, metavar="N", help="A partition; repeatable; all by default.")
+    ] = None,
+    count: Annotated[int | None, typer.Option("--count", min=1, metavar="N", help="End after this many records.")] = None,
+    until_end: Annotated[bool, typer.Option("--exit", help="End at the ends that the logs have now.")] = False,
+    key: Annotated[bool, typer.Option("--key", help="Write the key and a tab before the value.")] = False,
+    meta: Annotated[bool, typer.Option("--meta", help="Write partition, offset, time and headers before them.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="JSON has all fields, an object on each line.")] = "text",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", metavar="NAME=VALUE", help="An option of a read for decoding, e.g. value.format=avro; repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Write a topic's records, one on each line, until Ctrl-C. Joins no group, and commits nothing.
 
@@ -124,10 +116,7 @@ def parse_start(text: str) -> NamedPosition:
 def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: bool) -> Iterator[list[Message]]:
     """Yield the records of ranges as they arrive, in the order of each partition; with `until_end`, up to their ends.
 
-    Raises
-    ------
-    ZKafkaError
-        The brokers refuse, a topic is gone, or records at the position are gone.
+    Raises ZKafkaError if the brokers refuse, a topic is gone, or records at the position are gone.
     """
     open_ = {r.partition: r.until for r in ranges if not until_end or r.start < r.until}
     events = {tp: PartitionEvents(tp) for tp in open_}
@@ -159,18 +148,17 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
                     del open_[tp]
                     client.consumer.pause([KafkaTopicPartition(*tp)])
             for tp, poll in polls.items():
-                _check(tp, events[tp].finish(poll))
+                finished = events[tp].finish(poll)
+                if finished.gone:
+                    raise UNKNOWN_TOPIC(f"{tp} is gone: its topic was deleted; correct the name")
+                if finished.out_of_range:
+                    raise OFFSET_OUT_OF_RANGE(
+                        f"The records of {tp} at the position were deleted; start with a later --from"
+                    )
             if messages:
                 yield messages
     except KafkaException as error:
         raise from_exception(error, "reading records") from error
-
-
-def _check(partition: TopicPartition, poll: Poll) -> None:
-    if poll.gone:
-        raise UNKNOWN_TOPIC(f"{partition} is gone: its topic was deleted; correct the name")
-    if poll.out_of_range:
-        raise OFFSET_OUT_OF_RANGE(f"The records of {partition} at the position were deleted; start with a later --from")
 
 
 # --- lines -------------------------------------------------------------------------------------------------------------

@@ -8,19 +8,18 @@ from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.cluster import ClusterSource, open_cluster
-from pyspark_zkafka.inspect.clusters import Part, read_cluster
+from pyspark_zkafka.cluster import open_cluster
+from pyspark_zkafka.inspect.clusters import read_cluster
 from pyspark_zkafka.inspect.view_rows import partition_rows
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import Interval, Layout
+from pyspark_zkafka.tools.watch import Interval
 from pyspark_zkafka.tools.watch import watch as watch_table
 
 _BROKERS = columns("id host port rack leaders controller timestamp endpoints", right="id port leaders")
 _NARROW_BROKERS = columns("id rack leaders controller timestamp endpoints", right="id leaders")
-_REGISTRATION = columns("version")  # the version of the znode's format, which only programs may want
 _CONTROLLER = columns("broker epoch timestamp cluster_id", right="broker epoch")
 _TOPICS = columns("topic topic_id partitions replication config", right="partitions replication")
 _NARROW_TOPICS = tuple(column for column in _TOPICS if column.name != "topic_id")
@@ -30,14 +29,10 @@ _PLAN = (
     Column("spark_partition", "TASK", right=True),
 )
 
-_OF_TOPICS: tuple[Part, ...] = ("topics",)
 _NO_TOPIC, _NOT_IN_STATE = "There is no topic.", "No partition is in this state."
 
-_Topics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")]
 _Internal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out topics such as __consumer_offsets.")]
 _UnderReplicated = Annotated[bool, typer.Option("--under-replicated", help="Only partitions whose ISR lacks a replica.")]
-_Unavailable = Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")]
-_Watch = Annotated[bool, typer.Option("--watch", help="Show the partitions again and again, until Ctrl-C.")]
 _Topic = Annotated[list[str] | None, typer.Option("--topic", help="A topic to read; repeatable.")]
 _Pattern = Annotated[
     str | None, typer.Option("--pattern", metavar="REGEX", help="Read the topics whose whole name matches.")
@@ -70,8 +65,8 @@ def brokers(target: Target) -> None:
         }
         for row in found
     ]
-    in_json = target.output.as_json
-    target.rows(rows, (*_BROKERS, *_REGISTRATION) if in_json else _BROKERS, "No broker is registered.", _NARROW_BROKERS)
+    shown = (*_BROKERS, Column("version")) if target.output.as_json else _BROKERS  # of the znode's format
+    target.output.rows(rows, shown, "No broker is registered.", _NARROW_BROKERS)
 
 
 @reads_cluster
@@ -81,12 +76,9 @@ def controller(target: Target) -> None:
     Example: zkafka controller --zookeeper zk1:2181/kafka
     """
     rows = [{**row, "timestamp": iso_time(row.get("timestamp"))} for row in target.view("controller")]
-    target.rows(rows, _CONTROLLER)
+    target.output.rows(rows, _CONTROLLER)
     if "zookeeper.connect" not in target.options and not any(row.get("broker") is not None for row in rows):
         target.output.note("In KRaft mode, use Kafka's kafka-metadata-quorum --bootstrap-server ... describe --status.")
-
-
-# --- topics ------------------------------------------------------------------------------------------------------------
 
 
 @reads_cluster
@@ -95,17 +87,17 @@ def list_topics(target: Target, exclude_internal: _Internal = False) -> None:
 
     Example: zkafka topics list --zookeeper zk1:2181/kafka
     """
-    target.rows(_topic_rows(target, None, exclude_internal), _TOPICS, _NO_TOPIC, _NARROW_TOPICS)
+    target.output.rows(_topic_rows(target, None, exclude_internal), _TOPICS, _NO_TOPIC, _NARROW_TOPICS)
 
 
 @reads_cluster
 def describe_topics(
     target: Target,
-    topics: _Topics = None,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="The topics; all by default.")] = None,
     under_replicated: _UnderReplicated = False,
-    unavailable: _Unavailable = False,
+    unavailable: Annotated[bool, typer.Option("--unavailable", help="Only partitions without a live leader.")] = False,
     exclude_internal: _Internal = False,
-    watch: _Watch = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the partitions again and again, until Ctrl-C.")] = False,
     interval: Interval = 2.0,
 ) -> None:
     """Describe topics: the leader, the replicas and the ISR of each partition.
@@ -113,35 +105,35 @@ def describe_topics(
     Examples: zkafka topics describe orders --zookeeper zk1:2181/kafka;
     zkafka topics describe --under-replicated --watch
     """
-    filtered = under_replicated or unavailable
+    empty = _NOT_IN_STATE if under_replicated or unavailable else _NO_TOPIC
 
     def chosen(rows: Iterable[Row]) -> list[Row]:
         return [
             {**row, "leader": None if row.get("leader") == -1 else row.get("leader")}
             for row in rows
-            if (not under_replicated or row["under_replicated"]) and (not unavailable or row["offline"])
+            if (not under_replicated or row["under_replicated"])
+            and (not unavailable or row["offline"])
+            and not (exclude_internal and row["topic"].startswith("__"))
         ]
 
     if watch:
         with open_cluster(target.connection) as source:
             require_topics(topics or (), source.topic_names() if topics else ())
-            layout = Layout(_PARTITIONS, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
             watch_table(
-                target.output, lambda: (chosen(_partitions(source, topics, exclude_internal)), ()), layout, interval
+                target.output,
+                lambda: (chosen(partition_rows(read_cluster(source, ["topics"], topics))), ()),
+                interval,
+                _PARTITIONS,
+                empty=empty,
             )
         return
     described = _topic_rows(target, topics, exclude_internal)
     names = {row["topic"] for row in described}
     partitions = chosen(row for row in target.view("partitions", **_restriction(topics)) if row["topic"] in names)
-    if not (filtered or target.output.as_json):
-        target.rows(described, _TOPICS, "", _NARROW_TOPICS)
+    if not (under_replicated or unavailable or target.output.as_json):
+        target.output.rows(described, _TOPICS, "", _NARROW_TOPICS)
         target.output.show("")
-    target.rows(partitions, _PARTITIONS, _NOT_IN_STATE if filtered else _NO_TOPIC)
-
-
-def _partitions(source: ClusterSource, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
-    rows = partition_rows(read_cluster(source, _OF_TOPICS, topics))
-    return [row for row in rows if not (exclude_internal and row["topic"].startswith("__"))]
+    target.output.rows(partitions, _PARTITIONS, empty)
 
 
 def _topic_rows(target: Target, topics: list[str] | None, exclude_internal: bool) -> list[Row]:
@@ -158,9 +150,6 @@ def _restriction(topics: list[str] | None) -> dict[str, str]:
     return {"subscribe": ",".join(topics)} if topics else {}
 
 
-# --- the plan of a batch read -------------------------------------------------------------------------------------------
-
-
 @reads_cluster
 def plan(target: Target, topic: _Topic = None, pattern: _Pattern = None, option: _Options = None) -> None:
     """Show the ranges of offsets that a batch read would read, and the Spark task of each.
@@ -173,7 +162,7 @@ def plan(target: Target, topic: _Topic = None, pattern: _Pattern = None, option:
     if pattern is not None:
         options["subscribePattern"] = pattern
     rows = target.view("plan", **options)
-    target.rows(rows, _PLAN, "There is nothing to read.")
+    target.output.rows(rows, _PLAN, "There is nothing to read.")
     if rows and not target.output.as_json:
         tasks = len({row["spark_partition"] for row in rows})
         target.output.note(f"{sum(row['records'] for row in rows):,} records in {len(rows)} ranges, {tasks} Spark tasks")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -25,58 +24,46 @@ Observed = tuple[Sequence[Row], Sequence[str]]
 """Rows, and notes below their table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a table, from wide to narrow, its note without rows, and the form of a row for people."""
-
-    columns: Sequence[Column]
-    narrow: Sequence[Column]
-    empty: str = ""
-    readable: Callable[[Row], Row] = dict
-
-
-def watch(output: Output, observe: Callable[[], Observed], layout: Layout, interval_s: float) -> None:
+def watch(
+    output: Output,
+    observe: Callable[[], Observed],
+    interval_s: float,
+    *layouts: Sequence[Column],
+    empty: str = "",
+    readable: Callable[[Row], Row] = dict,
+) -> None:
     """Show what `observe` returns, every `interval_s`; returns on Ctrl-C.
 
     On a terminal the table is drawn in place; into a pipe or a file a table is written each time, and with ``--json`` a
-    list on a line of its own. After an error that may pass, the next table follows as usual.
+    list on a line of its own. After an error that may pass, the next table follows as usual. `layouts` are as for
+    `Output.fitted`, `empty` is the note without rows, and `readable` makes the form of a row for people.
     """
+
+    def page(rows: Sequence[Row], notes: Sequence[str]) -> Group:
+        table = [output.fitted(list(map(readable, rows)), *layouts)] if rows else []
+        lines = notes if rows or notes or not empty else [empty]
+        return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *table, *(Text(printable(text)) for text in lines), "")
+
+    live = Live(console=output.console, auto_refresh=False, vertical_overflow="crop")
+    in_place = output.console.is_terminal and not output.as_json
     try:
-        with _drawing(output, layout) as draw:
+        with live if in_place else nullcontext():
             while True:
                 due = time.monotonic() + interval_s
                 try:
-                    found = observe()
+                    rows, notes = observe()
                 except ZKafkaError as error:
                     if not error.retriable:
                         raise
-                    found = [], [str(error)]
-                draw(found)
+                    rows, notes = [], [str(error)]
+                if output.as_json:
+                    output.rows(rows, layouts[0])
+                    for text in notes:
+                        output.note(text)
+                elif in_place:
+                    live.update(page(rows, notes), refresh=True)
+                else:
+                    output.console.print(page(rows, notes))
                 time.sleep(max(0.0, due - time.monotonic()))
     except KeyboardInterrupt:
         return
-
-
-@contextmanager
-def _drawing(output: Output, layout: Layout) -> Iterator[Callable[[Observed], None]]:
-    if output.as_json:
-        yield lambda found: _write_json(output, layout, found)
-    elif output.console.is_terminal:
-        with Live(console=output.console, auto_refresh=False, vertical_overflow="crop") as live:
-            yield lambda found: live.update(_page(output, layout, found), refresh=True)
-    else:
-        yield lambda found: output.console.print(_page(output, layout, found))
-
-
-def _write_json(output: Output, layout: Layout, found: Observed) -> None:
-    rows, notes = found
-    output.rows(rows, layout.columns)
-    for text in notes:
-        output.note(text)
-
-
-def _page(output: Output, layout: Layout, found: Observed) -> Group:
-    rows, notes = found
-    table = [output.fitted(list(map(layout.readable, rows)), layout.columns, layout.narrow)] if rows else []
-    lines = notes if rows or notes or not layout.empty else [layout.empty]
-    return Group(Text(time.strftime("%Y-%m-%d %H:%M:%S")), *table, *(Text(printable(text)) for text in lines), "")

@@ -18,7 +18,7 @@ from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import GroupContended, GroupError
 from pyspark_zkafka.group.claims import Unchanged
 from pyspark_zkafka.group.commits import commit_offsets
-from pyspark_zkafka.inspect.offset_znodes import stored_offsets
+from pyspark_zkafka.inspect.group_reads import stored_offsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.testing import LocalCluster, OldConsumer
@@ -322,7 +322,7 @@ def test_a_jvm_consumer_that_joins_during_resets(zkafka_cluster: LocalCluster, t
             consumer.start(wait=False)
             last = reset_until_refused(client, group, tp)
             consumer.wait_ready()
-            assert Wait(60).until(lambda: any(r.partition == 0 for r in consumer.records) or None), consumer.log[-4000:]
+            assert Wait(60).until(lambda: any(r.partition == 0 for r in consumer.records)), consumer.log[-4000:]
         finally:
             consumer.kill()
     assert min(r.offset for r in consumer.records if r.partition == 0) == last

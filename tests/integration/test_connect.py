@@ -41,7 +41,7 @@ def server() -> Iterator[str]:
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         servers.start("connect", [*command, "spark-internal"], {})
-        assert Wait(90).until(lambda: accepts(port) or None), servers.log_tail("connect")
+        assert Wait(90).until(lambda: accepts(port)), servers.log_tail("connect")
         yield f"sc://{LOOPBACK}:{port}"
 
 

@@ -7,9 +7,10 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoNodeError
 
@@ -153,9 +154,10 @@ def test_session_expiry_of_a_broker_is_survived(breakable_cluster: LocalCluster)
 def test_topics_when_the_controller_has_moved(breakable_cluster: LocalCluster) -> None:
     """A client that knows the one before asks who it is now, and creates the topic there."""
     with (
-        closing(AdminTopics({"bootstrap.servers": breakable_cluster.bootstrap_servers})) as topics,
+        AdminClient({"bootstrap.servers": breakable_cluster.bootstrap_servers}) as admin,
         breakable_cluster.zookeeper() as zookeeper,
     ):
+        topics = AdminTopics(admin)
         topics.create("before-the-move", {0: [0]}, {})
         before = json.loads(zookeeper.get("/controller")[0])["brokerid"]
 

@@ -36,7 +36,7 @@ def eventually(
 
         eventually(lambda: group.owners() == {0: "c1"}, timeout_s=10, message=group.owners)
     """
-    found = Wait(timeout_s, poll_s=poll_s).until(lambda: probe() or None)
+    found = Wait(timeout_s, poll_s=poll_s).until(probe)
     if found is None:
         shown = message() if callable(message) else message
         raise AssertionError(f"after {timeout_s:g} s: {shown}")

@@ -8,12 +8,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import javaproperties
+
 from pyspark_zkafka.testing import LocalCluster, configs, run_kafka_tool
 from pyspark_zkafka.testing.jars import kafka_classpath
 from pyspark_zkafka.testing.processes import LOOPBACK, Wait
 from pyspark_zkafka.testing.servers import format_storage
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ClusterSpec, Server
-from pyspark_zkafka.testing.topics import TopicState, open_metadata_state
+from pyspark_zkafka.testing.topics import AdminTopics, ZnodeTopics
 from tests.support.eventually import eventually
 
 __all__ = ["CONTROLLER", "MigratingCluster"]
@@ -118,18 +120,18 @@ class MigratingCluster(LocalCluster):
             names = {"controller.quorum.voters": self._voters, "controller.listener.names": CONTROLLER_LISTENER}
             security = f"PLAINTEXT:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT"
             more = {**self._migrating, **names, "listener.security.protocol.map": security}
-            file.write_text(file.read_text(encoding="latin-1") + configs.properties_text(more), encoding="latin-1")
+            file.write_text(
+                file.read_text(encoding="latin-1") + javaproperties.dumps(more, timestamp=None), encoding="latin-1"
+            )
         return file
 
     def _write(self, name: str, config: dict[str, str]) -> Path:
         file = self._processes.folder / f"{name}.properties"
-        file.write_text(configs.properties_text(config), encoding="latin-1")
+        file.write_text(javaproperties.dumps(config, timestamp=None), encoding="latin-1")
         return file
 
-    def _topic_state(self) -> AbstractContextManager[TopicState]:
-        if not self._moved:
-            return super()._topic_state()
-        return open_metadata_state(self._client_settings())  # KRaft's controller ignores elections in ZooKeeper
+    def _topic_state(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
+        return self._open_topics(through_brokers=bool(self._moved))  # KRaft's controller ignores elections in ZooKeeper
 
     def _wait_registered(self, deadline: Wait) -> set[int]:
         return set(self.running_broker_ids) if self._moved else super()._wait_registered(deadline)

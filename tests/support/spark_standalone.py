@@ -76,7 +76,7 @@ def spark_standalone(
             size = ["--cores", "1", "--memory", worker_memory, "--work-dir", str(folder)]
             start(folder.name, "worker.Worker", *size, found.master, host=f"127.0.0.{number}" if apart else LOOPBACK)
         status_page = f"http://{LOOPBACK}:{page}/json/"
-        if Wait(startup_timeout_s).until(lambda: _alive(status_page) == workers or None) is None:
+        if not Wait(startup_timeout_s).until(lambda: _alive(status_page) == workers):
             logs = "\n".join(servers.log_tail(name) for name in ("master", *(folder.name for folder in found.workers)))
             raise LocalClusterError(
                 "NOT_READY",

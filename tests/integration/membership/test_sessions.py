@@ -82,7 +82,7 @@ class TestSession:
             zkafka_cluster.pause("zookeeper")
             try:
                 # Usually noticed after a third to two thirds of the session's timeout; a request in between delays that.
-                Wait(6).until(lambda: not first.client.connected or None)
+                Wait(6).until(lambda: not first.client.connected)
                 assert first.owned() == claims[0]
             finally:
                 zkafka_cluster.resume("zookeeper")

@@ -11,13 +11,13 @@ from pyspark_zkafka.inspect.groups import (
     GroupReport,
     GroupReports,
     LogBounds,
+    LogsReport,
     Member,
     Owner,
     PartitionReport,
     consumer_host,
     decode_groups,
     member_notes,
-    partition_reports,
 )
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
@@ -98,7 +98,7 @@ LOGS = {T0: LogBounds(2, 10), T1: LogBounds(0, 5), T2: LogBounds(), TopicPartiti
 
 def test_description() -> None:
     """Every partition of the group's topics is a row, also one that is gone, without a claim, an offset or a leader."""
-    assert partition_reports([GROUP], LOGS) == [
+    assert GroupReports({"g": GROUP}, logs=LogsReport(LOGS)).partitions == [
         PartitionReport("g", "gone", 0, 9, commit_us=3_000_000, zookeeper_offset=9),
         PartitionReport("g", "t", 0, 4, 10, 2, "g_c1", None, "g_c1-0", 1_000_000, 4, None),
         PartitionReport("g", "t", 1, None, 5, 0, commit_us=2_000_000),
@@ -117,12 +117,16 @@ def test_lag() -> None:
 def test_offsets_in_both_stores() -> None:
     """The larger offset is the current one, as for consumers with dual commits; partitions that only Kafka has are rows."""
     group = replace(GROUP, kafka_offsets={T0: 6, TopicPartition("other", 0): 1})
-    rows = partition_reports([group], LOGS, "both")
+    rows = GroupReports({"g": group}, "both", LogsReport(LOGS)).partitions
     found = {(r.topic, r.partition): (r.offset, r.zookeeper_offset, r.kafka_offset) for r in rows if r.topic}
     assert found["t", 0] == (6, 4, 6)
     assert found["other", 0] == (1, None, 1)
     assert found["gone", 0] == (9, 9, None)
-    in_kafka = {(r.topic, r.partition): r.offset for r in partition_reports([group], LOGS, "kafka") if r.topic}
+    in_kafka = {
+        (r.topic, r.partition): r.offset
+        for r in GroupReports({"g": group}, "kafka", LogsReport(LOGS)).partitions
+        if r.topic
+    }
     assert in_kafka == {("other", 0): 1, ("t", 0): 6, ("t", 1): None, ("t", 2): None}
 
 

@@ -8,11 +8,12 @@ from pyspark_zkafka.inspect.clusters import ClusterReport
 from pyspark_zkafka.inspect.groups import (
     Committed,
     GroupReport,
+    GroupReports,
     LogBounds,
+    LogsReport,
     Member,
     Owner,
     PartitionReport,
-    partition_reports,
 )
 from pyspark_zkafka.inspect.metrics import Gauge, cluster_metrics, group_metrics, log_metrics, partition_metrics
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, PartitionState, Topic, TopicPartition
@@ -41,7 +42,7 @@ def values(gauges: Iterable[Gauge]) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def described(bounds: dict[TopicPartition, LogBounds]) -> list[PartitionReport]:
-    return partition_reports([GROUP], bounds)
+    return GroupReports({"g": GROUP}, logs=LogsReport(bounds)).partitions
 
 
 def test_brokers_and_controller() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.inspect.groups import GroupReport, LogBounds, PartitionReport, decode_groups, partition_reports
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, LogBounds, LogsReport, PartitionReport, decode_groups
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.tools.group_verify import verify_group
 from pyspark_zkafka.tools.output import Output, columns
@@ -41,7 +41,10 @@ class Recorded:
 
     def descriptions(self) -> dict[str, list[PartitionReport]]:
         """Reports of the partitions by group, with the offsets in Kafka."""
-        return {name: partition_reports([group], self.logs, "both") for name, group in self.groups.items()}
+        return {
+            name: GroupReports({name: group}, "both", LogsReport(self.logs)).partitions
+            for name, group in self.groups.items()
+        }
 
     def lines(self, file: str) -> list[list[str]]:
         """The words of a file's lines, without errors, headings and rules."""

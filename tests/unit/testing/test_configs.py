@@ -11,7 +11,6 @@ from pyspark_zkafka.testing.configs import (
     client_listeners,
     fill,
     jvm_command,
-    properties_text,
     server_properties,
     voters,
     zookeeper_properties,
@@ -22,16 +21,19 @@ from pyspark_zkafka.testing.spec import ClusterSpec
 @pytest.mark.parametrize(("brokers", "copies"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
 def test_internal_topics_fit(brokers: int, copies: str) -> None:
     """Internal topics have as many replicas as there are brokers, up to three."""
-    config = broker_properties(0, brokers, "3.9.1", Path("/d"), 1, "zk")
+    config = broker_properties(ClusterSpec(brokers=brokers), 0, Path("/d"), lambda name: 1, "zk")
     assert config["offsets.topic.replication.factor"] == config["transaction.state.log.replication.factor"] == copies
 
 
 def test_old_brokers_have_no_listeners() -> None:
     """0.8 is configured with host and port, newer brokers with a listener; both on the loopback interface."""
-    old = broker_properties(0, 1, "0.8.2.2", Path("/d"), 1, "zk")
+    old, new = (
+        broker_properties(ClusterSpec(kafka_version=version), 0, Path("/d"), lambda name: 1, "zk")
+        for version in ("0.8.2.2", "1.1.1")
+    )
     assert (old["host.name"], old["port"]) == ("127.0.0.1", "1")
     assert "listeners" not in old
-    assert broker_properties(0, 1, "1.1.1", Path("/d"), 1, "zk")["listeners"] == "PLAINTEXT://127.0.0.1:1"
+    assert new["listeners"] == "PLAINTEXT://127.0.0.1:1"
 
 
 def test_extra_listeners() -> None:
@@ -55,11 +57,6 @@ def test_fill_leaves_other_braces() -> None:
     """Only the known placeholders are filled; a name takes one port, however often it is used."""
     config = {"a": "{id}/{port:TLS}/{unknown}/{id:x}", "b": '{"json": 1}'}
     assert fill(config, {"id": "2"}, lambda name: {"TLS": 9}[name]) == {"a": "2/9/{unknown}/{id:x}", "b": '{"json": 1}'}
-
-
-def test_properties_are_escaped() -> None:
-    """Backslashes and line ends survive Java's reading."""
-    assert properties_text({"a": "x\\y\nz"}) == "a=x\\\\y\\nz\n"
 
 
 def test_own_jvm_options_come_last() -> None:

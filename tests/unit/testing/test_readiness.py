@@ -18,7 +18,7 @@ from pyspark_zkafka.testing.readiness import (
     wait_for_zookeeper,
     zookeeper_session,
 )
-from pyspark_zkafka.testing.topics import ZnodeState
+from pyspark_zkafka.testing.topics import ZnodeTopics
 from tests.support.listening import server
 
 TOPIC = "/brokers/topics/t"
@@ -73,9 +73,9 @@ def test_topics(znodes: Any) -> None:
 def test_assignment(znodes: Any) -> None:
     """An assignment is in the order of the partitions' numbers."""
     znodes.data[TOPIC] = b'{"partitions": {"10": [3], "2": [2, 1], "1": [1, 2]}}'
-    assert list(ZnodeState(znodes).assignment("t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
+    assert list(ZnodeTopics(znodes).assignment("t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
     with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic gone"):
-        ZnodeState(znodes).assignment("gone")
+        ZnodeTopics(znodes).assignment("gone")
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_assignment(znodes: Any) -> None:
 def test_in_sync(znodes: Any, isr: dict[int, bytes], is_in_sync: bool) -> None:
     """A topic is in sync if each ISR has all replicas, in any order; a partition without a state is not."""
     znodes.data = {f"{TOPIC}/partitions/{n}/state": b'{"isr": %s}' % found for n, found in isr.items()}
-    assert ZnodeState(znodes).all_in_sync("t", {0: [1, 2], 1: [2]}) is is_in_sync
+    assert ZnodeTopics(znodes).all_in_sync("t", {0: [1, 2], 1: [2]}) is is_in_sync
 
 
 def test_election(znodes: Any) -> None:
     """An election is requested in Kafka's own form, unless another one is in progress."""
-    assert ZnodeState(znodes).request_election("t", [1, 0])
+    assert ZnodeTopics(znodes).request_election("t", [1, 0])
     expected = b'{"version": 1, "partitions": [{"topic": "t", "partition": 1}, {"topic": "t", "partition": 0}]}'
     assert znodes.data == {ELECTION: expected}
-    assert not ZnodeState(znodes).request_election("t", [0])
+    assert not ZnodeTopics(znodes).request_election("t", [0])
     assert znodes.data == {ELECTION: expected}
 
 

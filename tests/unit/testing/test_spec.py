@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.spec import ClusterSpec, controller_ids, is_kraft, kafka_jars, server_name
+from pyspark_zkafka.testing.spec import ClusterSpec, kafka_jars
 
 
 @pytest.mark.parametrize(
@@ -32,18 +32,18 @@ def test_versions_refused(version: str) -> None:
 
 def test_kraft() -> None:
     """Kafka 4 runs in KRaft mode alone, older versions by request."""
-    assert [is_kraft(ClusterSpec(kafka_version=version)) for version in ("3.9.1", "4.3.1")] == [False, True]
-    assert is_kraft(ClusterSpec(kraft=True))
-    assert controller_ids(ClusterSpec(brokers=5)) == []
-    assert controller_ids(ClusterSpec(brokers=5, kraft=True)) == [0, 1, 2]
-    assert controller_ids(ClusterSpec(controllers=2)) == [3000, 3001]
+    assert [ClusterSpec(kafka_version=version).is_kraft for version in ("3.9.1", "4.3.1")] == [False, True]
+    assert ClusterSpec(kraft=True).is_kraft
+    assert ClusterSpec(brokers=5).controller_ids == []
+    assert ClusterSpec(brokers=5, kraft=True).controller_ids == [0, 1, 2]
+    assert ClusterSpec(controllers=2).controller_ids == [3000, 3001]
 
 
 def test_server_names() -> None:
     """A server is a node by its id, or ZooKeeper where there is one; any other is refused with those that there are."""
-    assert [server_name(ClusterSpec(controllers=1), node) for node in (2, 3000)] == ["broker-2", "controller-3000"]
-    assert server_name(ClusterSpec(), "zookeeper") == "zookeeper"
+    assert [ClusterSpec(controllers=1).server_name(node) for node in (2, 3000)] == ["broker-2", "controller-3000"]
+    assert ClusterSpec().server_name("zookeeper") == "zookeeper"
     with pytest.raises(LocalClusterError, match="NO_ZOOKEEPER"):
-        server_name(ClusterSpec(kraft=True), "zookeeper")
+        ClusterSpec(kraft=True).server_name("zookeeper")
     with pytest.raises(LocalClusterError, match=r"NO_SUCH_SERVER.*\[0, 1, 2\] and 'zookeeper'"):
-        server_name(ClusterSpec(), 3000)
+        ClusterSpec().server_name(3000)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import ElectionType, KafkaError, KafkaException
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.topics import MetadataState, open_metadata_state
+from pyspark_zkafka.testing.topics import AdminTopics
 
 UNREACHABLE = KafkaException(KafkaError(KafkaError._TRANSPORT, "broker1:9092: refused"))
 
@@ -54,18 +54,18 @@ def admin() -> Admin:
 
 
 @pytest.fixture
-def state(admin: Any) -> MetadataState:
+def state(admin: Any) -> AdminTopics:
     """The state in the metadata."""
-    return MetadataState(admin)
+    return AdminTopics(admin)
 
 
-def test_assignment(admin: Admin, state: MetadataState) -> None:
+def test_assignment(admin: Admin, state: AdminTopics) -> None:
     """An assignment is in the order of the partitions' numbers, the replicas in their own."""
     assert list(state.assignment("t").items()) == [(1, [2, 1]), (10, [3])]
 
 
 @pytest.mark.parametrize("found", [None, topic({}), topic({0: ([1], [1])}, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))])
-def test_deleted_topic(admin: Admin, state: MetadataState, found: Any) -> None:
+def test_deleted_topic(admin: Admin, state: AdminTopics, found: Any) -> None:
     """A topic is gone if the metadata lack it, or have an error or no partition of it."""
     admin.topics["t"] = found
     assert state.is_gone("t")
@@ -85,7 +85,7 @@ def test_deleted_topic(admin: Admin, state: MetadataState, found: Any) -> None:
         ({}, True),
     ],
 )
-def test_in_sync(state: MetadataState, assignment: dict[int, list[int]], is_in_sync: bool) -> None:
+def test_in_sync(state: AdminTopics, assignment: dict[int, list[int]], is_in_sync: bool) -> None:
     """A topic is in sync if each ISR is the assignment, in any order."""
     assert state.all_in_sync("t", assignment) is is_in_sync
     assert not state.is_gone("t")
@@ -100,22 +100,16 @@ def test_in_sync(state: MetadataState, assignment: dict[int, list[int]], is_in_s
         (KafkaError.PREFERRED_LEADER_NOT_AVAILABLE, False),
     ],
 )
-def test_election(admin: Admin, state: MetadataState, code: int | None, is_done: bool) -> None:
+def test_election(admin: Admin, state: AdminTopics, code: int | None, is_done: bool) -> None:
     """An election is done if no partition has an error, or needs none; otherwise it is to be requested again."""
     admin.elected = {"t-1": None, "t-10": None if code is None else KafkaError(code)}
     assert state.request_election("t", [1, 10]) is is_done
     assert admin.asked == [(ElectionType.PREFERRED, [("t", 1), ("t", 10)])]
 
 
-def test_brokers_that_do_not_answer(admin: Admin, state: MetadataState) -> None:
+def test_brokers_that_do_not_answer(admin: Admin, state: AdminTopics) -> None:
     """Brokers that do not answer are an error with the reason; an election is requested again."""
     admin.error = UNREACHABLE
     with pytest.raises(LocalClusterError, match=r"BROKERS_SILENT\] No broker of the local cluster answers: .*refused"):
         state.is_gone("t")
     assert not state.request_election("t", [1])
-
-
-def test_client_of_its_own() -> None:
-    """A state has a client of its own, which asks nothing until it is asked."""
-    with open_metadata_state({"bootstrap.servers": "127.0.0.1:1"}) as opened:
-        assert isinstance(opened, MetadataState)

@@ -23,7 +23,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @reads_cluster
 def show(target: Target, name: Annotated[str, typer.Option()] = "all") -> None:
     """Show what was given."""
-    target.rows([{"name": name, "connect": target.options.get("zookeeper.connect")}], columns("name connect"))
+    target.output.rows([{"name": name, "connect": target.options.get("zookeeper.connect")}], columns("name connect"))
 
 
 @app.command()

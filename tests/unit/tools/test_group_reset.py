@@ -19,13 +19,9 @@ from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.arguments import parse_partitions
 from pyspark_zkafka.tools.group_reset import (
-    FromFile,
     OffsetResets,
     Scenario,
     ShiftBy,
-    ToCurrent,
-    ToOffset,
-    ToPosition,
     clamp,
     list_offsets,
     plan_offsets,
@@ -63,16 +59,16 @@ LOGS = {T0: (10, 100), T1: (0, 50)}
 @pytest.mark.parametrize(
     ("scenario", "offsets"),
     [
-        (ToPosition(EARLIEST), {T0: 10, T1: 0}),
-        (ToPosition(LATEST), {T0: 100, T1: 50}),
-        (ToPosition(AtTimestamp(5)), {T0: 10, T1: 5}),
-        (ToPosition(AtTimestamp(70)), {T0: 70, T1: 50}),
-        (ToOffset(60), {T0: 60, T1: 50}),
-        (ToOffset(5), {T0: 10, T1: 5}),
+        (EARLIEST, {T0: 10, T1: 0}),
+        (LATEST, {T0: 100, T1: 50}),
+        (AtTimestamp(5), {T0: 10, T1: 5}),
+        (AtTimestamp(70), {T0: 70, T1: 50}),
+        (60, {T0: 60, T1: 50}),
+        (5, {T0: 10, T1: 5}),
         (ShiftBy(-30), {T0: 10, T1: 0}),
         (ShiftBy(1000), {T0: 100, T1: 50}),
-        (ToCurrent(), {T0: 20, T1: 5}),
-        (FromFile({T1: 7}), {T1: 7}),
+        ("current", {T0: 20, T1: 5}),
+        ({T1: 7}, {T1: 7}),
     ],
 )
 def test_scenarios_of_values(scenario: Scenario, offsets: dict[TopicPartition, int]) -> None:
@@ -83,7 +79,7 @@ def test_scenarios_of_values(scenario: Scenario, offsets: dict[TopicPartition, i
 def test_to_current_without_an_offset() -> None:
     """A partition without an offset is set to the latest; the others stay as they are, even outside of the log."""
     logs = FakeLogs(LOGS)
-    assert plan_offsets(ToCurrent(), [T0, T1], {T0: 5}, logs) == ({T0: 5, T1: 50}, [])
+    assert plan_offsets("current", [T0, T1], {T0: 5}, logs) == ({T0: 5, T1: 50}, [])
     assert logs.asked == [T1]
 
 
@@ -102,7 +98,7 @@ def test_warnings_are_those_of_kafka() -> None:
     assert clamp({T0: 5}, earliest, latest)[1] == [
         "New offset (5) is lower than earliest offset for topic partition t-0. Value will be set to 10"
     ]
-    assert plan_offsets(ToPosition(AtTimestamp(70)), [T0, T1], {}, FakeLogs(LOGS))[1] == [
+    assert plan_offsets(AtTimestamp(70), [T0, T1], {}, FakeLogs(LOGS))[1] == [
         "Partition 1 from topic t has no record at or after that time. Falling back to latest known offset."
     ]
 
@@ -111,7 +107,7 @@ def test_warnings_are_those_of_kafka() -> None:
 def test_no_reset_leaves_the_log(offset: int, start: int, length: int) -> None:
     """Whatever is asked for, an offset is never below 0 nor outside of the log."""
     logs = FakeLogs({T0: (start, start + length)})
-    for scenario in (ToOffset(offset), ShiftBy(offset), FromFile({T0: offset})):
+    for scenario in (offset, ShiftBy(offset), {T0: offset}):
         offsets, warnings = plan_offsets(scenario, [T0], {T0: start}, logs)
         assert start <= offsets[T0] <= start + length
         assert bool(warnings) == (offsets[T0] != (offset + start if isinstance(scenario, ShiftBy) else offset))
@@ -145,13 +141,13 @@ def test_partitions_of_the_stores(
     stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, offsets: dict[TopicPartition, int]
 ) -> None:
     """Without a scope, the partitions are those of which the store has an offset, or either of both."""
-    assert resets(storage, stored, brokers).plan("g", None, ToPosition(EARLIEST)).offsets == offsets
+    assert resets(storage, stored, brokers).plan("g", None, EARLIEST).offsets == offsets
 
 
 def test_apply_to_both(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     """A reset in both stores writes each of them."""
     both = resets("both", stored, brokers)
-    both.apply(both.plan("g", parse_partitions(["t"]), ToPosition(LATEST)))
+    both.apply(both.plan("g", parse_partitions(["t"]), LATEST))
     assert (stored.data(PATH_0), stored.data("/consumers/g/offsets/t/1")) == (b"100", b"20")
     assert brokers.stored["g"] == {T0: 100, T1: 20}
 
@@ -165,7 +161,7 @@ def test_shift_of_two_stores(stored: EnsembleClient, brokers: GroupBrokers) -> N
 def test_gone_partitions(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     """Offsets of partitions that no longer exist stay, with a note."""
     stored.put("/consumers/g/offsets/gone/0", b"1")
-    planned = resets("zookeeper", stored, brokers).plan("g", None, ToPosition(EARLIEST))
+    planned = resets("zookeeper", stored, brokers).plan("g", None, EARLIEST)
     assert planned.offsets == {T0: 10}
     assert planned.notes == ("Left as they are: the offsets of gone-0, which do not exist any more.",)
 
@@ -174,16 +170,16 @@ def test_group_without_offsets(stored: EnsembleClient, brokers: GroupBrokers) ->
     """A group without offsets needs named topics, and that it has none is noted."""
     zookeeper = resets("zookeeper", stored, brokers)
     with pytest.raises(GroupError, match=r"\[UNKNOWN_GROUP\] The group has no offsets to reset"):
-        zookeeper.plan("new", None, ToPosition(EARLIEST))
-    assert zookeeper.plan("new", parse_partitions(["t"]), ToPosition(EARLIEST)).notes == ("The group has no offsets yet.",)
+        zookeeper.plan("new", None, EARLIEST)
+    assert zookeeper.plan("new", parse_partitions(["t"]), EARLIEST).notes == ("The group has no offsets yet.",)
 
 
 def test_partitions_of_a_file(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     """A file names the partitions, which must exist."""
     zookeeper = resets("zookeeper", stored, brokers)
-    assert zookeeper.plan("g", None, FromFile({T1: 7})).offsets == {T1: 7}
+    assert zookeeper.plan("g", None, {T1: 7}).offsets == {T1: 7}
     with pytest.raises(ClusterStateError, match="t-9"):
-        zookeeper.plan("g", None, FromFile({TopicPartition("t", 9): 7}))
+        zookeeper.plan("g", None, {TopicPartition("t", 9): 7})
 
 
 def test_unreadable_offset(stored: EnsembleClient, brokers: GroupBrokers) -> None:
@@ -192,14 +188,14 @@ def test_unreadable_offset(stored: EnsembleClient, brokers: GroupBrokers) -> Non
     zookeeper = resets("zookeeper", stored, brokers)
     with pytest.raises(CodecError):
         zookeeper.plan("g", parse_partitions(["t"]), ShiftBy(1))
-    assert zookeeper.plan("g", parse_partitions(["t:0"]), ToPosition(EARLIEST)).offsets == {T0: 10}
+    assert zookeeper.plan("g", parse_partitions(["t:0"]), EARLIEST).offsets == {T0: 10}
 
 
 def test_active_in_zookeeper(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     """A member in ZooKeeper prevents a reset in Kafka, too, as it may commit there."""
     stored.put("/consumers/g/ids/g_a")
     with pytest.raises(GroupError, match="The offsets were not reset: group g must be inactive"):
-        resets("kafka", stored, brokers).plan("g", None, ToPosition(EARLIEST))
+        resets("kafka", stored, brokers).plan("g", None, EARLIEST)
 
 
 @pytest.mark.parametrize(("storage", "is_refused"), [("zookeeper", False), ("kafka", True), ("both", True)])
@@ -209,15 +205,15 @@ def test_active_in_kafka(stored: EnsembleClient, brokers: GroupBrokers, storage:
     wanted = resets(storage, stored, brokers)
     if is_refused:
         with pytest.raises(GroupError, match="the current state is STABLE, with 1 member"):
-            wanted.plan("g", None, ToPosition(EARLIEST))
+            wanted.plan("g", None, EARLIEST)
     else:
-        wanted.plan("g", None, ToPosition(EARLIEST))
+        wanted.plan("g", None, EARLIEST)
 
 
 def test_without_zookeeper(brokers: GroupBrokers) -> None:
     """Offsets in Kafka alone are reset without ZooKeeper."""
     kafka = resets("kafka", None, brokers)
-    kafka.apply(kafka.plan("g", None, ToPosition(LATEST)))
+    kafka.apply(kafka.plan("g", None, LATEST))
     assert brokers.stored["g"] == {T1: 20}
 
 
@@ -226,7 +222,7 @@ def test_partly_refused(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     brokers.refused = {T1: ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")}
     kafka = resets("kafka", stored, brokers)
     with pytest.raises(GroupError, match=r"refused the offsets of 1 of 2 partition\(s\) of group g, t-1, the others are"):
-        kafka.apply(kafka.plan("g", parse_partitions(["t"]), ToPosition(LATEST)))
+        kafka.apply(kafka.plan("g", parse_partitions(["t"]), LATEST))
 
 
 class Unreachable(GroupBrokers):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
-from pyspark_zkafka.tools.migration import Compared, Facts, LiveRounds, compare, report, to_copy
+from pyspark_zkafka.tools.migration import Compared, LiveRounds, compare, report, to_copy
 
 TPS = [TopicPartition("t", n) for n in range(4)]
 P0, P1, *_ = TPS
@@ -18,7 +18,7 @@ P0, P1, *_ = TPS
 
 def states(source: dict[TopicPartition, int], target: dict[TopicPartition, int], **facts: Any) -> list[str]:
     """The states of the partitions."""
-    return [c.state for c in compare(Facts(source, target, **{"existing": TPS, **facts}))]
+    return [c.state for c in compare(source, target, **{"existing": TPS, **facts})]
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_states(source: int | None, target: int | None, state: str) -> None:
 def test_partitions_that_are_not_copied() -> None:
     """What the cluster does not have is skipped; unreadable and outdated offsets fail, until they are forced."""
     other = TopicPartition("gone", 0)
-    facts = Facts({P0: 5, other: 7}, {P1: 9}, {P1: "garbage"}, [LegacyPartition("t", 1, 0)], TPS, [P0])
-    found = compare(facts)
+    legacy = [LegacyPartition("t", 1, 0)]
+    found = compare({P0: 5, other: 7}, {P1: 9}, TPS, unreadable={P1: "garbage"}, legacy=legacy, outdated=[P0])
     assert [(c.partition, c.state) for c in found] == [
         (other, "skipped"),
         (P0, "failed"),
@@ -65,10 +65,10 @@ OFFSETS = st.dictionaries(st.sampled_from(TPS), st.integers(0, 5))
 @given(OFFSETS, OFFSETS, st.booleans())
 def test_copies(source: dict[TopicPartition, int], target: dict[TopicPartition, int], force: bool) -> None:
     """A copy never decreases an offset unless it is forced, leaves equal offsets, and leaves nothing to copy."""
-    before = compare(Facts(source, target, existing=TPS))
+    before = compare(source, target, TPS)
     copies = to_copy(before, force=force)
     assert force or all(offset > target.get(tp, -1) for tp, offset in copies.items())
-    after = compare(Facts(source, {**target, **copies}, existing=TPS))
+    after = compare(source, {**target, **copies}, TPS)
     assert to_copy(after, force=force) == {}
     found = {c.partition: c for c in report(before, after, copies)}
     assert {tp for tp, c in found.items() if c.state == "copied"} == copies.keys()
@@ -78,8 +78,8 @@ def test_copies(source: dict[TopicPartition, int], target: dict[TopicPartition, 
 
 def test_report_of_what_was_not_written() -> None:
     """A partition that the target refuses fails with the reason; one that moved on meanwhile says to run again."""
-    before = compare(Facts({P0: 5, P1: 5}, {}, existing=TPS))
-    after = compare(Facts({P0: 5, P1: 9}, {P1: 5}, existing=TPS))
+    before = compare({P0: 5, P1: 5}, {}, TPS)
+    after = compare({P0: 5, P1: 9}, {P1: 5}, TPS)
     found = report(before, after, [P1], {P0: "refused"})
     assert [(c.state, c.before, c.target) for c in found] == [("failed", None, None), ("failed", None, 5)]
     assert (found[0].reason, "run this again" in str(found[1].reason)) == ("refused", True)
@@ -90,7 +90,7 @@ def test_report_of_what_was_not_written() -> None:
 
 def look(source: dict[TopicPartition, int], target: dict[TopicPartition, int]) -> list[Compared]:
     """One look at both stores."""
-    return compare(Facts(source, target, existing=TPS))
+    return compare(source, target, TPS)
 
 
 def test_only_what_nobody_moves_is_written() -> None:

@@ -9,9 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import OptionError, ZooKeeperError
 from pyspark_zkafka.tools.output import Output, columns
-from pyspark_zkafka.tools.watch import Layout, Observed, watch
-
-LAYOUT = Layout(columns("n"), columns("n"), "Nothing is wrong.")
+from pyspark_zkafka.tools.watch import Observed, watch
 
 
 def run(*answers: Observed | Exception, as_json: bool = False) -> None:
@@ -26,7 +24,7 @@ def run(*answers: Observed | Exception, as_json: bool = False) -> None:
             raise answer
         return answer
 
-    watch(Output(as_json), observe, LAYOUT, 0.01)
+    watch(Output(as_json), observe, 0.01, columns("n"), empty="Nothing is wrong.")
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:

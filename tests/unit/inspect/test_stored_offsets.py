@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_zkafka.inspect.groups import decode_groups
-from pyspark_zkafka.inspect.offset_znodes import StoredOffsets, stored_in
+from pyspark_zkafka.inspect.groups import StoredOffsets, decode_groups, stored_in
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
 from pyspark_zkafka.model.znodes.groups import LegacyPartition
