@@ -91,7 +91,7 @@ def test_in_sync(znodes: Any, isr: dict[int, bytes], is_in_sync: bool) -> None:
 def test_election(znodes: Any) -> None:
     """An election is requested in Kafka's own form, unless another one is in progress."""
     assert ZnodeTopics(znodes).request_election("t", [1, 0])
-    expected = b'{"version": 1, "partitions": [{"topic": "t", "partition": 1}, {"topic": "t", "partition": 0}]}'
+    expected = b'{"version":1,"partitions":[{"topic":"t","partition":1},{"topic":"t","partition":0}]}'
     assert znodes.data == {ELECTION: expected}
     assert not ZnodeTopics(znodes).request_election("t", [0])
     assert znodes.data == {ELECTION: expected}
