@@ -27,6 +27,7 @@ from pyspark_zkafka.testing.processes import Wait
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.group_delete import delete_group
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from tests.support.topics import KEPT
 
 if TYPE_CHECKING:
     from conftest import Chroot
@@ -51,7 +52,7 @@ def group() -> str:
 @pytest.fixture
 def topic(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> str:
     """A topic of three partitions: 20 records, one a second; 5 records; none."""
-    name = new_topic(partitions=3)
+    name = new_topic(partitions=3, config=KEPT)
     records = [{"value": b"v", "partition": 0, "timestamp": 1_795_000_000_000 + n * 1_000} for n in range(20)]
     zkafka_cluster.produce(name, [*records, *({"value": b"v", "partition": 1} for _ in range(5))])
     return name
