@@ -70,7 +70,7 @@ class Query:
         self.lost: set[str] = set()
         self.may_lose: set[str] = set()
         self.passed: set[str] = set()
-        self.is_tolerant = self.has_ended = self.has_left = self.is_recorded = False
+        self.is_tolerant = self.has_ended = self.has_left = self.is_recorded = self.is_new = False
         self.bounds: dict[Log, int] = {}
         self.planned: dict[TopicPartition, Log] = {}
         self.stores: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ class Schedule:
         return any(self.committed.get((store, place[0]), 0) <= place[1] for store in ("zookeeper", "kafka"))
 
     def _begin(self, query: Query, use: Use) -> None:
-        query.use, query.start, query.has_ended = use, None, False
+        query.use, query.start, query.has_ended, query.is_new = use, None, False, True
         stores = self._stores(use)
         if not stores and not query.checkpoint.offsets:
             self.allowed |= self.read
@@ -304,10 +304,9 @@ class Schedule:
             raise Violation(f"an error without a fault: {error}") from error
 
     def _note_planned(self, query: Query, is_idle: bool) -> None:
-        """Note that `latestOffset` has succeeded. Where there is nothing to read, it need not look for deleted topics."""
-        lost = query.lost & set(self._subscribed(query.use))
-        if is_idle:
-            lost = set()
+        """Note that `latestOffset` has succeeded. Except at first in a run, it looks for deletions only if there are records."""
+        lost = set() if is_idle and not query.is_new else query.lost & set(self._subscribed(query.use))
+        query.is_new = False
         if query.fails and lost:
             raise Violation(f"the deletion of {sorted(lost)} is passed over")
         for each in self.queries:  # the other one need not report what this one has begun to read
