@@ -304,7 +304,7 @@ class Schedule:
             raise Violation(f"an error without a fault: {error}") from error
 
     def _note_planned(self, query: Query, is_idle: bool) -> None:
-        """Note that `latestOffset` has succeeded. Except at first in a run, it looks for deletions only if there are records."""
+        """Note that `latestOffset` has succeeded. Later in a run, only a call that finds records looks for deletions."""
         lost = set() if is_idle and not query.is_new else query.lost & set(self._subscribed(query.use))
         query.is_new = False
         if query.fails and lost:
