@@ -237,6 +237,7 @@ def in_a_thread(spark: SparkSession, call: Callable[[], None]) -> None:
         raise failures[0]
 
 
+@pytest.mark.long
 def test_threads_in_foreach_batch(copy: Copy) -> None:
     """A write in a thread that foreachBatch starts is refused; with its name and number it is recognised when repeated."""
 

@@ -133,6 +133,7 @@ def test_killed_and_started_again(group: Group) -> None:
         eventually(lambda: not group.ids() and not group.owners())
 
 
+@pytest.mark.long
 def test_two_versions_share(group: Group) -> None:
     """Members of both versions share a topic by range, and take over from each other; the tools see what ZooKeeper has."""
     first = group.member(1, consumer_id="a", properties=FAST)

@@ -39,10 +39,8 @@ print([frame.collect()[0].found for _ in range(3)])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is an option of Linux")
-@pytest.mark.parametrize(
-    ("unix_sockets", "found"),
-    [("false", "1 1"), pytest.param("true", "unix", marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize(("unix_sockets", "found"), [("false", "1 1"), ("true", "unix")])
+@pytest.mark.long
 def test_each_task_of_a_worker_is_acknowledged_at_once(unix_sockets: str, found: str) -> None:
     """Every task of a reused worker finds its TCP socket without delays. A worker with a Unix socket works as before."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(ROOT / "spark-conf")}

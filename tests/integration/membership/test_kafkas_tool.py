@@ -58,6 +58,7 @@ class Tool:
         ),
     ],
 )
+@pytest.mark.long
 def test_description(
     stream: Callable[..., Stream], request: pytest.FixtureRequest, fixture: str, kind: str, version: str
 ) -> None:
