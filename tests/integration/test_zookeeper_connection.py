@@ -135,7 +135,7 @@ def test_many_reads_without_a_connection_are_an_error_in_time(zookeeper_config: 
     with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address, connection_timeout_ms=3000)) as client:
         wire.cut()
         started = time.monotonic()
-        with pytest.raises(ZooKeeperError, match="ZOOKEEPER_TIMEOUT|ZOOKEEPER_CONNECTION_LOST"):
+        with pytest.raises(ZooKeeperError, match=r"ZOOKEEPER_TIMEOUT|ZOOKEEPER_CONNECTION_LOST"):
             client.get_many(paths, watch=lambda _: None)
         assert time.monotonic() - started < 10
         wire.mend()
