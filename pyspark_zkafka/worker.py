@@ -36,12 +36,19 @@ _frozen_modules = 0
 
 
 class LogFormatter(logging.Formatter):
-    """Formats log lines so that their messages cannot control a terminal, or look like other lines."""
+    """Formats log lines so that their messages cannot control a terminal, or look like other lines.
+
+    A traceback has several lines, which cannot control a terminal.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, with the traceback if there is one."""
         message = {"msg": printable(record.getMessage()), "args": None}
         return super().format(logging.makeLogRecord({**record.__dict__, **message}))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the traceback."""
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
 
 
 @contextmanager

@@ -271,6 +271,7 @@ class ZooKeeperConnection:
 
         The session is another one, as servers before 3.6 end a session that sends such a request.
         """
+        self._client()  # refuse to read by a connection that is not open
         if self.config.hosts in _without_bulk_reads:
             return None
         try:
@@ -280,7 +281,8 @@ class ZooKeeperConnection:
         except errors.UNKNOWN_REQUEST:
             _without_bulk_reads.add(self.config.hosts)
         except _BULK_ERRORS as error:
-            _log.info("Reading %d znodes one by one, because reading them in bulk failed: %s", len(paths), error)
+            reason = str(error) or type(error).__name__
+            _log.info("Reading %d znodes one by one, because reading them in bulk failed: %s", len(paths), reason)
         return None
 
     def _bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
@@ -308,6 +310,12 @@ class ZooKeeperConnection:
     def _round(self, requests: list[tuple[str, str]], answers: Results, watch: Watch | None) -> None:
         deadline = self._clock() + self._timeout_s
         while requests:
+            kazoo = self._client()
+            if kazoo.client_state == KeeperState.CONNECTING:
+                kazoo._live.wait(max(0.0, deadline - self._clock()))
+            if kazoo.client_state == KeeperState.CONNECTING:
+                # kazoo would keep these requests, and send them when the ensemble answers.
+                raise errors.translate(errors.timeout(), f"Reading {self._full(requests[0][1])}", self.config)
             pending = [(request, self._send(*request, watch)) for request in requests]
             requests = [request for request, result in pending if not self._receive(*request, result, answers, deadline)]
 

@@ -44,6 +44,12 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
 
 
+def timeout() -> BaseException:
+    """The error of a request without an answer in time."""
+    error: BaseException = KazooTimeoutError()
+    return error
+
+
 def refusal(error: BaseException) -> BaseException:
     """The error of a client that failed to authenticate: later requests only report that it is closed."""
     return kazoo.AuthFailedError() if isinstance(error, kazoo.ConnectionClosedError) else error

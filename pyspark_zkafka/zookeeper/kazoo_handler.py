@@ -7,6 +7,7 @@ import math
 import select
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,11 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         current = self._connection
         return self._last if current is None or current.granted_ms is None else current
 
+    def create_socket_pair(self) -> tuple[WakeUps, WakeUps]:
+        """Return what wakes kazoo's thread for each request."""
+        wake_ups = WakeUps()
+        return wake_ups, wake_ups
+
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:
         """Connect a socket, or raise, before the deadline."""
         plain = super().create_connection(*args, **{**kwargs, "timeout": self._left_s(kwargs["timeout"]), "use_ssl": False})
@@ -68,6 +74,46 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         wait = 0 if ahead else left if timeout is None else min(timeout, left)
         ready = ahead | _poll(rlist, wlist, None if wait == math.inf else math.ceil(wait * 1000))
         return [s for s in rlist if s.fileno() in ready], [s for s in wlist if s.fileno() in ready], []
+
+
+class WakeUps:
+    """A socket that can be read once for each `send`, which never blocks.
+
+    kazoo's thread reads none while it reconnects, and a pair of sockets is full after some 280 of them: a round of many
+    requests would block until the ensemble answers.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def send(self, data: bytes) -> int:
+        """Count one, whatever the data."""
+        with self._lock:
+            if not self._count:
+                self._writer.send(b"\0")
+            self._count += 1
+        return len(data)
+
+    def recv(self, size: int) -> bytes:
+        """Take one. Empty if there is none."""
+        with self._lock:
+            if not self._count:
+                return b""
+            self._count -= 1
+            return b"\0" if self._count else self._reader.recv(1)
+
+    def fileno(self) -> int:
+        """The descriptor that is ready to read while there is one."""
+        return self._reader.fileno()
+
+    def close(self) -> None:
+        """Close both sockets; `send` raises OSError then. Idempotent."""
+        with self._lock:
+            self._count = 0
+            self._reader.close()
+            self._writer.close()
 
 
 class ReadAhead:

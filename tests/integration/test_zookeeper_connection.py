@@ -107,6 +107,8 @@ def test_nothing_is_left_when_it_is_closed(zookeeper_config: ZooKeeperConfig) ->
     assert _begun_since(threads) == set()
     with pytest.raises(ZooKeeperError, match="ZOOKEEPER_NOT_OPEN"):
         client.topic_names()
+    with pytest.raises(ZooKeeperError, match="ZOOKEEPER_NOT_OPEN"):
+        client.get_many(f"/{number}" for number in range(1000))
     with client:
         assert client.snapshot().brokers
 
@@ -125,6 +127,19 @@ def test_an_ensemble_that_stops_answering_is_an_error_in_time(
         finally:
             zkafka_cluster.resume("zookeeper")
         assert time.monotonic() - started < 10
+
+
+def test_many_reads_without_a_connection_are_an_error_in_time(zookeeper_config: ZooKeeperConfig, wire: Wire) -> None:
+    """A round of many requests ends after the connection timeout while no server can be reached, and works later."""
+    paths = [f"/none/{number}" for number in range(1500)]
+    with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address, connection_timeout_ms=3000)) as client:
+        wire.cut()
+        started = time.monotonic()
+        with pytest.raises(ZooKeeperError, match=r"ZOOKEEPER_TIMEOUT|ZOOKEEPER_CONNECTION_LOST"):
+            client.get_many(paths, watch=lambda _: None)
+        assert time.monotonic() - started < 10
+        wire.mend()
+        assert client.get_many(paths, watch=lambda _: None) == {}
 
 
 def _read_on(client: ZooKeeperClient) -> None:

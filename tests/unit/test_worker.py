@@ -153,8 +153,8 @@ def test_control_characters_in_the_log(capsys: pytest.CaptureFixture[str]) -> No
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(levelname)s %(message)s"))
     log.addHandler(handler)
-    log.warning("%s", "a\x1b[2J\r\n\ud800b", exc_info=ValueError("why"))
-    assert capsys.readouterr().err == "WARNING a\\x1b[2J\\r\\n\\ud800b\nValueError: why\n"
+    log.warning("%s", "a\x1b[2J\r\n\ud800b", exc_info=ValueError("why\x1b[2J\nnot"))
+    assert capsys.readouterr().err == "WARNING a\\x1b[2J\\r\\n\\ud800b\nValueError: why\\x1b[2J\nnot\n"
 
 
 class Reader(TaskObject):

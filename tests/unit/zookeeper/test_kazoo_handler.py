@@ -108,3 +108,21 @@ def test_what_was_received_ahead_hides_nothing_else() -> None:
         assert handler.select([ahead, wake], [], [], None) == ([ahead], [], [])
         waker.sendall(b"x")
         assert handler.select([ahead, wake], [], [], None) == ([ahead, wake], [], [])
+
+
+def test_requests_that_nobody_reads_do_not_block() -> None:
+    """Requests are counted while kazoo's thread reconnects, and each wakes it once later; after the end, they fail."""
+    handler = BoundedHandler(time.monotonic)
+    reader, writer = handler.create_socket_pair()
+    for _ in range(5000):
+        writer.send(b"\0")
+    for _ in range(5000):
+        assert handler.select([reader], [], [], 10) == ([reader], [], [])
+        assert reader.recv(1) == b"\0"
+    assert handler.select([reader], [], [], 0) == ([], [], [])
+    assert reader.recv(1) == b""
+    writer.send(b"\0")
+    for end in (writer, reader):
+        end.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        writer.send(b"\0")
