@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
 _LEAST_BULK = 500  # that many single reads take longer than the start of a session
+_BULK_PAUSE_S = 60.0  # after a failure, which may have taken the whole connection timeout
 _BULK_REQUEST, _BULK_IN_FLIGHT = 200, 10  # servers hold an answer in memory
 _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 _CLOSING_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, OSError)
@@ -134,6 +135,7 @@ class ZooKeeperConnection:
         self._handler = BoundedHandler(clock)
         self._log = ConnectionLog(_log)
         self._auth_failed = False
+        self._bulk_again_at = -math.inf
         self._timeout_s = config.connection_timeout_ms / 1000
 
     def __enter__(self) -> Self:
@@ -272,7 +274,7 @@ class ZooKeeperConnection:
         The session is another one, as servers before 3.6 end a session that sends such a request.
         """
         self._client()  # refuse to read by a connection that is not open
-        if self.config.hosts in _without_bulk_reads:
+        if self.config.hosts in _without_bulk_reads or self._clock() < self._bulk_again_at:
             return None
         try:
             with ZooKeeperConnection(self.config, clock=self._clock) as session:
@@ -281,6 +283,7 @@ class ZooKeeperConnection:
         except errors.UNKNOWN_REQUEST:
             _without_bulk_reads.add(self.config.hosts)
         except _BULK_ERRORS as error:
+            self._bulk_again_at = self._clock() + _BULK_PAUSE_S
             reason = str(error) or type(error).__name__
             _log.info("Reading %d znodes one by one, because reading them in bulk failed: %s", len(paths), reason)
         return None
