@@ -85,8 +85,11 @@ class GroupMember:
 
     @property
     def expiry_s(self) -> float:
-        """The session timeout, after which ZooKeeper deletes the claims of a dead member."""
-        return self.client.session_timeout_ms / 1000
+        """The time after which ZooKeeper has deleted the claims of a dead member.
+
+        It rounds the end of a session up to its next tick, and a session lasts two ticks or more.
+        """
+        return 1.5 * self.client.session_timeout_ms / 1000
 
     @property
     def settled(self) -> bool:

@@ -266,9 +266,7 @@ def migrate(
             for note in member_notes(counts):
                 target.output.note(note)
             if active := [name for name, stores in by_group.items() if stores.is_active]:
-                target.output.note(
-                    f"Active, and the stores may differ by commits under way: {listing(active, _SHOWN)}."
-                )
+                target.output.note(f"Active, and the stores may differ by commits under way: {listing(active, _SHOWN)}.")
             _report(target, {name: stores.found for name, stores in by_group.items()})
         elif _proceed(target, migration, by_group, live=live):
             _report(target, _run(target, migration, by_group, (interval, timeout) if live else None))

@@ -28,6 +28,16 @@ STREAMS: dict[str, list[Step]] = {
         Step("kill", (0, "done")),
         _start(group="zookeeper"),
     ],
+    "a member is killed, and the rest of its group waits until it expires": [
+        _produce("a", 3),
+        _produce("b", 2),
+        _start(group="zookeeper", limit=4, cut="idle"),
+        _start(query=1, group="zookeeper", trigger="running", limit=7, way="brokers"),
+        _produce("b", 5),
+        _start(query=1, group="zookeeper", trigger="running", limit=7),
+        Step("grow", ("a",)),
+        _start(query=1, group="zookeeper", limit=7, way="brokers"),
+    ],
     "once, in a group in Kafka, with a checkpoint": [
         _produce("a", 3),
         _start(group="kafka"),
