@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import MockCluster
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ def record(number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.fixture(params=["direct", "librdkafka"])
+@pytest.fixture(params=["direct", *seldom("librdkafka")])
 def options(request: pytest.FixtureRequest, zkafka_mock_cluster: MockCluster) -> dict[str, str]:
     """How to reach the mock brokers, with each transport."""
     return {"kafka.bootstrap.servers": zkafka_mock_cluster.bootstrap_servers, "transport": request.param}

@@ -126,6 +126,7 @@ class TestRestart:
         assert ("czxid" in offset["topics"][topic]) is ("zookeeper.connect" in connection)
         assert json.dumps(StreamOffset.from_json(offset).to_json()) == text
 
+    @pytest.mark.long
     def test_either_connection(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """A checkpoint that was written through ZooKeeper goes on through the brokers alone, and the other way round."""
         topic = new_topic()
