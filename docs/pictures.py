@@ -10,12 +10,12 @@ _STYLE = """
   .box { stroke-width: 1.5 } .line { stroke: #555555; stroke-width: 1.5; fill: none; marker-end: url(#tip) }
   .rest { stroke: #999999; stroke-width: 1; stroke-dasharray: 4 4 } .tip { fill: #555555 }
   .a { fill: #dbe4ff; stroke: #3f51b5 } .b { fill: #ffe3c2; stroke: #b26500 } .c { fill: #d8f0d8; stroke: #2e7d32 }
-  .d { fill: #eeeeee; stroke: #777777 }
+  .d { fill: #eeeeee; stroke: #777777 } .curve { stroke: #3f51b5; stroke-width: 2.5; fill: none }
   @media (prefers-color-scheme: dark) {
     .back { fill: #1e2129 } text { fill: #e6e6e6 } .note { fill: #b5b5b5 }
     .line { stroke: #b5b5b5 } .rest { stroke: #777777 } .tip { fill: #b5b5b5 }
     .a { fill: #2c3566; stroke: #8c9eff } .b { fill: #5c3a10; stroke: #ffb74d } .c { fill: #1f4523; stroke: #81c784 }
-    .d { fill: #33363f; stroke: #9a9a9a }
+    .d { fill: #33363f; stroke: #9a9a9a } .curve { stroke: #8c9eff }
   }
 """
 _TIP = (
@@ -97,9 +97,41 @@ def transports() -> Picture:
     return picture
 
 
+def owners() -> Picture:
+    """The members of a group, the partitions that each owns, and where that is recorded."""
+    picture = Picture(900, 250, "Two members of a group, and the partitions that each of them owns")
+    for y, said in ((66, "members"), (176, "partitions")):
+        picture.text(10, y, said, "head")
+    picture.box(110, 45, 370, "a", "a query of zkafka, however many executors", "consumer.id receipts_1")
+    picture.box(510, 45, 370, "b", "a JVM consumer, or another query", "consumer.id receipts_2")
+    for number in range(4):
+        kind, x = "ab"[number // 2], 110 + 200 * number
+        offset = ("1,204", "1,198", "1,310", "1,277")[number]
+        picture.box(x, 155, 170, kind, f"payments-{number}", f"owner: receipts_{number // 2 + 1}", f"offset: {offset}")
+        picture.arrow((x + 85, 95), (x + 85, 153))
+    picture.text(110, 242, "Only the owner reads a partition, and commits its offset.", "note")
+    return picture
+
+
+def lag() -> Picture:
+    """The lag of a group while its query stands still, and while it catches up."""
+    picture = Picture(900, 270, "The lag of a group: low, growing while its query is stopped, and falling when it is back")
+    picture.text(10, 24, "lag", "head")
+    picture.arrow((40, 230), (40, 20))
+    picture.arrow((40, 230), (880, 230))
+    picture.text(845, 250, "time", "head")
+    picture.arrow((40, 215), (200, 210), (430, 70), (560, 130), (700, 212), (870, 214), kind="curve")
+    for x, said in ((200, "the query stops"), (430, "it restarts"), (560, "a second member joins"), (700, "caught up")):
+        picture.arrow((x, 34), (x, 230), kind="rest")
+        picture.text(x + 6, 44, said, "note")
+    picture.text(60, 200, "a micro-batch's records", "note")
+    return picture
+
+
 def pictures() -> dict[str, str]:
     """Return the pictures, by file name."""
-    return {"micro-batch.svg": str(micro_batch()), "transports.svg": str(transports())}
+    drawn = {"micro-batch": micro_batch, "transports": transports, "owners": owners, "lag": lag}
+    return {f"{name}.svg": str(draw()) for name, draw in drawn.items()}
 
 
 if __name__ == "__main__":
