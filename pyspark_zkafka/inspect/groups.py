@@ -205,7 +205,7 @@ class StoredOffsets:
     `offsets` are 0 or more, each with the transaction that wrote it. `unset` has partitions with a negative number, which
     all consumers treat as no offset. `unreadable` has the errors of znodes that are not a number. `legacy` has positions
     from Kafka 0.7, in bytes. `misnamed` has the errors of znodes without a valid partition or topic in the path, by path.
-    `versions` are those of the znodes.
+    `versions` has the znodes' versions.
     """
 
     offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)

@@ -72,7 +72,7 @@ def _of_cluster(view: str, options: ReadOptions, source: ClusterSource) -> list[
     else:
         cluster = read_cluster(source, parts, partial(restrict, subscription))
     if cluster.snapshot.is_outdated:
-        _log.warning("view=%s shows what is left in ZooKeeper. %s", view, describe_migration(cluster.snapshot))
+        _log.warning("view=%s shows outdated data of ZooKeeper. %s", view, describe_migration(cluster.snapshot))
     for error in cluster.unreadable.values():
         _log.warning("view=%s leaves out a malformed znode: %s", view, error)
     if isinstance(source, KafkaAdmin) and view == "controller" and not _is_of_zookeeper(cluster.controller, options):

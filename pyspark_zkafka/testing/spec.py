@@ -73,7 +73,7 @@ class ClusterSpec:
 
     @property
     def broker_ids(self) -> list[int]:
-        """The ids of all brokers, including those that are down, in order."""
+        """The ids of all brokers, running or not, in order."""
         return list(range(self.brokers))
 
     @property

@@ -57,7 +57,7 @@ def plan_assignments(
 ) -> list[AssignmentPlan]:
     """Return a plan for each strategy.
 
-    `partitions` has those of all existing topics that a member may subscribe to, `owners` the present owners.
+    `partitions` has the partitions of all existing topics that members may subscribe to, `owners` the present owners.
     """
     threads = threads_by_topic(members, partitions)
     subscribers = Subscribers(threads, {topic: tuple(sorted(found)) for topic, found in partitions.items()}, owners)

@@ -265,9 +265,7 @@ def reset_offsets(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
     ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All partitions of which the group has an offset.")
-    ] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with an offset of the group.")] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the earliest offset.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the latest offset.")] = False,
     to_current: Annotated[bool, typer.Option("--to-current", help="To the committed offset, else to the latest.")] = False,

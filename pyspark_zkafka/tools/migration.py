@@ -59,8 +59,8 @@ def compare(
     """Return each partition of which either store has an offset, sorted; partitions of Kafka 0.7 come last.
 
     `source` and `target` have the next offsets to read, 0 or more. `unreadable` has the reason why an offset in either
-    store cannot be read. `legacy` has the partitions of which the source has byte positions, and `outdated` those whose
-    offset in the source is older than the partition.
+    store cannot be read. `legacy` has partitions with a byte position in the source, and `outdated` partitions that are
+    newer than their offset in the source.
 
     >>> t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     >>> [c.state for c in compare({t0: 5, t1: 5}, {t0: 5, t1: 4}, [t0, t1])]

@@ -60,7 +60,7 @@ def csv_text(offsets: Iterable[OffsetLine], *, with_group: bool) -> str:
 def parse_offsets_file(name: str, text: str, group: str | None = None) -> list[OffsetLine]:
     """Return the offsets in a file of either form; an offset below 0 stands for none. `name` is for errors.
 
-    `group` is the group of lines ``topic,partition,offset``, and the only one that other lines may name. One OptionError
+    Lines ``topic,partition,offset`` are offsets of `group`. Lines that name a group must name this one. One OptionError
     has all problems: lines that are malformed or contradict each other, no lines, or three columns without `group`.
     """
     lines = [(n, line.rstrip("\r")) for n, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1)]

@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kazoo.client import KazooClient
@@ -38,8 +38,8 @@ _CLOSING_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, OSErro
 _BULK_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, ZKafkaError)
 _log = logging.getLogger(__name__)
 
-_without_bulk_reads: set[str] = set()
-"""The hosts of ensembles with a server before 3.6."""
+_no_bulk_before: dict[str, float] = {}
+"""When to try bulk reads again, by hosts: after a failure. Never for an ensemble with a server before 3.6."""
 
 Watch = Callable[[object], None]
 SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
@@ -135,7 +135,6 @@ class ZooKeeperConnection:
         self._handler = BoundedHandler(clock)
         self._log = ConnectionLog(_log)
         self._auth_failed = False
-        self._bulk_again_at = -math.inf
         self._timeout_s = config.connection_timeout_ms / 1000
 
     def __enter__(self) -> Self:
@@ -212,17 +211,15 @@ class ZooKeeperConnection:
         watch: Watch | None = None,
     ) -> Results:
         """Send one round of requests. Servers answer `exists` first, then `children`, then `get`, each in its order."""
-        requests = [
-            (kind, path) for kind, paths in (("exists", exists), ("children", children)) for path in dict.fromkeys(paths)
-        ]
-        reads, answers = list(dict.fromkeys(get)), Results()
+        answers, kinds = Results(), {"exists": exists, "children": children, "get": get}
+        requests = [(kind, path) for kind, paths in kinds.items() for path in dict.fromkeys(paths)]
+        reads = [path for kind, path in requests if kind == "get"]
         if watch is None and len(reads) >= _LEAST_BULK:
-            self._all_rounds(requests, answers, watch)
+            self._all_rounds(requests[: -len(reads)], answers, watch)
             if (nodes := self._read_in_bulk(reads)) is not None:
-                answers.nodes.update(nodes)
-                return answers
-            requests = []
-        self._all_rounds([*requests, *(("get", path) for path in reads)], answers, watch)
+                return replace(answers, nodes=nodes)
+            requests = requests[-len(reads) :]
+        self._all_rounds(requests, answers, watch)
         return answers
 
     def acl(self, path: str) -> tuple[object, ...] | None:
@@ -271,28 +268,28 @@ class ZooKeeperConnection:
     def _read_in_bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
         """Read many znodes in few requests. None if that fails, and single reads must show why.
 
-        The session is another one, as servers before 3.6 end a session that sends such a request.
+        The session is another one, because servers before 3.6 end a session that sends such a request.
         """
         self._client()  # refuse to read by a connection that is not open
-        if self.config.hosts in _without_bulk_reads or self._clock() < self._bulk_again_at:
+        hosts = self.config.hosts
+        if self._clock() < _no_bulk_before.get(hosts, -math.inf):
             return None
         try:
             with ZooKeeperConnection(self.config, clock=self._clock) as session:
                 session._log.quiet = True
                 return session._bulk(paths)
         except errors.UNKNOWN_REQUEST:
-            _without_bulk_reads.add(self.config.hosts)
+            _no_bulk_before[hosts] = math.inf
         except _BULK_ERRORS as error:
-            self._bulk_again_at = self._clock() + _BULK_PAUSE_S
+            _no_bulk_before[hosts] = self._clock() + _BULK_PAUSE_S
             reason = str(error) or type(error).__name__
             _log.info("Reading %d znodes one by one, because reading them in bulk failed: %s", len(paths), reason)
         return None
 
     def _bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
         kazoo, nodes, size = self._client(), dict[str, Znode](), _BULK_REQUEST * _BULK_IN_FLIGHT
-        kazoo.sync_async(self._full("/")).get(
-            timeout=self._timeout_s
-        )  # this server may be behind that of the other session
+        # This session's server may lag behind the server of the other session.
+        kazoo.sync_async(self._full("/")).get(timeout=self._timeout_s)
         for start in range(0, len(paths), size):
             deadline, pending = self._clock() + self._timeout_s, []
             for at in range(start, min(start + size, len(paths)), _BULK_REQUEST):

@@ -44,11 +44,11 @@ def test_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_member: 
     chroot.topic("t", 50)
     members = [new_member(f"c{n:02}", "t", session_ms=10_000) for n in range(20)]
     together(members, GroupMember.join)
-    eventually(lambda: settled(members, 50), timeout_s=60)
+    eventually(lambda: settled(members, 50), timeout_s=30)
     assert [len(m.owned()) for m in members] == [3] * 10 + [2] * 10
-    assert max(m.rebalances for m in members) <= 40
+    assert max(m.rebalances for m in members) <= 30
     together(members[::2], GroupMember.leave)
-    eventually(lambda: settled(members[1::2], 50), timeout_s=60)
+    eventually(lambda: settled(members[1::2], 50), timeout_s=30)
 
 
 def test_herd(chroot: Chroot, new_member: NewMember) -> None:

@@ -135,7 +135,7 @@ def test_shutdown_races(
     zkafka_cluster.pause("zookeeper")
     try:
         owning.terminate()
-        assert seconds(lambda: owning.wait(30)) < 10
+        assert seconds(lambda: owning.wait(30)) < 7
     finally:
         zkafka_cluster.resume("zookeeper")
     eventually(lambda: chroot.ids("g") == {} and chroot.owners("g") == {}, timeout_s=SESSION_S + 10)

@@ -52,7 +52,7 @@ def accepts(port: int) -> bool:
 
 @pytest.fixture
 def run(server: str, zkafka_cluster: LocalCluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """What the client tells that has a topic, and perhaps another one to copy it to."""
+    """Runs the client on a topic, perhaps with another topic to copy it to, and returns its result."""
 
     def run(*topics: str) -> dict[str, Any]:
         command = [sys.executable, str(DRIVER), server, zkafka_cluster.zookeeper_connect, *topics]
@@ -69,7 +69,7 @@ def run(server: str, zkafka_cluster: LocalCluster, tmp_path: Path) -> Callable[.
 def test_write_and_read(
     run: Callable[..., dict[str, Any]], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
 ) -> None:
-    """A client without a JVM writes, reads, sees a view, and is told what it did wrong."""
+    """A client without a JVM writes, reads, sees a view, and gets the error of a misspelt option."""
     answer = run(new_topic(partitions=3))
     assert answer["columns"] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert sorted(int(row["value"]) for row in answer["rows"]) == list(range(100))

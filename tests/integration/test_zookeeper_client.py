@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +119,13 @@ def test_znodes_that_vanish_meanwhile_are_left_out(chroot: Chroot) -> None:
     assert not chroot.other.exists("/consumers/g")
 
 
+@pytest.fixture
+def _bulk_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forgets that bulk reads have failed while other tests stopped ZooKeeper."""
+    monkeypatch.setattr(connection, "_no_bulk_before", {})
+
+
+@pytest.mark.usefixtures("_bulk_reads")
 def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
     """2,100 partitions are read in several requests; each has its state. The same, one by one, where they are watched."""
     make_topic(chroot, "large", 2100)
@@ -131,7 +139,7 @@ def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.
     assert snapshot.led("large") == list(range(2100))
     assert in_bulk == singly
     assert "one by one" not in caplog.text
-    assert chroot.config.hosts not in connection._without_bulk_reads
+    assert not connection._no_bulk_before
     assert set(in_bulk) == {*paths[:-1], *others}
 
 
@@ -145,6 +153,7 @@ def test_one_of_many_is_forbidden(chroot: Chroot) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("_bulk_reads")
 @pytest.mark.parametrize("of_kafka", ["1.1.1", "2.7.2"])
 def test_older_servers(monkeypatch: pytest.MonkeyPatch, of_kafka: str) -> None:
     """Many znodes are read one by one from ZooKeeper 3.4 and 3.5. The session of the reader survives."""
@@ -157,7 +166,7 @@ def test_older_servers(monkeypatch: pytest.MonkeyPatch, of_kafka: str) -> None:
             session = client.session_id
             found = [client.get_many(paths) for _ in range(2)]
             assert client.session_id == session
-            assert hosts in connection._without_bulk_reads
+            assert connection._no_bulk_before[hosts] == math.inf
         assert [sorted(nodes) for nodes in found] == [sorted(paths)] * 2
 
 

@@ -1,4 +1,4 @@
-"""A client of Spark Connect, without a JVM: writes and reads a topic, or copies it, and tells as JSON what it found.
+"""A client of Spark Connect, without a JVM. It writes and reads a topic, or copies it, and prints the result as JSON.
 
 Arguments: the server's URL, zookeeper.connect and a topic; to copy, another topic and a folder for checkpoints.
 """

@@ -214,5 +214,5 @@ def test_opening_has_an_end() -> None:
         connection.begin_opening(soon(0.3))
         with pytest.raises(ConnectionLost, match="no response in time"):
             list(iter(lambda: connection.continue_opening(soon(0.05)), True))
-        assert 0.3 <= time.monotonic() - begin < 10
+        assert 0.3 <= time.monotonic() - begin < 2.5  # a connection may take three seconds
         assert not connection.is_opening
