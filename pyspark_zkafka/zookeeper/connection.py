@@ -315,7 +315,7 @@ class ZooKeeperConnection:
                 kazoo._live.wait(max(0.0, deadline - self._clock()))
             if kazoo.client_state == KeeperState.CONNECTING:
                 # kazoo would keep these requests, and send them when the ensemble answers.
-                raise errors.translate(errors.timeout(), f"Reading {self._full(requests[0][1])}", self.config)
+                raise errors.translate(errors.TIMED_OUT(), f"Reading {self._full(requests[0][1])}", self.config)
             pending = [(request, self._send(*request, watch)) for request in requests]
             requests = [request for request, result in pending if not self._receive(*request, result, answers, deadline)]
 

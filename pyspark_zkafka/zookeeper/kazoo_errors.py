@@ -25,6 +25,7 @@ KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTime
 NO_NODE: type[BaseException] = kazoo.NoNodeError
 NO_NODE_CODE: int = kazoo.NoNodeError.code
 UNKNOWN_REQUEST: type[BaseException] = kazoo.UnimplementedError
+TIMED_OUT: type[BaseException] = KazooTimeoutError
 
 _LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
 _PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)
@@ -42,12 +43,6 @@ _MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.Unimplement
 def is_passing(error: BaseException) -> bool:
     """True if a read may be sent again: the connection or session was lost, and kazoo opens another."""
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
-
-
-def timeout() -> BaseException:
-    """The error of a request without an answer in time."""
-    error: BaseException = KazooTimeoutError()
-    return error
 
 
 def refusal(error: BaseException) -> BaseException:

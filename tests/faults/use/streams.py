@@ -402,14 +402,8 @@ class Schedule:
     def _options(self, use: Use) -> dict[str, str]:
         zookeeper = {"zookeeper.connect": self.cluster.zookeeper_connect}
         brokers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers}
-        subscription = {
-            "a": {"subscribe": self.topics.name("a")},
-            "ab": {"subscribe": f"{self.topics.name('a')},{self.topics.name('b')}"},
-            "pattern": {"subscribePattern": f"{self.topics.prefix}-[ab]"},
-            "assign": {"assign": json.dumps({self.topics.name("a"): [0]})},
-        }[use.topics]
         given = {
-            **subscription,
+            **self.topics.subscription(use.topics),
             "missingTopics": "wait",
             "failOnDataLoss": str(use.fails and not self.queries[use.query].is_tolerant).lower(),
             "kafkaConsumer.pollTimeoutMs": "8000",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 import time
@@ -68,6 +69,16 @@ class Topics:
     def name(self, topic: str) -> str:
         """The name in Kafka."""
         return f"{self.prefix}-{topic}"
+
+    def subscription(self, topics: str) -> dict[str, str]:
+        """The option that subscribes to the topics of a `Use`."""
+        a, b = self.name("a"), self.name("b")
+        return {
+            "a": {"subscribe": a},
+            "ab": {"subscribe": f"{a},{b}"},
+            "pattern": {"subscribePattern": f"{self.prefix}-[ab]"},
+            "assign": {"assign": json.dumps({a: [0]})},
+        }[topics]
 
     def log(self, topic: str, partition: int) -> Log:
         """A partition in the present life of its topic."""

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.testing import LocalCluster
 from tests.faults.use.steps import Step, Use, steps_of
-from tests.faults.use.topics import BROKER_CONFIG, Log, Topics
+from tests.faults.use.topics import Log, Topics
 from tests.support.eventually import eventually
 from tests.support.stream import is_late
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+    from pyspark_zkafka.testing import LocalCluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -80,19 +79,12 @@ class Follower:
         return query
 
     def _options(self, use: Use) -> dict[str, str]:
-        name = self._topics.name
-        subscription = {
-            "a": {"subscribe": name("a")},
-            "ab": {"subscribe": f"{name('a')},{name('b')}"},
-            "pattern": {"subscribePattern": f"{self._topics.prefix}-[ab]"},
-            "assign": {"assign": json.dumps({name("a"): [0]})},
-        }[use.topics]
         limit = {"maxOffsetsPerTrigger": str(use.limit)} if use.limit else {}
         return {
             "kafka.bootstrap.servers": self._topics.cluster.bootstrap_servers,
             "startingOffsets": use.start,
             "failOnDataLoss": str(use.fails and not self.is_tolerant).lower(),
-            **subscription,
+            **self._topics.subscription(use.topics),
             **limit,
         }
 
@@ -140,13 +132,6 @@ class History:
 
     def _note_loss(self, topic: str, life: int | None) -> None:
         self.ours.may_lose = True
-
-
-@pytest.fixture(scope="module")
-def one_broker() -> Iterator[LocalCluster]:
-    """A cluster whose topics are compacted soon."""
-    with LocalCluster(brokers=1, broker_config=BROKER_CONFIG) as cluster:
-        yield cluster
 
 
 def test_nothing_is_skipped(
