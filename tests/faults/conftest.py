@@ -1,4 +1,4 @@
-"""What tests of faults do to the breakable cluster, and to the processes that use it."""
+"""Fixtures of the fault tests: a cluster that tests may break, and processes that use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
 
 @pytest.fixture
 def all_brokers(zkafka_cluster: LocalCluster) -> Iterator[None]:
-    """Leaves no broker down for the next test, also where a test failed, or a broker did not come up."""
+    """Restart every broker that is down after the test, whether it passed or failed."""
     yield
     for broker in zkafka_cluster.broker_ids:
         if zkafka_cluster.pid(broker) is None:
@@ -40,12 +40,12 @@ def all_brokers(zkafka_cluster: LocalCluster) -> Iterator[None]:
 
 @pytest.fixture
 def create_without_waiting(zkafka_cluster: LocalCluster) -> Callable[[str, list[list[int]]], None]:
-    """Makes a topic of which partition 0 has a live replica, and others may have none; returns when 0 has a leader."""
+    """Function that creates a topic whose partition 0 has a live replica; returns once partition 0 has a leader."""
 
     def create(topic: str, replicas: list[list[int]]) -> None:
         with AdminClient({"bootstrap.servers": zkafka_cluster.bootstrap_servers}) as admin:
             new = NewTopic(topic, len(replicas), replica_assignment=replicas)
-            with suppress(KafkaException):  # that it does not wait for all leaders
+            with suppress(KafkaException):  # not all leaders are known yet
                 admin.create_topics([new], operation_timeout=0)[topic].result(30)
         zkafka_cluster.wait_for_leader(topic, 0)
 
@@ -54,7 +54,7 @@ def create_without_waiting(zkafka_cluster: LocalCluster) -> Callable[[str, list[
 
 @pytest.fixture
 def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
-    """Makes planners, which do what Spark's planning calls ask for: ``planner({"subscribe": topic})``."""
+    """Factory of planners, which answer Spark's planning calls: ``planner({"subscribe": topic})``."""
     with ExitStack() as opened:
 
         def make(options: dict[str, str], connection: dict[str, str] | None = None) -> StreamDriver:
@@ -67,7 +67,7 @@ def planner(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
 
 @pytest.fixture
 def processes(chroot: Chroot) -> Iterator[MemberProcesses]:
-    """Starts members that are processes."""
+    """Group members that run as processes."""
     started = MemberProcesses(chroot.config)
     yield started
     started.close()
@@ -75,14 +75,14 @@ def processes(chroot: Chroot) -> Iterator[MemberProcesses]:
 
 @pytest.fixture
 def wire(zkafka_cluster: LocalCluster) -> Iterator[Wire]:
-    """A way to ZooKeeper that can be cut."""
+    """A proxy to ZooKeeper that can be cut."""
     with Wire(zkafka_cluster.port("zookeeper")) as way:
         yield way
 
 
 @pytest.fixture
 def new_group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Callable[..., TopicGroup]]:
-    """Makes groups, each with a topic of its own: ``new_group(partitions=2)``."""
+    """Factory of groups, each with its own topic: ``new_group(partitions=2)``."""
     with zkafka_cluster.zookeeper() as znodes, ExitStack() as opened:
 
         def make(**topic: Any) -> TopicGroup:
@@ -95,14 +95,14 @@ def new_group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> It
 
 @pytest.fixture
 def planner_pid(spark: SparkSession) -> Callable[[], int]:
-    """Finds the process that plans the only query of this Spark session."""
+    """Function that finds the process planning the only query of this Spark session."""
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     return lambda: planning_process(jvm)
 
 
 @pytest.fixture
 def gate(stream: Callable[..., Any]) -> Iterator[Gate]:
-    """A gate that is open by the time that the test's streams are stopped."""
+    """A gate that opens before the test's streams are stopped."""
     made = Gate()
     yield made
     made.open()

@@ -1,7 +1,7 @@
-"""A planner that lives for days, in fast motion: what it holds must stay flat over many micro-batches.
+"""A planner that lives for days, in fast motion: its resources must stay flat over many micro-batches.
 
-``python -m tests.faults.long_planning 100000`` plans so many with each kind of group, and without one; the exit status is 1
-if memory, threads, open files, or the watches and connections of ZooKeeper have grown.
+``python -m tests.faults.long_planning 100000`` plans 100,000 micro-batches with each kind of group, and without one.
+The exit status is 1 if memory, threads, open files, or ZooKeeper's watches and connections have grown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "ZooKeeper": {"group.id": "long-lived"},
     "Kafka": {"group.id": "long-lived", "groupMembership": "kafka"},
 }
-"""The options of a stream for each kind of group."""
+"""Stream options for each kind of group."""
 
 DRIVER = Path(__file__).parent / "drivers" / "planner.py"
 PARTITIONS = 4
@@ -42,7 +42,7 @@ _names = numbers()
 
 
 def grown(cluster: LocalCluster, group: str, count: int) -> Iterator[Growth]:
-    """The growth of each figure over so many micro-batches of a new topic, one record of each partition in each.
+    """Yield the growth of each figure over `count` micro-batches of a new topic, each with one record per partition.
 
     `group` is a key of `GROUPS`. Raises RuntimeError if the planner fails.
     """
@@ -75,7 +75,7 @@ def grown(cluster: LocalCluster, group: str, count: int) -> Iterator[Growth]:
 
 
 def main(count: int) -> int:
-    """Plan with groups of all kinds; the exit status."""
+    """Plan with every kind of group and return the exit status."""
     failed = False
     with LocalCluster(brokers=1) as cluster:
         for group in GROUPS:

@@ -1,4 +1,4 @@
-"""The wall clock of an application jumps, forward and back, while it copies a topic in a group: nothing depends on it."""
+"""Copies of a topic in a group while the application's wall clock jumps forward and back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 HOUR_S = 3600
 JUMPS_S = (HOUR_S, 0, -HOUR_S, 24 * HOUR_S, -24 * HOUR_S)
-# By the wall clock Spark itself counts the time since an executor's last heartbeat.
+# Spark measures the time since an executor's last heartbeat by the wall clock.
 PATIENT = {"spark.network.timeout": "30d"}
 ROWS, PER_BATCH, PARTITIONS = 2_000, 80, 4
 
@@ -39,7 +39,7 @@ def clock(tmp_path: Path) -> JumpingClock:
 
 @contextmanager
 def jumping(clock: JumpingClock, every_s: float = 1.0) -> Iterator[None]:
-    """The clock jumps inside of the block, from one shift to the next."""
+    """Let the clock jump from one shift to the next inside the block."""
     is_over = threading.Event()
 
     def jump() -> None:
@@ -58,7 +58,7 @@ def jumping(clock: JumpingClock, every_s: float = 1.0) -> Iterator[None]:
 
 
 def test_clock(clock: JumpingClock) -> None:
-    """The clock of these tests shifts the time of day of a process, and neither its monotonic clock nor its waits."""
+    """The test clock shifts a process's time of day, but neither its monotonic clock nor its waits."""
     script = "import time, threading; b = time.monotonic(); threading.Event().wait(0.2); print(time.time(), b)"
     clock.set(HOUR_S)
     before = time.monotonic()
@@ -79,7 +79,7 @@ def test_copy(
     clock: JumpingClock,
     membership: str,
 ) -> None:
-    """A query in a group copies each row once, and commits; its rows have times of all the days that it saw."""
+    """A query in a group copies each row once and commits while the clock jumps by days."""
     source, sink = new_topic(partitions=PARTITIONS), new_topic(partitions=2)
     fill_numbered(zkafka_cluster, source, range(ROWS), PARTITIONS)
     group = {"group.id": f"{source}-group", "groupMembership": membership}

@@ -1,4 +1,4 @@
-"""Two minutes of damaged fetch responses, with every access to memory watched."""
+"""Two minutes of damaged fetch responses under AddressSanitizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUNDS = 100_000
 
 @pytest.mark.long
 def test_no_fault_of_memory(tmp_path: Path) -> None:
-    """The decoder touches no memory that is not its own, and leaves none, whatever the responses."""
+    """The decoder accesses only its own memory and leaks none, whatever the response."""
     fuzzer, deadline, seed = Fuzzer(tmp_path), time.monotonic() + DURATION_S, time.time_ns()
     while time.monotonic() < deadline:
         seed += 1

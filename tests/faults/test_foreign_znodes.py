@@ -1,4 +1,4 @@
-"""Znodes that others write in bad form, or delete after they were listed."""
+"""Znodes that other clients write in bad form, or delete after they were listed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NewMember = Callable[..., GroupMember]
 
 
 class Vanishing(ZooKeeperClient):
-    """A client before whose eyes a znode vanishes: it is deleted as soon as it was listed."""
+    """A client that deletes a znode as soon as it has listed it."""
 
     def __init__(self, config: ZooKeeperConfig, other: KazooClient, path: str) -> None:
         super().__init__(config)
@@ -64,7 +64,7 @@ ODD = [
 
 @pytest.mark.parametrize("strategy", ["range", *seldom("roundrobin")])
 def test_bytes_and_nulls(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture, strategy: str) -> None:
-    """Names are text; znodes that are malformed, or deleted after they were listed, stop no member, and are logged once."""
+    """Malformed znodes, and znodes deleted after they were listed, stop no member and are logged once."""
     chroot.topic("t", 4)
     chroot.other.create("/brokers/topics/nothing", None)
     for n, data in enumerate([*GARBAGE, *ODD]):
@@ -85,7 +85,7 @@ def test_bytes_and_nulls(chroot: Chroot, new_member: NewMember, caplog: pytest.L
 
 
 def test_foreign_formats(chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
-    """The znodes of pykafka, a bare topic for a registration and claims of names that no other has, break no planning."""
+    """Planning works next to pykafka's znodes and a registration that is a bare topic name."""
     chroot.topic("t", 4)
     chroot.register("g", "host:7c9e6679-7425-40de-944b-e07fc1f90ae7", b"t")
     pykafka = "/consumers/g/owners/b't'"
@@ -100,7 +100,7 @@ def test_foreign_formats(chroot: Chroot, new_member: NewMember, caplog: pytest.L
 
 
 def test_broker_that_vanishes_while_it_is_listed(chroot: Chroot, new_member: NewMember) -> None:
-    """A broker whose znode goes between the list and the look is left out; a group is shared even without any broker."""
+    """A broker whose znode disappears while brokers are listed is left out; a group works even without brokers."""
     chroot.topic("t", 2)
     for n in (1, 2):
         broker = f'{{"jmx_port":-1,"timestamp":"1","host":"127.0.0.1","version":1,"port":{29100 + n}}}'

@@ -1,4 +1,4 @@
-"""Writes while a broker that is starting answers that it knows no topic; a broker of the test's own."""
+"""Writes to a scripted broker that, like a starting broker, answers that it knows no topic."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 PRODUCE, INIT_PRODUCER_ID = 0, 22
 GRACE_S = 30
-"""librdkafka's default of ``topic.metadata.propagation.max.ms``, for which it would wait without ours."""
+"""librdkafka's default of ``topic.metadata.propagation.max.ms``: how long it would wait without our setting."""
 
 
 class ForgetfulBroker(StartingBroker):
-    """Knows the topic `t`, unless it `forgets` it; never answers a request to produce."""
+    """Knows the topic `t` unless `forgets` is set; never answers a produce request."""
 
     def __init__(self) -> None:
         super().__init__(range(0), ["t"])
@@ -45,7 +45,7 @@ class ForgetfulBroker(StartingBroker):
 
 
 def write_on(transport: Transport, **kafka: int) -> None:
-    """Send rows to a broker that forgets their topic for two seconds, when the producer has known it for long."""
+    """Send rows to a broker that forgets their topic for two seconds, long after the producer learned it."""
     server = ForgetfulBroker()
     is_direct = transport == "direct"
     settings = {"enable.idempotence": is_direct, "topic.metadata.refresh.interval.ms": 200, "linger.ms": 10, **kafka}
@@ -59,19 +59,19 @@ def write_on(transport: Transport, **kafka: int) -> None:
                 server.forgets = GRACE_S + 2 < age_s < GRACE_S + 4
                 producer.send(OutgoingBatch("t", pa.array([b"v"]), None, None, None, None), np.zeros(1, np.int32), 1)
                 time.sleep(0.1)
-            raise TimeoutError("the rows are still in flight")  # so that the producer does not wait for them
+            raise TimeoutError("the rows are still in flight")  # keeps the producer from waiting for them
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("transport", BOTH)
 def test_broker_that_knows_no_topic(transport: Transport) -> None:
-    """Rows wait until brokers know their topic again; librdkafka's own default would fail them."""
+    """Rows wait until brokers know their topic again, although librdkafka's default would fail them."""
     with pytest.raises(TimeoutError, match="still in flight"):
         write_on(transport)
 
 
 @pytest.mark.long
 def test_default_of_librdkafka() -> None:
-    """With it the write fails: the test above can."""
+    """With librdkafka's default propagation time, a write fails while brokers do not know its topic."""
     with pytest.raises(DeliveryFailed, match="_UNKNOWN_TOPIC"):
         write_on("librdkafka", **{"topic.metadata.propagation.max.ms": GRACE_S * 1000})

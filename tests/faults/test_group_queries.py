@@ -1,4 +1,4 @@
-"""Queries of a consumer group: their sessions, commits and partitions while members and brokers come and go."""
+"""Sessions, commits and partitions of queries in a group while members and brokers come and go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_reading_on_after_expiry(
     stream: NewStream,
     planner_pid: Callable[[], int],
 ) -> None:
-    """A query whose session has expired drops what it owned, registers anew by its id, and reads nothing of another's."""
+    """A query whose session expired drops its partitions, registers anew by its id, and reads no other member's records."""
     group = new_group(partitions=2)
     group.produce(5, 0, 1)
     member = group.member("c2")
@@ -52,7 +52,7 @@ def test_reading_on_after_expiry(
 
 
 def test_partition_without_leader(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
-    """A partition that has no leader waits for one, owned, while the others are read."""
+    """A partition without a leader stays owned and waits for one, while the other partitions are read."""
     group = new_group(assignment={0: [0], 1: [1]})
     group.produce(3, 0, 1)
     zkafka_cluster.stop(1)
@@ -70,7 +70,7 @@ def test_partition_without_leader(zkafka_cluster: LocalCluster, new_group: NewGr
 
 
 def test_new_partitions_and_topics(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
-    """Partitions and topics that come while a query runs are claimed, in numerical order, and read from their beginning."""
+    """Partitions and topics created while a query runs are claimed in numerical order and read from their beginning."""
     group = new_group(partitions=2)
     group.produce(2, 0, 1)
     options = group.options("c1", subscribePattern=f"{group.topic}.*")
@@ -101,7 +101,7 @@ def test_commit_by_a_member_that_lost_ownership(
     gate: Gate,
     planner_pid: Callable[[], int],
 ) -> None:
-    """A query that slept through its session's end does not commit what it has done over the new owner's progress."""
+    """A query that was halted beyond its session does not commit its finished work over the new owner's progress."""
     group = new_group()
     group.produce(10, 0)
     query = stream(group.options("c2"))
@@ -122,12 +122,12 @@ def test_commit_by_a_member_that_lost_ownership(
     assert query.offsets(0) == [
         *range(10),
         *range(7, 12),
-    ]  # it goes on at the new owner's 7, not at its own 10
+    ]  # it resumes from the new owner's 7, not from its own 10
     eventually(lambda: group.offsets() == {0: 12})
 
 
 def test_commit_during_a_rebalance(new_group: NewGroup, stream: NewStream, gate: Gate) -> None:
-    """A rebalance while a micro-batch runs commits nothing of it: only what is done, and still owned, is ever committed."""
+    """A rebalance commits nothing of a running micro-batch; a query commits only what it finished and still owns."""
     group = new_group(partitions=2)
     group.produce(4, 0, 1)
     query = stream(group.options("c1", rebalance_hold_ms="500"))
@@ -137,7 +137,7 @@ def test_commit_during_a_rebalance(new_group: NewGroup, stream: NewStream, gate:
     assert group.owners() == {0: "c1", 1: "c1"}
     member = group.member("c2")
     eventually(lambda: settled([member], 1) and group.owners() == {0: "c1", 1: "c2"})
-    assert group.offsets() == {0: 0, 1: 0}  # where it has begun
+    assert group.offsets() == {0: 0, 1: 0}  # the starting offsets
     gate.open()
     eventually(lambda: group.offsets() == {0: 4, 1: 0})
     group.produce(1, 0)
@@ -148,7 +148,7 @@ def test_more_consumers_than_partitions(
     new_group: NewGroup,
     stream: NewStream,
 ) -> None:
-    """A query without a partition waits without work, takes over when the owner leaves, and leaves at once when stopped."""
+    """A query without partitions idles, takes over when the owner leaves, and leaves the group when it is stopped."""
     group = new_group()
     group.produce(3, 0)
     member = group.member("c1")

@@ -1,4 +1,4 @@
-"""A query that changes between a group in ZooKeeper and one in Kafka on one checkpoint: in order, and killed before it."""
+"""Queries that switch between a group in ZooKeeper and one in Kafka on one checkpoint, also after a kill."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def query(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], stream: C
 
 
 def options_of(query: MovingQuery, kind: str) -> dict[str, str]:
-    """The options of a query whose group is in Kafka, or in ZooKeeper with offsets in both."""
+    """Return the options of a query whose group is in Kafka, or in ZooKeeper with offsets in both."""
     if kind == "kafka":
         return query.options("brokers", groupMembership="kafka", session_timeout_ms=str(SESSION_MS))
     session = {"zookeeper_session_timeout_ms": str(int(SESSION_S * 1000)), "offsets_storage": "kafka"}
@@ -40,7 +40,7 @@ def options_of(query: MovingQuery, kind: str) -> dict[str, str]:
 
 @pytest.mark.long
 def test_there_and_back(query: MovingQuery) -> None:
-    """On the way to Kafka, back to ZooKeeper and to Kafka again, each record is read once, and no commit goes back."""
+    """A query that moves to Kafka, back and to Kafka again reads each record once; no committed offset decreases."""
     query.step(options_of(query, "zookeeper"))
     for kind in ("kafka", "zookeeper", "kafka"):
         assert query.migrate(kind).exit_code == 0
@@ -60,7 +60,7 @@ def test_there_and_back(query: MovingQuery) -> None:
 def test_killed_before_the_switch(
     query: MovingQuery, planner_pid: Callable[[], int], old: str, new: str, recorded: bool
 ) -> None:
-    """A query that is killed loses nothing by the switch, and reads the unfinished micro-batch twice, nothing else."""
+    """A query killed before the switch loses no record, and reads only the unfinished micro-batch twice."""
 
     def kill(frame: object, number: int) -> None:
         os.kill(planner_pid(), signal.SIGKILL)
@@ -69,7 +69,7 @@ def test_killed_before_the_switch(
 
     query.step(options_of(query, old))
     query.stream.in_batch = kill
-    query.write(RECORDS)  # before the start, so that one micro-batch has them all
+    query.write(RECORDS)  # before the start, so that one micro-batch holds all of them
     running = query.start(options_of(query, old))
     eventually(running.exception, 120)
     query.stream.in_batch = lambda frame, number: None

@@ -1,4 +1,4 @@
-"""Short runs of the harness: workloads under random faults, judged by all invariants."""
+"""Short runs of the harness: workloads under random faults, checked by all invariants."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The seed of faults at random."""
+    """The seed of the random faults."""
     found: int = request.config.getoption("--zkafka-seed")
     return found
 
 
 def violations(scenario: Scenario, folder: Path) -> list[str]:
-    """The violations of all workloads."""
+    """Return the violations of all workloads."""
     return [f"{result.workload.name}: {found}" for result in run(scenario, folder) for found in result.violations]
 
 
 @pytest.mark.long
 def test_a_stream_under_faults(tmp_path: Path) -> None:
-    """A stream outlives a killed planner, a killed broker and a cut connection, and delivers each record."""
+    """A stream survives a killed planner, a killed broker and a cut ZooKeeper connection, and delivers each record."""
     faults = (
         Planned(0.5, 0.0, "planner killed", 0.0),
         Planned(1.5, 1.0, "broker killed", 0.5),
@@ -40,7 +40,7 @@ def test_a_stream_under_faults(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["stream-kafka", "sink-at-least-once", "sink-exactly-once"])
 def test_full_disks(kind: str, tmp_path: Path) -> None:
-    """Two brokers, one after the other, end as they cannot write any more: no record is lost."""
+    """No record is lost when two brokers, one after the other, stop because their disks are full."""
     faults = (Planned(2.0, 5.0, "broker's disk full", 0.0), Planned(15.0, 2.0, "broker's disk full", 0.5))
     alone = Workload(kind, "direct", 1)
     assert violations(Scenario(workloads=(alone,), seed=1, duration_s=30, faults=faults), tmp_path) == []
@@ -50,7 +50,7 @@ def test_full_disks(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("transport", ["direct", "librdkafka"])
 @pytest.mark.parametrize("kind", ["batch", "stream-zookeeper", "stream-kafka"])
 def test_groups(kind: str, transport: str, seed: int, tmp_path: Path) -> None:
-    """A group delivers each record, and commits what it has finished, whatever breaks at random."""
+    """A group delivers each record and commits what it finished under random faults."""
     scenario = Scenario(workloads=(workload(kind, transport),), seed=seed, duration_s=60)
     assert violations(scenario, tmp_path) == []
 
@@ -58,6 +58,6 @@ def test_groups(kind: str, transport: str, seed: int, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["sink-at-least-once", "sink-exactly-once"])
 def test_sinks(kind: str, seed: int, tmp_path: Path) -> None:
-    """A sink has each record, and one that writes exactly once has it once, whatever breaks at random."""
+    """A sink receives each record under random faults; an exactly-once sink receives it once."""
     scenario = Scenario(workloads=(workload(kind, "direct"),), seed=seed, duration_s=60)
     assert violations(scenario, tmp_path) == []

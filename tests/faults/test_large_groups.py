@@ -1,4 +1,4 @@
-"""Groups of many members with many partitions, which start, lose half of themselves, and gain it back."""
+"""Groups of many members and partitions that lose half of their members and gain as many."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_REBALANCES = 30
 
 
 def test_half_of_the_members(chroot: Chroot, new_member: Callable[..., GroupMember]) -> None:
-    """Each time the group settles within half a minute, and no member rebalances more than a few times."""
+    """A group of 50 members settles within 30 seconds after each change of half its members, with few rebalances."""
     chroot.topic("t", PARTITIONS)
     first, second, third = (
         [new_member(f"{name}{n:02}", "t", session_ms=10_000) for n in range(MEMBERS // 2)] for name in "abc"

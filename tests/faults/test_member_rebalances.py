@@ -1,4 +1,4 @@
-"""Rebalances of members: how many, what of, and what a claim that fails leaves behind."""
+"""Rebalances of members: how many there are, what causes them, and what a failed claim leaves behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NewMember = Callable[..., GroupMember]
 
 
 def test_partial_claim_left_behind(chroot: Chroot, new_member: NewMember, third: KazooClient) -> None:
-    """A claim that fails leaves no owner's znode, try after try, so that the peer in the way can have what it wants."""
+    """A failed claim leaves no owner znode behind, try after try, so the peer in the way can claim its partitions."""
     chroot.topic("t", 6)
     chroot.claim("g", TopicPartition("t", 4), b"g_jvm-0", third)
     member = new_member("c1", "t", backoff_ms=50)
@@ -40,7 +40,7 @@ def test_partial_claim_left_behind(chroot: Chroot, new_member: NewMember, third:
 
 
 def test_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_member: NewMember) -> None:
-    """Twenty members that start at the same moment settle within seconds, each after a few rebalances."""
+    """Twenty members that join at the same moment settle within 30 seconds and at most 30 rebalances each."""
     chroot.topic("t", 50)
     members = [new_member(f"c{n:02}", "t", session_ms=10_000) for n in range(20)]
     together(members, GroupMember.join)
@@ -52,10 +52,10 @@ def test_a_member_that_registers_during_a_rebalance(chroot: Chroot, new_member: 
 
 
 def test_herd(chroot: Chroot, new_member: NewMember) -> None:
-    """Changes that concern no member cause no rebalance; a burst of changes causes a few at most."""
+    """Changes that concern no member cause no rebalance; a burst of 120 changes causes fewer than 30."""
     chroot.topic("t", 6)
     chroot.topic("p-1", 3)
-    lasting = 20_000  # a session that ends is a change of the group
+    lasting = 20_000  # an expired session would change the group
     members = [
         new_member(name, what, session_ms=lasting)
         for name, what in (("c1", "t"), ("c2", "t"), ("c3", SubscribePattern("p-.*")))
@@ -70,7 +70,7 @@ def test_herd(chroot: Chroot, new_member: NewMember) -> None:
         chroot.register("h", f"h_{n}", JVM)
         chroot.claim("g", TopicPartition("unread", n), b"g_jvm-0")
     assert caught_up(members) == before
-    # Without waiting for answers: changes that come one by one, as on a busy machine, are no burst.
+    # Does not wait for answers: on a busy machine, changes made one by one would be no burst.
     burst = []
     for n in range(60):
         path = f"/consumers/g/ids/g_{n}"
@@ -85,7 +85,7 @@ def test_herd(chroot: Chroot, new_member: NewMember) -> None:
 def test_retries_too_few(
     chroot: Chroot, new_member: NewMember, third: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A member that cannot claim names the owner in a warning, retries, and claims as soon as the partition is released."""
+    """A member that cannot claim warns with the owner's name, retries, and claims as soon as the partition is released."""
     chroot.topic("t", 3)
     chroot.claim("g", TopicPartition("t", 1), b"g_jvm-0", third)
     session = f"0x{third.client_id[0]:x}"
@@ -96,13 +96,13 @@ def test_retries_too_few(
         eventually(lambda: warning in caplog.text)
         assert member.owned() == {}
         assert not member.settled
-        clock.stop()  # so that no further try is due
+        clock.stop()  # no further try comes due
         third.stop()
         eventually(lambda: settled([member], 3))
 
 
 def test_leader_in_the_path(chroot: Chroot, new_member: NewMember) -> None:
-    """Claims are named after the partition alone: a leader that moves neither orphans one nor makes anybody rebalance."""
+    """Owner znodes are named after the partition alone: a leader change orphans no claim and causes no rebalance."""
     chroot.topic("t", 3)
     state = '{{"controller_epoch":1,"leader":{},"version":1,"leader_epoch":0,"isr":[2,1]}}'
     for n in range(3):

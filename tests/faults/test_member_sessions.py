@@ -1,4 +1,4 @@
-"""Members whose session, connection or process ends: what they own is owned by live members soon after."""
+"""Members whose session, connection or process ends: live members soon own their partitions."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ IDS = "/consumers/g/ids"
 
 
 def test_ghost_of_the_old_session(chroot: Chroot, new_member: NewMember, processes: MemberProcesses) -> None:
-    """While it lives, the holder of an id is named with its session; once killed, a member by the same id takes over."""
+    """A consumer id in use is refused and its session named; after its holder is killed, a new member takes the id over."""
     chroot.topic("t", 3)
-    process, session = processes.joined("c1", session_s=2.5)  # a busy machine does not let it expire
+    process, session = processes.joined("c1", session_s=2.5)  # long enough not to expire on a busy machine
     with pytest.raises(ConsumerIdTaken, match=rf"group g has a member g_c1 already, of session {session};"):
         new_member("c1", "t", session_ms=1000).join()
     process.kill()
@@ -47,7 +47,7 @@ def test_ghost_of_the_old_session(chroot: Chroot, new_member: NewMember, process
 
 
 def test_unowned_after_a_network_failure(chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
-    """After a failure that ended all sessions, every partition is owned by a live member again, without any restart."""
+    """After a network failure that ended all sessions, live members own every partition again without a restart."""
     chroot.topic("t", 7)
     members = [new_member(f"c{n}", "t", session_ms=1000, hosts=wire.address) for n in range(3)]
     for member in members:
@@ -64,7 +64,7 @@ def test_unowned_after_a_network_failure(chroot: Chroot, new_member: NewMember, 
 
 
 def test_lost_watches(chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
-    """Whatever changes while the connection is away is found when it is back, in the same session."""
+    """A member that reconnects in the same session finds every change made while it was disconnected."""
     chroot.topic("t", 4)
     chroot.topic("p-1", 1)
     with (
@@ -84,7 +84,7 @@ def test_lost_watches(chroot: Chroot, new_member: NewMember, wire: Wire) -> None
 
 
 def test_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire, processes: MemberProcesses) -> None:
-    """Leaving ends within seconds though ZooKeeper is silent; a forked child is a member of its own, and harms no other."""
+    """Members leave within 6 seconds though ZooKeeper is silent; a forked child is a separate member."""
     chroot.topic("t", 4)
     members = [new_member(f"c{n}", "t", hosts=wire.address, session_ms=int(SESSION_S * 1000)) for n in range(3)]
     for member in members:
@@ -92,14 +92,14 @@ def test_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire, proces
     wire.silence()
     threading.Thread(target=members[0].request_rebalance).start()
     with ThreadPoolExecutor(3) as pool:
-        assert max(pool.map(lambda member: seconds(member.leave), members)) < 6  # after which a request would fail
+        assert max(pool.map(lambda member: seconds(member.leave), members)) < 6  # a request would fail after this time
     eventually(lambda: chroot.ids("g") == {}, timeout_s=SESSION_S + 10)
     output, _ = processes.start("parent", program=FORKING).communicate(timeout=90)
     assert output.split("\n") == ["child 2", "parent 4", ""]
 
 
 def test_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMember, processes: MemberProcesses) -> None:
-    """A member that has left is garbage and has no threads; one whose process is killed is gone with its session."""
+    """A member that has left leaves no thread and no object; a killed member disappears with its session."""
     chroot.topic("t", 4)
     process, _ = processes.joined("c2")
     survivor = new_member("c3", "t")
@@ -122,12 +122,12 @@ def test_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMember, proc
 def test_shutdown_races(
     zkafka_cluster: LocalCluster, chroot: Chroot, processes: MemberProcesses, third: KazooClient
 ) -> None:
-    """SIGTERM ends a member within seconds: while it tries again and again, at once; while ZooKeeper is halted, too."""
+    """SIGTERM ends a member within seconds, both while it retries a claim and while ZooKeeper is halted."""
     chroot.topic("t", 3)
     path = chroot.claim("g", TopicPartition("t", 1), b"g_jvm-0", third)
     trying, _ = processes.joined("c1", session_s=30)
     trying.terminate()
-    assert seconds(lambda: trying.wait(30)) < 4  # leaving without ZooKeeper takes as long
+    assert seconds(lambda: trying.wait(30)) < 4  # leaving without ZooKeeper would take as long
     assert trying.returncode == 128 + signal.SIGTERM
     eventually(lambda: chroot.ids("g") == {}, timeout_s=15)
     chroot.other.delete(path)

@@ -1,4 +1,4 @@
-"""Streams and batches through ZooKeeper while the cluster is migrated to KRaft, brokers and all."""
+"""Streams and batches through ZooKeeper while the cluster is migrated to KRaft."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ EARLIEST = {"subscribe": "t", "startingOffsets": "earliest"}
 SESSION = {"zookeeper.session.timeout.ms": "30000"}
 PATIENT_BROKERS = {**SESSION, "broker.session.timeout.ms": "30000"}
 PAUSE = "300 milliseconds"
-"""Between micro-batches: queries that plan all the time take the processor from the servers that are started."""
+"""Pause between micro-batches: queries that plan all the time starve the servers that are starting."""
 
 
 @pytest.fixture
 def cluster() -> Iterator[MigratingCluster]:
-    """A cluster with ZooKeeper, and a topic; brokers that a busy machine slows down keep their sessions."""
+    """A cluster with ZooKeeper and a topic; its long session timeouts let brokers keep their sessions on a busy machine."""
     with MigratingCluster(brokers=2, broker_config=PATIENT_BROKERS) as started:
         started.create_topic("t", partitions=len(PARTITIONS), replication=2)
         yield started
 
 
 def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """A batch of all that there is."""
+    """Return a batch frame of all records."""
     return spark.read.format("zkafka").options(**options).load()
 
 
 def check_described(cluster: MigratingCluster) -> None:
-    """Describe the group by what ZooKeeper has kept: a line says so, and there is a lag if brokers are named."""
+    """Check that the group is described from what ZooKeeper kept, with a note, and with lags only if brokers are named."""
     left = "All brokers have left ZooKeeper for KRaft"
     for more, has_lag in (["--bootstrap-server", cluster.bootstrap_servers], True), ([], False):
         command = ["groups", "describe", "g", "--json", "--zookeeper", cluster.zookeeper_connect, *more]
@@ -55,9 +55,9 @@ def check_described(cluster: MigratingCluster) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)  # seven servers are started one after the other
 def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Callable[..., Stream]) -> None:
-    """Streams that have read through ZooKeeper read everything once, a member until the last broker leaves ZooKeeper.
+    """Streams through ZooKeeper read every record once; a group member reads until the last broker leaves ZooKeeper.
 
-    A plan is made from the brokers from then on, or fails with the reason where no address of a broker is known.
+    From then on, plans come from the brokers, or fail with the reason if no broker's address is known.
     """
     zookeeper = {"zookeeper.connect": cluster.zookeeper_connect, **SESSION}
     servers = {**zookeeper, "kafka.bootstrap.servers": cluster.bootstrap_servers}
@@ -86,7 +86,7 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
     cluster.elect_preferred_leaders("t")
     phase(*streams, member)
     assert count(zookeeper, offlinePartitions="skip") == len(PARTITIONS) * written
-    cluster.restart(1)  # the last one in ZooKeeper, where no broker is registered meanwhile
+    cluster.restart(1)  # the last broker in ZooKeeper, which has no registered broker meanwhile
     phase(*streams, member)
     cluster.move(1)
     phase(*streams)
@@ -96,7 +96,7 @@ def test_migration(spark: SparkSession, cluster: MigratingCluster, stream: Calla
     for skip in ({}, {"offlinePartitions": "skip"}):
         with pytest.raises(Exception, match=r"MIGRATED_TO_KRAFT.*kafka\.bootstrap\.servers"):
             count(zookeeper, **skip)
-    # Of this topic ZooKeeper knows nothing.
+    # ZooKeeper does not know this topic.
     late = {**servers, "topic": "after-migration"}
     spark.range(3).selectExpr("'v' AS value").write.format("zkafka").options(**late).mode("append").save()
     assert read(spark, {**servers, "subscribePattern": "after.*"}).count() == 3

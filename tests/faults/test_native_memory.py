@@ -1,4 +1,4 @@
-"""The compiled code's memory: no access that is wrong while brokers come and go, and none that is kept."""
+"""Memory of the compiled code: no invalid access while brokers come and go, and no leak."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ DRIVER = Path(__file__).parent / "drivers" / "native_memory.py"
 SOURCES = Path(library.__file__).parent
 ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
 NOISE_BYTES = 50_000
-"""The variation of what librdkafka, Arrow and Python keep from one measurement to the next."""
+"""Noise of the memory that librdkafka, Arrow and Python retain between two measurements."""
 
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a copy of this package whose compiled code has AddressSanitizer in it."""
+    """A folder with a copy of this package whose compiled code runs under AddressSanitizer."""
     folder = tmp_path_factory.mktemp("watched")
     package = folder / "pyspark_zkafka"
     shutil.copytree(SOURCES.parents[1], package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
@@ -55,7 +55,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def records(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-    """A topic of 20,000 records of all kinds, on two brokers."""
+    """A topic with 20,000 records of all kinds on two brokers."""
     topic = new_topic(replication=2)
     made = [
         {"key": b"%d" % n if n % 3 else None, "value": b"v" * (n % 300), "headers": [("h", b"%d" % n)] * (n % 3)}
@@ -69,7 +69,7 @@ def records(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
 def driver(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, watched: Path, records: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process under AddressSanitizer that reads and writes, and the topic to delete from under it."""
+    """A process under AddressSanitizer that reads and writes, and the topic to delete while the process reads it."""
     written = new_topic(partitions=2, replication=2, config={"max.message.bytes": "10000"})
     doomed = new_topic()
     zkafka_cluster.produce(doomed, [{"value": b"v" * 100}] * 5000)
@@ -79,7 +79,7 @@ def driver(
         "LD_PRELOAD": libasan.strip(),
         "ASAN_OPTIONS": "detect_leaks=0",
         "PYTHONPATH": str(watched),
-        "PYTHONMALLOC": "malloc",  # so that Python's own memory is watched as well
+        "PYTHONMALLOC": "malloc",  # to watch Python's own memory, too
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
     command = [sys.executable, str(DRIVER), zkafka_cluster.bootstrap_servers, records, written, doomed]
@@ -90,7 +90,7 @@ def driver(
 
 
 def work_on(process: subprocess.Popen[str]) -> None:
-    """Wait until each of the driver's threads has finished one more round."""
+    """Wait until each thread of the driver has finished one more round."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("on\n")
@@ -100,7 +100,7 @@ def work_on(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.long
 def test_no_fault_of_memory(zkafka_cluster: LocalCluster, driver: tuple[subprocess.Popen[str], str]) -> None:
-    """Brokers killed, a topic deleted and records refused in the middle of reads and writes lead to no wrong access."""
+    """Killing a broker, deleting a topic and refusing records during reads and writes causes no invalid memory access."""
     process, doomed = driver
     work_on(process)
     zkafka_cluster.kill(1)
@@ -127,7 +127,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def bytes_in_use() -> int:
-    """The bytes that malloc has allocated and not freed."""
+    """Return the bytes that malloc has allocated and not freed."""
     gc.collect()
     mallinfo2 = ctypes.CDLL(None).mallinfo2
     mallinfo2.restype = _Mallinfo2
@@ -136,7 +136,7 @@ def bytes_in_use() -> int:
 
 
 def growth_bytes(act: Callable[[], object], rounds: int) -> int:
-    """The growth of the bytes in use over some rounds, after two that warm everything up."""
+    """Return the growth of the bytes in use over `rounds` rounds, after two warm-up rounds."""
     for _ in range(2):
         act()
     before = bytes_in_use()
@@ -147,14 +147,14 @@ def growth_bytes(act: Callable[[], object], rounds: int) -> int:
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc before 2.33 cannot tell")
 class TestNothingIsKept:
-    """Memory after thousands of batches."""
+    """Memory growth over thousands of batches."""
 
     @pytest.fixture
     def connection(self, zkafka_cluster: LocalCluster) -> ConnectionOptions:
         return ConnectionOptions(None, zkafka_cluster.bootstrap_servers, Listener(), {}, "direct")
 
     def test_reading(self, connection: ConnectionOptions, records: str) -> None:
-        """Thousands of batches that were read leave nothing."""
+        """Reading thousands of batches leaks no memory."""
         servers = str(connection.bootstrap_servers)
         split = Split(TopicPartition(records, 0), 0, 20_000, 0, 0, (0,), (servers,))
         properties = consumer_properties(connection, servers, "g")
@@ -168,7 +168,7 @@ class TestNothingIsKept:
 
     @pytest.mark.parametrize("columns", [["key", "value", "headers"], *seldom(["key", "value"])], ids=["headers", "plain"])
     def test_writing(self, connection: ConnectionOptions, new_topic: NewTopic, columns: list[str]) -> None:
-        """Thousands of batches that were written leave nothing."""
+        """Writing thousands of batches leaks no memory."""
         topic, partitions = new_topic(partitions=2), np.array([0, 1] * 10, dtype=np.int32)
         rows = next(outgoing(rows_of_all_kinds().select(columns), topic))
         assert growth_bytes(lambda: self.write(connection, rows, partitions), rounds=3) < NOISE_BYTES

@@ -1,4 +1,4 @@
-"""Reads while the cluster changes under them."""
+"""Batch reads while the cluster changes."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 Options = Callable[..., ReadOptions]
 SLOW = {"kafka.max.partition.fetch.bytes": "50000", "kafka.queued.max.messages.kbytes": "1"}
-"""Leaves most of a range with the brokers while its first batch is looked at."""
+"""Leaves most of a range on the brokers while the test checks its first batch."""
 SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
 
 
 def read_plan(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    """The batches of all splits of a plan, as tasks read them."""
+    """Yield the batches of all splits of a plan, as tasks read them."""
     reader = ZKafkaReader(options, SCHEMA)
     for split in plan.splits:
         yield from reader.read(SplitPartition((split,), plan.bootstrap_servers))
 
 
 def read_offsets(options: ReadOptions, plan: BatchPlan) -> list[int]:
-    """The offsets that a plan reads, in order."""
+    """Return the offsets that a plan reads, in order."""
     return [offset for batch in read_plan(options, plan) for offset in batch.column("offset").to_pylist()]
 
 
@@ -56,10 +56,10 @@ def options(zookeeper: dict[str, str]) -> Options:
 
 
 class TestRetention:
-    """Records that go between planning and reading, or while reading."""
+    """Records deleted between planning and reading, or during the read."""
 
     def test_fail(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-        """With failOnDataLoss the task fails, and says which records are gone."""
+        """With failOnDataLoss, a task fails and names the deleted records."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
@@ -74,7 +74,7 @@ class TestRetention:
         options: Options,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """Without it the rest is read, and a warning says what is not."""
+        """Without failOnDataLoss, a task reads the remaining records and warns about the deleted ones."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
@@ -84,7 +84,7 @@ class TestRetention:
         assert f"{topic}-0: records [0, 40)" in caplog.text
 
     def test_whole_range(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-        """A range that is gone as a whole is empty without failOnDataLoss."""
+        """Without failOnDataLoss, a range that is deleted completely is empty."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
@@ -93,7 +93,7 @@ class TestRetention:
         assert read_offsets(options(topic, failOnDataLoss="false"), plan) == []
 
     def test_overtaken(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-        """A reader that retention overtakes on the way goes on at the log's new beginning, without a repeated record."""
+        """A reader overtaken by retention continues at the new start of the log and repeats no record."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 3000, size_bytes=10_000)  # more than one batch
         lenient = options(topic, failOnDataLoss="false", **SLOW)
@@ -108,11 +108,11 @@ class TestRetention:
 
 
 class TestReplacedTopic:
-    """A topic that is deleted, or deleted and created again, after planning."""
+    """A topic that is deleted, or deleted and recreated, after planning."""
 
     @pytest.mark.parametrize("records", [500, *seldom(10, 100)])
     def test_created_again(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options, records: int) -> None:
-        """The new topic is not read in place of the old one, whether it has fewer, as many or more records."""
+        """A recreated topic is not read in place of the old one, whether it has fewer or more records."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
@@ -124,7 +124,7 @@ class TestReplacedTopic:
         assert read_offsets(options(topic, failOnDataLoss="false"), plan) == []
 
     def test_deleted(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-        """A deleted topic is data loss, or an empty rest."""
+        """A deleted topic is reported as data loss, or reads as empty without failOnDataLoss."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
@@ -135,10 +135,10 @@ class TestReplacedTopic:
 
 
 class TestBrokers:
-    """Leaders that move or go."""
+    """Leaders that change, stop or do not answer."""
 
     def test_leader_stops_after_planning(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-        """A split whose planned leader is gone is read from the next one."""
+        """A split whose planned leader has stopped is read from the next leader."""
         topic = new_topic(replication=3)
         fill(zkafka_cluster, topic, 100)
         plan = plan_batch(options(topic))
@@ -151,7 +151,7 @@ class TestBrokers:
             zkafka_cluster.restart(leader)
 
     def test_leader_killed_while_reading(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-        """A leader that dies under a reader costs no record and repeats none."""
+        """Killing the leader during a read loses and repeats no record."""
         topic = new_topic(replication=3)
         fill(zkafka_cluster, topic, 3000, size_bytes=10_000)  # more than one batch
         patient = options(topic, **SLOW, **{"kafkaConsumer.pollTimeoutMs": "60000"})
@@ -173,7 +173,7 @@ class TestBrokers:
         options: Options,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """A partition without leader fails the plan by name and ISR, or is left out with a warning."""
+        """A partition without a leader fails the plan with its name and ISR, or is skipped with a warning."""
         topic = new_topic(assignment={0: [0], 1: [1]})
         fill(zkafka_cluster, topic, 1, (0, 1))
         zkafka_cluster.stop(1)
@@ -188,7 +188,7 @@ class TestBrokers:
             zkafka_cluster.restart(1)
 
     def test_stuck(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-        """A broker that does not answer is an error after the poll time-out, never an early end."""
+        """A broker that does not answer causes an error after the poll timeout, never an early end."""
         topic = new_topic(assignment={0: [2]})
         fill(zkafka_cluster, topic, 100)
         impatient = options(topic, **{"kafkaConsumer.pollTimeoutMs": "2000"})
@@ -206,7 +206,7 @@ class TestBrokers:
 
 
 def test_silent_leader_while_planning(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-    """A leader that does not answer with its offsets fails the plan by name; its partition is not taken for empty."""
+    """A leader that does not answer an offset request fails the plan by name; its partition does not count as empty."""
     topic = new_topic(assignment={0: [0], 1: [1]})
     fill(zkafka_cluster, topic, 1, (0, 1))
     zkafka_cluster.pause(1)
@@ -221,7 +221,7 @@ def test_silent_leader_while_planning(zkafka_cluster: LocalCluster, new_topic: N
 
 @pytest.mark.long
 def test_silent_leader_of_many_logs(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """In a bulk lookup of thousands of logs, those of a silent leader fail, and the others have their offsets."""
+    """In a bulk lookup, partitions of a silent leader fail and all others return their offsets."""
     topic = new_topic(assignment={0: [0], 1: [1]})
     fill(zkafka_cluster, topic, 1, (0, 1))
     silent = TopicPartition(topic, 1)
@@ -234,13 +234,13 @@ def test_silent_leader_of_many_logs(zkafka_cluster: LocalCluster, new_topic: New
         finally:
             zkafka_cluster.resume(1)
         assert found == {TopicPartition(topic, 0): 1}
-        # NoLeader if the broker's session in ZooKeeper expires within that time.
+        # NoLeader if the broker's ZooKeeper session expires meanwhile.
         assert isinstance(failed[silent], BrokersUnavailable | NoLeader)
         eventually(lambda: client.list_offsets_each(ends)[0] == dict.fromkeys(ends, 1), timeout_s=60)
 
 
 def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
-    """Gaps that compaction has left are no loss."""
+    """Offset gaps left by compaction are not data loss."""
     compacting = {
         "cleanup.policy": "compact",
         "segment.ms": "200",
@@ -267,7 +267,7 @@ def test_retries(
     options: Options,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Planning retries a failed request, with the number and the interval of the options."""
+    """Planning retries a failed request with the count and the interval of its options."""
     topic = new_topic(assignment={0: [1]})
     fill(zkafka_cluster, topic, 100)
     zkafka_cluster.pause(1)
@@ -277,7 +277,7 @@ def test_retries(
         pauses.append(pause_s)
         if len(pauses) == 2:
             zkafka_cluster.resume(1)
-            zkafka_cluster.wait_ready()  # a broker that comes back may take its time to answer
+            zkafka_cluster.wait_ready()  # a resumed broker may take a while to answer
             zkafka_cluster.wait_for_leader(topic, 0)
 
     quick = {"fetchOffset.numRetries": "2", "fetchOffset.retryIntervalMs": "70", "kafka.request.timeout.ms": "3000"}

@@ -1,4 +1,4 @@
-"""Streams while the cluster changes under them: what they read, what they report, and that they live."""
+"""Streams while the cluster changes: what they read and report, and that they survive."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
 Create = Callable[[str, list[list[int]]], None]
 MakeTopic = Callable[..., str]
 NewStream = Callable[..., Any]
-"""Makes a `Stream`, see conftest.py."""
+"""Factory of `Stream`, see conftest.py."""
 FROM_START = {"startingOffsets": "earliest"}
 LENIENT = {"failOnDataLoss": "false"}
 OUTAGE_S = 10
 SILENCE_S = 6
-"""Longer than the session timeout of 2 s, and the time to reconnect."""
+"""Longer than the session timeout of 2 s plus the time to reconnect."""
 
 
 pytestmark = pytest.mark.usefixtures("all_brokers")
 
 
 def values(found: Any) -> list[str]:
-    """The values that a stream has read, in order."""
+    """Return the values that a stream has read, in order."""
     return [row.value.decode() for row in found.rows]
 
 
 def brokers_alone(cluster: LocalCluster) -> dict[str, str]:
-    """The options that reach the cluster without ZooKeeper."""
+    """Return options that reach the cluster without ZooKeeper."""
     return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
 
 
 class Pause:
-    """Holds up streams at the end of their first micro-batch, so that something can happen before the next is planned."""
+    """Holds streams at the end of their first micro-batch, so that the test can act before the next one is planned."""
 
     def __init__(self, *streams: Any) -> None:
         self._over = threading.Event()
@@ -63,19 +63,19 @@ class Pause:
         assert number > 0 or self._over.wait(60)
 
     def end(self) -> None:
-        """Let them go on."""
+        """Let the streams continue."""
         self._over.set()
 
 
 def fails(one: Any, expected: str) -> None:
-    """Wait for the end of a stream by the expected error."""
+    """Wait until a stream fails with the expected error."""
     error = eventually(lambda: one.error, 60)
     assert isinstance(error, StreamingQueryException)
     assert re.search(expected, str(error))
 
 
 class TestReplacedTopic:
-    """A topic that is deleted, or deleted and created again, between two micro-batches."""
+    """A topic that is deleted, or deleted and recreated, between two micro-batches."""
 
     @pytest.mark.parametrize(
         ("records", "how"), [(30, "zookeeper"), (3, "brokers"), *seldom((3, "zookeeper"), (30, "brokers"))]
@@ -83,7 +83,7 @@ class TestReplacedTopic:
     def test_created_again(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, records: int, how: str
     ) -> None:
-        """A new topic is not taken for the old one, with fewer or with more records: an error, or all of it is read."""
+        """A recreated topic is not mistaken for the old one: the stream fails, or reads all of the new topic."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 10, 1, value="old")
         connection = None if how == "zookeeper" else brokers_alone(zkafka_cluster)
@@ -106,7 +106,7 @@ class TestReplacedTopic:
     def test_deleted(
         self, stream: NewStream, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: MakeTopic
     ) -> None:
-        """A deleted topic is an error, or the others are read on, and the next topic of its name from its beginning."""
+        """After a topic's deletion a stream fails, or reads the others, and later all of a new topic of that name."""
         topic, other = new_topic(), new_topic()
         fill(zkafka_cluster, topic, 10, value="old")
         both = {"subscribe": f"{topic},{other}"}
@@ -133,7 +133,7 @@ class TestReplacedTopic:
     def test_deleted_before_it_is_read(
         self, planner: Callable[..., StreamDriver], zkafka_cluster: LocalCluster, new_topic: MakeTopic
     ) -> None:
-        """A topic that is deleted after a micro-batch was planned, but before it was divided, is an error, or left out."""
+        """A topic deleted after its micro-batch was planned, but before it was split, is an error or is left out."""
         topic, other = new_topic(), new_topic()
         strict, lenient = (planner({"subscribe": f"{topic},{other}", **FROM_START, **o}) for o in ({}, LENIENT))
         for name in (topic, other):
@@ -148,7 +148,7 @@ class TestReplacedTopic:
 
 @pytest.mark.long
 def test_retention(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """Where records are deleted before they are read, a stream ends and names them, or goes on behind them, none twice."""
+    """When unread records are deleted, a stream fails and names them, or continues after them and repeats none."""
     topic = new_topic()
     strict = stream({"subscribe": topic, **FROM_START}, name="strict")
     lenient = stream({"subscribe": topic, **FROM_START, **LENIENT, "maxOffsetsPerTrigger": "10"}, name="lenient")
@@ -172,7 +172,7 @@ def test_retention(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: M
 
 
 def test_truncation(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """Where an unclean election has cut off what was read already, a stream ends, or goes on at the log's new end."""
+    """When an unclean election truncates records already read, a stream fails, or continues at the new end of the log."""
     topic = new_topic(assignment={0: [0, 1]}, config={"unclean.leader.election.enable": "true"})
     fill(zkafka_cluster, topic, 10, value="kept")
     zkafka_cluster.wait_in_sync(topic)
@@ -189,7 +189,7 @@ def test_truncation(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: 
         zkafka_cluster.restart(1)
         assert zkafka_cluster.wait_for_leader(topic, 0) == 1
         fails(strict, rf"\[OFFSET_WENT_BACK\] {topic}-0: the log ends at 10, and was read or planned up to 20")
-        # What is written before the query has found the new end may lie before that.
+        # Records written before the query has found the new end may lie below it.
         eventually(lambda: fill(zkafka_cluster, topic, 1, value="new") and len(lenient.rows) > 20, 60, poll_s=0.5)
         (offsets,) = fill(zkafka_cluster, topic, 5, value="later").values()
         lenient.wait_for(20 + offsets[-1] + 1 - lenient.rows[20].offset)
@@ -208,9 +208,9 @@ def test_truncation(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: 
 def test_partitions_without_leader(
     stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, create_without_waiting: Create
 ) -> None:
-    """A partition without leader waits while the others go on; when it has one again, nothing of it is lost.
+    """A partition without a leader waits while others are read; once it has one, none of its records is lost.
 
-    Be it one that was read before, one of a query that starts meanwhile, or one of a topic that came meanwhile.
+    This applies to partitions read before, to queries started meanwhile, and to topics created meanwhile.
     """
     topic = new_topic(assignment={0: [0], 1: [1]})
     for partition in (0, 1):
@@ -241,7 +241,7 @@ def test_partitions_without_leader(
         zkafka_cluster.wait_for_leader(name, 1)  # a partition that never had one is missing from metadata
         fill(zkafka_cluster, name, 5, 1)
     for one, records in ((running, 31), (asking, 31), (waiting, 31), (tail, 21)):
-        # Four queries and a broker that begins share the machine; without ZooKeeper, several requests may time out first.
+        # Four queries and a starting broker share the machine; without ZooKeeper, several requests may time out first.
         one.wait_for(records, timeout_s=300)
     for one in (running, asking, waiting):
         assert (one.offsets(0, topic), one.offsets(1, topic)) == (list(range(11)), list(range(10)))
@@ -251,7 +251,7 @@ def test_partitions_without_leader(
 
 
 class Journal:
-    """A producer that writes numbered records all the time, and knows the offset of each that was acknowledged."""
+    """A producer that writes numbered records continuously and notes the offset of each acknowledged record."""
 
     def __init__(self, cluster: LocalCluster, topic: str, partitions: int) -> None:
         self.acknowledged: dict[tuple[int, int], str] = {}
@@ -277,7 +277,7 @@ class Journal:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Write while the block lasts; when it is left, all is acknowledged."""
+        """Write during the block; on leaving it, all records are acknowledged."""
         self._thread.start()
         try:
             yield
@@ -288,7 +288,7 @@ class Journal:
 
 @pytest.mark.parametrize("ends", [["kill"], *seldom(["kill", "stop", "kill"])], ids=" ".join)
 def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, ends: list[str]) -> None:
-    """While leaders end again and again, every acknowledged record is read once, in the order of its partition."""
+    """While leaders are killed or stopped, streams read every acknowledged record once, in the order of its partition."""
     topic = new_topic(partitions=2, replication=3, config={"min.insync.replicas": "2"})
     journal = Journal(zkafka_cluster, topic, 2)
     both = [
@@ -320,7 +320,7 @@ def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_top
 
 @pytest.mark.long
 def test_controller_gone(zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """A client that has been open for a while finds the next controller and the next leaders, and partitions that came."""
+    """A client that has been open for a while finds the next controller, the next leaders and new partitions."""
     topic = new_topic(partitions=2, replication=3)
     with zkafka_cluster.zookeeper() as client:
         controller = json.loads(client.get("/controller")[0])["brokerid"]
@@ -345,7 +345,7 @@ def test_controller_gone(zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> 
 
 @pytest.mark.long
 def test_all_brokers_down(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """A stream outlives a time without brokers, and goes on with what comes then."""
+    """A stream survives an outage of all brokers and reads the records written afterwards."""
     topic = new_topic(partitions=2, replication=2)
     both = [
         stream({"subscribe": topic, **FROM_START}, name="watching"),
@@ -365,12 +365,12 @@ def test_all_brokers_down(stream: NewStream, zkafka_cluster: LocalCluster, new_t
         zkafka_cluster.wait_for_leader(topic, partition)
         fill(zkafka_cluster, topic, 5, partition)
     for one in both:
-        one.wait_for(15, timeout_s=120)  # brokers that begin share the machine
+        one.wait_for(15, timeout_s=120)  # starting brokers share the machine
         assert (one.offsets(0), one.offsets(1)) == (list(range(10)), list(range(5)))
 
 
 def test_zookeeper_silent(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """While ZooKeeper is silent for longer than a session lasts, records are read; then what is new is found at once."""
+    """A stream reads on while ZooKeeper is silent for longer than a session, and finds a new topic soon afterwards."""
     topic = new_topic()
     quick = {"zookeeper.session.timeout.ms": "2000"}
     found = stream({"subscribePattern": f"{topic}(-more)?", **FROM_START, **quick})
@@ -395,10 +395,10 @@ def test_zookeeper_silent(stream: NewStream, zkafka_cluster: LocalCluster, new_t
 
 
 class TestAvailableNow:
-    """Queries with fixed ends, which must not end before they have read up to these."""
+    """Queries with fixed end offsets, which must not finish before reaching them."""
 
     def test_silent_broker(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-        """A leader that is silent for a while is waited for."""
+        """A query waits for a leader that is silent for a while."""
         topic = new_topic(assignment={number: [number] for number in range(3)})
         fill(zkafka_cluster, topic, 10, range(3))
         found = stream({"subscribe": topic, "maxOffsetsPerTrigger": "15", **FROM_START})
@@ -407,7 +407,7 @@ class TestAvailableNow:
         assert [found.offsets(number) for number in range(3)] == [list(range(10))] * 3
 
     def test_silent_zookeeper(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-        """A member whose session has expired joins again, and reads the rest."""
+        """A member whose session has expired joins again and reads the rest."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 20, range(2))
         options = {"group.id": topic, "zookeeper.session.timeout.ms": "2000", "maxOffsetsPerTrigger": "20"}
@@ -419,7 +419,7 @@ class TestAvailableNow:
     def test_restart_after_a_kill(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, planner_pid: Callable[[], int]
     ) -> None:
-        """The claims of a planner that was killed outlive it; a query that starts at once waits until they expire."""
+        """A query restarted right after its planner was killed waits until the old claims expire."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 5, range(2))
         found = stream({"subscribe": topic, "group.id": topic, **FROM_START})

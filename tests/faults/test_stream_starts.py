@@ -1,4 +1,4 @@
-"""Starting offsets of partitions that nobody has read yet: nothing is skipped, whichever members come and go."""
+"""Starting offsets of partitions that nobody has read yet: no record is skipped, whichever members come and go."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.usefixtures("all_brokers")
 
 
 def spans(offset: dict[str, Any], topic: str) -> dict[int, tuple[int, int]]:
-    """The range of each partition in a micro-batch, ``[from, until)``."""
+    """Return the range of each partition in a micro-batch, ``[from, until)``."""
     return {int(number): tuple(span[:2]) for number, span in offset["topics"][topic]["partitions"].items()}
 
 
 def plan_until(planner: StreamDriver, start: dict[str, Any], topic: str, partitions: set[int]) -> dict[str, Any]:
-    """Plan micro-batches, each of which is done at once, until one has read from all of the partitions."""
+    """Plan micro-batches, each of which finishes at once, until one covers all of the partitions."""
     ends = [start]
 
     def planned() -> dict[str, Any] | None:
@@ -39,12 +39,12 @@ def plan_until(planner: StreamDriver, start: dict[str, Any], topic: str, partiti
 
 
 class TestGrowth:
-    """Partitions that come into being while a group reads the topic."""
+    """Partitions added while a group reads the topic."""
 
     def test_claimed_by_a_member_that_leaves(
         self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic
     ) -> None:
-        """A partition that a member claimed and never planned is read from its beginning by the next owner."""
+        """A partition that a member claimed but never planned is read from its beginning by the next owner."""
         topic = new_topic(partitions=2)
         options = {"subscribe": topic, "group.id": f"{topic}-group", "consumer.threads": "1"}
         stays, leaves = (planner({**options, "consumer.id": name}) for name in ("c1", "c2"))
@@ -64,7 +64,7 @@ class TestGrowth:
     def test_gained_by_a_new_query(
         self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic, subscription: str
     ) -> None:
-        """A query that is new to the group begins there with what came into being since the group began."""
+        """A new query of a group reads partitions added since the group started from their beginning."""
         topic = new_topic(partitions=1)
         options = {subscription: topic, "group.id": f"{topic}-group"}
         fill(zkafka_cluster, topic, 3, 0)
@@ -79,7 +79,7 @@ class TestGrowth:
         assert spans(planner(options).initial(), topic) == {0: (3, 3), 1: (0, 0)}
 
     def test_start_of_the_group(self, planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-        """The first query of a group decides where the group begins: one that comes later does not begin later."""
+        """The first query of a group fixes the group's starting offsets; a later query starts from the same."""
         topic = new_topic(partitions=2)
         options = {"subscribe": topic, "group.id": f"{topic}-group"}
         fill(zkafka_cluster, topic, 3, (0, 1))
@@ -94,7 +94,7 @@ class TestGrowth:
 def test_without_leader(
     planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], way: str
 ) -> None:
-    """A query that starts at latest needs a leader of each partition, or skips it, and then reads all of it."""
+    """A query that starts at latest fails on a partition without a leader, or skips it and reads all of it later."""
     topic = new_topic(assignment={0: [0], 1: [1]})
     connection = zookeeper if way != "bootstrap" else {"kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers}
     options = {"subscribe": topic, **({"group.id": f"{topic}-group"} if way == "group" else {})}
@@ -119,7 +119,7 @@ def test_without_leader(
 
 
 def test_asked_for_the_start_again(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """Spark asks again where the query starts when the first micro-batch is planned: that changes nothing."""
+    """Asking again for the starting offsets while the first micro-batch is planned changes nothing."""
     topic = new_topic(partitions=1)
     driver = planner({"subscribe": topic})
     start = driver.initial()
@@ -133,7 +133,7 @@ def test_asked_for_the_start_again(planner: NewPlanner, zkafka_cluster: LocalClu
 
 
 def test_offsets_of_a_deleted_topic(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """A group's offset that is older than the topic is of a deleted one: data loss, or the new topic from its beginning."""
+    """A group's offset from a deleted topic of the same name is data loss, or the new topic is read from its beginning."""
     topic = new_topic(partitions=1)
     options = {"subscribe": topic, "group.id": f"{topic}-group", "auto.offset.reset": "earliest"}
     fill(zkafka_cluster, topic, 5, 0)
@@ -161,7 +161,7 @@ def test_offsets_of_a_deleted_topic(planner: NewPlanner, zkafka_cluster: LocalCl
 
 
 def test_reset_while_the_query_runs(planner: NewPlanner, zkafka_cluster: LocalCluster, new_topic: MakeTopic) -> None:
-    """An operator's forward reset of the group's offset counts when the query is started again."""
+    """An operator's forward reset of the group's offset takes effect when the query is restarted."""
     topic = new_topic(partitions=1)
     options = {"subscribe": topic, "group.id": f"{topic}-group", "maxOffsetsPerTrigger": "5"}
     running = planner(options)

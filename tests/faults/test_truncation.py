@@ -1,4 +1,4 @@
-"""Logs that an unclean election has cut off, and that have grown again since."""
+"""Logs that an unclean election truncated and that have grown again since."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SCHEMA = pa.schema([("offset", pa.int64()), ("value", pa.binary())])
 UNCLEAN = {"unclean.leader.election.enable": "true"}
 SIZE_BYTES = 10_000
 SLOW = {"kafka.max.partition.fetch.bytes": "50000", "kafka.queued.max.messages.kbytes": "1"}
-"""Leaves most of a range with the brokers while its first batch is looked at."""
+"""Leaves most of a range on the brokers while the test checks its first batch."""
 
 pytestmark = pytest.mark.usefixtures("all_brokers")
 
 
 class Reading:
-    """A task on its way: what it has read, as pairs of offset and the first letters of the value."""
+    """A read in progress, and its records so far as pairs of offset and value without padding."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -59,7 +59,7 @@ class Reading:
 
 
 def read_by_fetch_11(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.RecordBatch]:
-    """A direct read as with brokers before 2.7, whose Fetch does not report that a log was truncated."""
+    """Read directly as from brokers before 2.7, whose Fetch does not report truncation."""
     properties = consumer_properties(options.connection, plan.bootstrap_servers, options.client_group)
     policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
     (split,) = plan.splits
@@ -70,7 +70,7 @@ def read_by_fetch_11(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.Recor
 def test_cut_off_below_a_reader(
     zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log that was truncated below a task's position and has grown past it since is data loss, by every transport."""
+    """A log truncated below a task's position that has since grown past it is data loss on every transport."""
     topic = new_topic(assignment={0: [0, 1]}, config=UNCLEAN)
     fill(zkafka_cluster, topic, [b"kept"] * 10, size_bytes=SIZE_BYTES)
     zkafka_cluster.wait_in_sync(topic)
@@ -112,7 +112,7 @@ def test_cut_off_below_a_reader(
 def test_cut_off_between_micro_batches(
     stream: Callable[..., Any], zkafka_cluster: LocalCluster, new_topic: MakeTopic, connection: dict[str, str]
 ) -> None:
-    """A log that was truncated below a stream's position, and has grown past it before the next planning, is data loss."""
+    """A log truncated below a stream's position that grew past it before the next planning is data loss."""
     topic = new_topic(assignment={0: [0, 1]}, config=UNCLEAN)
     fill(zkafka_cluster, topic, [b"kept"] * 10, size_bytes=SIZE_BYTES)
     zkafka_cluster.wait_in_sync(topic)
@@ -142,7 +142,7 @@ def test_cut_off_between_micro_batches(
 
 
 def test_clean_election(zkafka_cluster: LocalCluster, new_topic: MakeTopic, planner: Callable[..., StreamDriver]) -> None:
-    """A leader that follows with all records, and more since, is no truncation: a stream goes on where it was."""
+    """A new leader that has all records, and more, is no truncation: a stream continues where it was."""
     topic = new_topic(partitions=2, assignment={0: [0, 1], 1: [0, 1]})
     fill(zkafka_cluster, topic, 10)
     zkafka_cluster.wait_in_sync(topic)

@@ -1,4 +1,4 @@
-"""One query on its way from a group in ZooKeeper, beside an old JVM consumer, to one in Kafka, to KRaft and to Kafka 4."""
+"""A query that moves from a group in ZooKeeper, shared with an old JVM consumer, to Kafka, to KRaft and to Kafka 4."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ GROUP, TOPIC, PARTITIONS = "settlement", "t", range(4)
 DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true", "auto.commit.interval.ms": "300"}
 BROKERS = {
     "offsets.topic.replication.factor": "2",
-    "zookeeper.session.timeout.ms": "30000",  # of brokers that a busy machine slows down
+    "zookeeper.session.timeout.ms": "30000",  # brokers are slow on a busy machine
     "broker.session.timeout.ms": "30000",
 }
 
 
 @pytest.fixture
 def cluster() -> Iterator[MigratingCluster]:
-    """A cluster with ZooKeeper, and a topic; partition 3 stays empty until the group is in Kafka."""
+    """A cluster with ZooKeeper and a topic; partition 3 stays empty until the group is in Kafka."""
     with MigratingCluster(brokers=2, broker_config=BROKERS) as started:
         started.create_topic(TOPIC, partitions=len(PARTITIONS), replication=2)
         yield started
 
 
 def beside_jvm(way: MovingQuery) -> None:
-    """Commit to both stores, with a JVM consumer in the group, and go on alone when it has left."""
+    """Commit to both stores while a JVM consumer is in the group, and continue alone after it has left."""
     jvm = OldConsumer(way.cluster.zookeeper_connect, GROUP, topics={TOPIC: 1}, properties=DUAL).start()
     try:
         running = way.start(way.options("zookeeper", offsets_storage="kafka"))
@@ -49,12 +49,12 @@ def beside_jvm(way: MovingQuery) -> None:
 
 
 def places(jvm: OldConsumer) -> set[tuple[int, int]]:
-    """Partition and offset of each record that a JVM consumer has read."""
+    """Return the partition and offset of each record that a JVM consumer has read."""
     return {(record.partition, record.offset) for record in jvm.records}
 
 
 def to_kraft(cluster: MigratingCluster) -> Iterator[object]:
-    """Migrate the cluster to KRaft, and end ZooKeeper, step by step."""
+    """Migrate the cluster to KRaft step by step, and stop ZooKeeper."""
     yield cluster.begin()
     for broker in cluster.broker_ids:
         yield cluster.move(broker)
@@ -63,7 +63,7 @@ def to_kraft(cluster: MigratingCluster) -> Iterator[object]:
 
 
 def to_kafka_4(cluster: MigratingCluster) -> Iterator[object]:
-    """Upgrade the servers, one after the other, on the same data, and finalize their features, step by step."""
+    """Upgrade the servers one by one, keeping their data, and finalize their features."""
     for server in (CONTROLLER, *cluster.broker_ids):
         yield cluster.upgrade(server, KAFKA_4)
     yield cluster.finalize_upgrade(KAFKA_4)
@@ -72,7 +72,7 @@ def to_kafka_4(cluster: MigratingCluster) -> Iterator[object]:
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_way_across(cluster: MigratingCluster, stream: Callable[..., Stream]) -> None:
-    """The query reads each record once, in all steps, on one checkpoint; what the JVM consumer has read is read by it."""
+    """One query reads each record once on one checkpoint through all steps, except what the JVM consumer has read."""
     way = MovingQuery(cluster, TOPIC, GROUP, PARTITIONS, stream({}, connection={}))
     way.step(way.options("zookeeper"), partitions=range(3))
     beside_jvm(way)

@@ -1,4 +1,4 @@
-"""Writes while the cluster changes under them."""
+"""Writes while the cluster changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = pa.schema([("partition", pa.int32()), ("value", pa.binary())])
 
 @pytest.fixture(params=["direct", *seldom("librdkafka")])
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Each transport, and a check that the rows were sent by it."""
+    """Each transport; checks afterwards that the rows were sent by it."""
     add, used = DirectSender.add, []
 
     def noted(self: DirectSender, *rows: Any) -> None:
@@ -51,14 +51,14 @@ def options(zookeeper: dict[str, str], transport: str) -> Callable[..., WriteOpt
 
 
 def batches(count: int, rows: int = 1000, size_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
-    """Batches of numbered values without keys."""
+    """Yield batches of numbered values without keys."""
     for batch in range(count):
         values = [b"%d " % (batch * rows + n) + b"." * size_bytes for n in range(rows)]
         yield pa.record_batch([pa.array(values, pa.binary())], names=["value"])
 
 
 def written(zookeeper: dict[str, str], topic: str) -> list[tuple[int, int]]:
-    """Partition and number of every record of a topic."""
+    """Return the partition and number of every record of a topic."""
     options = parse_read({**zookeeper, "subscribe": topic})
     plan, reader = plan_batch(options), ZKafkaReader(options, SCHEMA)
     found = (batch for split in plan.splits for batch in reader.read(SplitPartition((split,), plan.bootstrap_servers)))
@@ -68,7 +68,7 @@ def written(zookeeper: dict[str, str], topic: str) -> list[tuple[int, int]]:
 def test_leader_killed(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:
-    """A leader that is killed during a write costs no row, and the idempotent producer repeats none."""
+    """Killing a leader during a write loses no row, and the idempotent producer repeats none."""
     topic = new_topic(partitions=3, replication=3, config={"min.insync.replicas": "2"})
     write = options(topic)
     plan = plan_write(write)
@@ -93,7 +93,7 @@ def test_leader_killed(
 def test_too_few_in_sync(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:
-    """Rows that too few replicas would hold are not reported written: the write fails and says why."""
+    """A write fails with the reason when too few replicas are in sync."""
     topic = new_topic(replication=3, config={"min.insync.replicas": "3"})
     zkafka_cluster.stop(2)
     try:
@@ -108,7 +108,7 @@ def test_too_few_in_sync(
 def test_available_partitions(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:
-    """Rows without a key take turns over the partitions that have a leader."""
+    """Rows without a key alternate over the partitions that have a leader."""
     topic = new_topic(assignment={0: [0], 1: [1], 2: [2]})
     zkafka_cluster.stop(1)
     try:
@@ -129,7 +129,7 @@ def test_partition_that_never_had_a_leader(
     options: Callable[..., WriteOptions],
     create_without_waiting: Callable[[str, list[list[int]]], None],
 ) -> None:
-    """Rows for a partition that is in ZooKeeper, and not yet in the brokers' metadata, wait until it is."""
+    """Rows for a partition that ZooKeeper lists, but the brokers' metadata do not yet, wait until the metadata do."""
     topic = f"{new_topic()}-later"
     zkafka_cluster.stop(1)
     create_without_waiting(topic, [[0], [1]])
@@ -148,7 +148,7 @@ def test_partition_that_never_had_a_leader(
 def test_topic_is_created(
     zkafka_cluster: LocalCluster, zookeeper: dict[str, str], options: Callable[..., WriteOptions], transport: str
 ) -> None:
-    """Where the brokers create topics by themselves, a write to a new topic works, by option and by column."""
+    """If brokers create topics automatically, a write to a new topic works, by option and by column."""
     by_option, by_column = f"made-by-option-{transport}", f"made-by-column-{transport}"
     write = options(by_option)
     ZKafkaWriter(write, plan_write(write)).write(batches(1, rows=10))
@@ -162,7 +162,7 @@ def test_topic_is_created(
 def test_a_failing_frame_sends_no_more(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:
-    """When the rows' source fails, what was not sent yet is dropped, and the error is the source's."""
+    """When the source of the rows fails, unsent rows are dropped and the source's error is raised."""
 
     def failing() -> Iterator[pa.RecordBatch]:
         yield from batches(1, rows=10)
@@ -177,7 +177,7 @@ def test_a_failing_frame_sends_no_more(
 def test_quota(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:
-    """A client that brokers throttle writes all rows, at the rate of its quota."""
+    """A throttled client writes all rows at the rate of its quota."""
     topic, client = new_topic(replication=1), "throttled"
     rate = {"version": 1, "config": {"producer_byte_rate": "1000000"}}
     change = {"version": 2, "entity_path": f"clients/{client}"}
@@ -191,7 +191,7 @@ def test_quota(
         finally:
             zk.delete(f"/config/clients/{client}")
             zk.create("/config/changes/config_change_", json.dumps(change).encode(), sequence=True)
-    # Brokers measure over windows of some seconds, and let the first bytes pass.
+    # Brokers measure over windows of some seconds and do not throttle the first bytes.
     assert time.monotonic() - began_at > 5
     assert message.rows == {(topic, 0): 20_000}
     assert [n for _, n in written(zookeeper, topic)] == [*range(20_000)]

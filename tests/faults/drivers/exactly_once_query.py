@@ -1,4 +1,4 @@
-"""Runs queries that write to Kafka, one for each line of standard input, and prints a line of JSON when each has ended.
+"""Driver that runs one query per line of standard input, and prints a line of JSON when each has ended.
 
 A line of input is an object: `source` and `format` (options and format of the source), `where`, `repartition` (arguments)
 and `select` (of the frame), `writes` (the options of each write), `foreach` (true: the writes are those of a foreachBatch),
@@ -23,7 +23,7 @@ Request = dict[str, Any]
 
 
 def frame_of(spark: SparkSession, request: Request) -> DataFrame:
-    """The frame that is written."""
+    """Return the frame to write."""
     reader = spark.read if request["is_batch"] else spark.readStream
     frame = reader.format(request["format"]).options(**request["source"]).load()
     if request["where"]:
@@ -38,7 +38,7 @@ def write(frame: DataFrame, options: dict[str, str]) -> None:
 
 
 def start(spark: SparkSession, request: Request) -> StreamingQuery:
-    """A query, running."""
+    """Return the running query."""
 
     def write_all(frame: DataFrame, batch: int) -> None:
         from sitecustomize import reach
@@ -55,7 +55,7 @@ def start(spark: SparkSession, request: Request) -> StreamingQuery:
 
 
 def run(spark: SparkSession, request: Request) -> dict[str, Any]:
-    """The error of a query, or None, and the number and the rows of each of its micro-batches."""
+    """Run a query; returns its error or None, and the number and the row count of each micro-batch."""
     for name, value in request["conf"].items():
         spark.conf.set(name, value)
     if request["is_batch"]:

@@ -1,4 +1,4 @@
-"""A process that runs tasks of an exactly-once write; see `tests.support.slot_tasks.TaskProcess`.
+"""Process that runs tasks of an exactly-once write; see `tests.support.slot_tasks.TaskProcess`.
 
 Its argument is JSON: the write's ``options`` and the ``query``. Each line of standard input is a task in JSON, answered by
 a line of JSON; an empty line ends a task's pause.
@@ -27,7 +27,7 @@ def say(answer: dict[str, Any]) -> None:
 
 
 def taken(batches: Iterator[pa.RecordBatch], pause_after: int | None) -> Iterator[pa.RecordBatch]:
-    """The batches, with a pause after some of them until a line arrives."""
+    """Yield the batches; after `pause_after` of them, pause until a line arrives."""
     for number, batch in enumerate(batches, 1):
         yield batch
         if number == pause_after:
@@ -36,7 +36,7 @@ def taken(batches: Iterator[pa.RecordBatch], pause_after: int | None) -> Iterato
 
 
 def run(query: SlotQuery, task: dict[str, Any]) -> dict[str, Any]:
-    """What became of a task."""
+    """Run a task, and return its outcome."""
     identity = {name: task[name] for name in ("slot", "run") if name in task}
     try:
         done = query.write(task["batch"], taken(rows(range(*task["rows"])), task["pause_after"]), **identity)

@@ -1,8 +1,8 @@
-"""A member of a group that journals what it reads; its standard input has a request for each query to run.
+"""Group member that journals what it reads; each line of standard input requests one query.
 
-A request is an object with the fields of `tests.faults.harness.members.MemberRequest`. A query runs until it fails, or
-until there is the mark ``stop``; then a line of JSON says how it has ended. Arguments: the master, and Spark's
-configuration as JSON.
+A request is an object with the fields of `tests.faults.harness.members.MemberRequest`. A query runs until it fails or
+until the mark ``stop`` exists; then a line of JSON says how it ended. Arguments: the master, and Spark's configuration as
+JSON.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PAUSE_S = 0.5
 
 
 class Member:
-    """A member, and its journal."""
+    """A member and its journal."""
 
     def __init__(self, spark: SparkSession, request: dict[str, Any]) -> None:
         self.spark = spark
@@ -38,14 +38,14 @@ class Member:
         self.request = request
 
     def run(self) -> None:
-        """Read until the end; raises what the query fails with."""
+        """Read until the end; raises the query's error."""
         if self.request["kind"] == "batch":
             self.read_batches()
         else:
             self.read_stream()
 
     def read_stream(self) -> None:
-        """A streaming query, into the journal or into a sink."""
+        """Run a streaming query into the journal or into a sink."""
         source = self.spark.readStream.format("zkafka").options(**self.request["source"]).load()
         if self.request["kind"] == "sink":
             writer = source.select("key", "value").writeStream.format("zkafka").options(**self.request["sink"])
@@ -63,7 +63,7 @@ class Member:
         self.journal(reads(frame.collect(), self.name, self.number, batch))
 
     def read_batches(self) -> None:
-        """Batches of a `ConsumerGroup`, each committed when it is in the journal."""
+        """Read batches of a `ConsumerGroup`, committing each after it is in the journal."""
         options = dict(self.request["source"])
         connect, group, topic = (options.pop(name) for name in ("zookeeper.connect", "group.id", "subscribe"))
         number = self.number * 1_000_000
@@ -81,21 +81,21 @@ class Member:
 
     @contextmanager
     def fenced(self) -> Any:
-        """Journal the refusal of a commit, and go on."""
+        """Journal a refused commit, and continue."""
         try:
             yield
         except PartitionLost as error:
             self.journal([Life(time.time(), self.name, self.number, "fenced", str(error))])
 
     def journal(self, events: Iterable[Event]) -> None:
-        """Append events, in one write: a process that is killed tears one line at the most."""
+        """Append events in one write, so that a killed process tears at most one line."""
         text = "".join(f"{line(event)}\n" for event in events)
         with open(self.request["journal"], "ab", buffering=0) as journal:
             journal.write(text.encode())
 
 
 def reads(rows: list[Row], member: str, run: int, batch: int) -> list[Read]:
-    """The rows of a batch, a value for each partition, in their order."""
+    """Return one read per partition with the rows of a batch, in their order."""
     found: dict[tuple[str, int], list[tuple[int, str]]] = {}
     for row in rows:
         found.setdefault((row.topic, row.partition), []).append((row.offset, digest(bytes(row.value))))
@@ -108,7 +108,7 @@ def _is_stopped() -> bool:
 
 
 def await_end(query: StreamingQuery) -> None:
-    """Return when a query was stopped; raises what it failed with."""
+    """Return when the query was stopped; raises its error."""
     while not _is_stopped():
         if query.awaitTermination(_PAUSE_S):
             return
@@ -116,7 +116,7 @@ def await_end(query: StreamingQuery) -> None:
 
 
 def outcome(spark: SparkSession, request: dict[str, Any]) -> dict[str, Any]:
-    """The end of a query."""
+    """Run a query, and return how it ended."""
     try:
         Member(spark, request).run()
     except (PySparkException, ZKafkaError) as error:

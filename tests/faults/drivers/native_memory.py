@@ -1,7 +1,7 @@
-"""Reads and writes by the compiled code until standard input ends; prints the counts as JSON.
+"""Driver that reads and writes with the compiled code until standard input ends, then prints counts as JSON.
 
-For each line of standard input it prints a line once all threads have finished one more round of work. Arguments: the
-brokers, a topic to read, one to write to, one to read while it is deleted.
+For each line of standard input, it prints a line once all threads have finished one more round of work. Arguments: the
+brokers, a topic to read, one to write to, and one to read while it is deleted.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from pyspark_zkafka.records.producer import producer_properties
 from pyspark_zkafka.records.select import open_consumer, open_producer
 
 ALL = pa.schema([(name, kinds[0]) for name, kinds in COLUMNS.items()])
-# The broker's limit is on what librdkafka sends at a time.
+# The broker limits the size of one request of librdkafka.
 SMALL = {"delivery.timeout.ms": 3000, "batch.size": 5000}
 HEADERS = ALL.field("headers").type
 
 
 def frame(rows: int, size_bytes: int) -> pa.RecordBatch:
-    """A slice with all columns, so that nothing begins at the beginning of its buffers."""
+    """Return a slice with all columns, so that no column starts at the beginning of its buffers."""
     columns = {
         "key": pa.array([b"%d" % n if n % 3 else None for n in range(rows + 3)], pa.binary()),
         "value": pa.array([b"v" * size_bytes if n % 5 else None for n in range(rows + 3)], pa.binary()),
@@ -45,7 +45,7 @@ def frame(rows: int, size_bytes: int) -> pa.RecordBatch:
 
 
 class Work:
-    """Reads and writes, with counts of their outcomes."""
+    """Reads and writes, and counts of their outcomes."""
 
     def __init__(self, servers: str) -> None:
         self._servers = servers
@@ -74,7 +74,7 @@ class Work:
 
 
 class Rounds(threading.Thread):
-    """A thread that does one kind of work again and again; `finished` is set after each round."""
+    """A thread that repeats one kind of work; `finished` is set after each round."""
 
     def __init__(self, work: Work, stopped: threading.Event, act: Callable[[], None]) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def main(servers: str, read: str, written: str, doomed: str) -> None:
         lambda: work.read(read, 20_000),
         lambda: work.read(doomed, 1_000_000),
         lambda: work.write(written, 100),
-        lambda: work.write(written, 20_000),  # more than a record may have there
+        lambda: work.write(written, 20_000),  # larger than the topic allows
     ]
     threads = [Rounds(work, stopped, act) for act in acts]
     for thread in threads:

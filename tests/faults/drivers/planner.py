@@ -1,7 +1,7 @@
-"""Plans micro-batches as Spark's planning process does, one after the other, and says so now and then.
+"""Driver that plans micro-batches one after another, as Spark's planning process does, and reports progress.
 
-Arguments: the options of the stream as JSON, the number of micro-batches, and of those after which it prints a line. Each
-micro-batch must move the offset. The process ends when its standard input does, so that it can be looked at before.
+Arguments: the stream's options as JSON, the number of micro-batches, and the number of micro-batches per printed line. Each
+micro-batch must advance the offset. The process ends when its standard input does, so that a test can examine it first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark_zkafka.source import ZKafkaDataSource
 def main(options: str, count: int, every: int) -> None:
     source = ZKafkaDataSource(json.loads(options))
     reader = source.streamReader(StructType([StructField("value", BinaryType())]))
-    # Spark keeps offsets as JSON, and sends the splits to tasks.
+    # Spark stores offsets as JSON and sends the splits to tasks.
     end = json.dumps(reader.initialOffset())
     for number in range(1, count + 1):
         start = end

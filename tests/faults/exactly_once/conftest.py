@@ -1,4 +1,4 @@
-"""Queries that copy numbered rows from one topic to another, in applications that can be killed."""
+"""Fixtures of queries that copy numbered rows between topics, in applications that can be killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.copied_rows import Copy
 
 @pytest.fixture(scope="session")
 def shared_application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """An application with four cores, of all tests that need no other one."""
+    """An application with four cores, shared by all tests that need no other."""
     application = Application(tmp_path_factory.mktemp("application"))
     yield application
     application.close()
@@ -24,14 +24,14 @@ def shared_application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App
 
 @pytest.fixture
 def application(shared_application: Application) -> Application:
-    """The shared application, without rules."""
+    """The shared application without fault rules."""
     shared_application.set_rules()
     return shared_application
 
 
 @pytest.fixture
 def new_application(tmp_path: Path) -> Iterator[Callable[..., Application]]:
-    """Makes applications of a test's own: ``new_application(cores=1, task_failures=3, conf={...})``."""
+    """Factory of applications for one test: ``new_application(cores=1, task_failures=3, conf={...})``."""
     with ExitStack() as opened:
 
         def make(**settings: Any) -> Application:
@@ -52,7 +52,7 @@ def retrying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
 
 @pytest.fixture
 def copy(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], application: Application, tmp_path: Path) -> Copy:
-    """Four slots copy 1,200 rows in three micro-batches."""
+    """A copy of 1,200 rows by four slots in three micro-batches."""
     return Copy(zkafka_cluster, application, new_topic(partitions=4), new_topic(partitions=3), tmp_path / "checkpoint")
 
 
@@ -61,7 +61,7 @@ BY_OLD_BROKERS = pytest.param("old brokers", marks=[pytest.mark.long, pytest.mar
 
 @pytest.fixture(params=["direct", pytest.param("librdkafka", marks=pytest.mark.long), BY_OLD_BROKERS])
 def any_copy(request: pytest.FixtureRequest, application: Application, tmp_path: Path) -> Copy:
-    """The same by each path that records take, and with brokers 1.1.1."""
+    """The same copy on each transport, and with brokers of version 1.1.1."""
     kind = str(request.param)
     cluster: LocalCluster = request.getfixturevalue("old_cluster" if kind == "old brokers" else "zkafka_cluster")
     name = f"{tmp_path.name}-{kind.split()[0]}"

@@ -1,7 +1,7 @@
-"""Copies rows exactly once for some minutes, while applications, workers and brokers are killed at random moments.
+"""Exactly-once copies that run for minutes while applications, workers and brokers are killed at random moments.
 
 ``python -m tests.faults.exactly_once.soak 20`` runs for 20 minutes, then heals, drains and counts. The exit status is 1 if
-a row is lost, or seen twice by a reader of committed records, or if a query found that it does not repeat itself.
+a row is lost, if a reader of committed records sees it twice, or if a query found that it does not repeat its rows.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ SINKS = "exactly-once", "exactly-once-foreach"
 ROWS_PER_S = 200
 SAFE = {"min.insync.replicas": "2"}
 QUIET_S = 2.0, 12.0
-"""The time between two faults."""
+"""Range of the time between two faults."""
 HALT_S = 1.0, 20.0
 DOWN_S = 0.0, 15.0
 SELF_INFLICTED = {"ROWS_DIFFER", "LAYOUT_CHANGED", "CHECKPOINT_ROLLED_BACK", "WRITTEN_TWICE", "UNREADABLE_LEDGER"}
 
 
 class Rows(threading.Thread):
-    """Adds numbered rows to the source, until `stop`."""
+    """Adds numbered rows to the source until `stop`."""
 
     def __init__(self, servers: str) -> None:
         super().__init__(name="rows", daemon=True)
@@ -66,7 +66,7 @@ class Rows(threading.Thread):
             self._producer.poll(0)
 
     def stop(self) -> int:
-        """The number of rows, all of which the brokers have acknowledged."""
+        """Stop, and return the number of rows, all acknowledged by the brokers."""
         self._stopped.set()
         self.join()
         assert self._producer.flush(120) == 0
@@ -74,7 +74,7 @@ class Rows(threading.Thread):
 
 
 class Query(threading.Thread):
-    """A query that is started again whenever it has ended; after `drain`, until it has read all that there is."""
+    """A query that restarts whenever it ends; after `drain`, it runs until it has read everything."""
 
     def __init__(self, cluster: LocalCluster, folder: Path, sink: str, *, foreach: bool) -> None:
         super().__init__(name=sink, daemon=True)
@@ -111,7 +111,7 @@ class Query(threading.Thread):
                 self.figures["recorded slots"] += found
 
     def drain(self) -> None:
-        """Kill the query, and let it run once more until it has read all; returns when it has."""
+        """Kill the query and let it run until it has read everything; returns when it has."""
         self._is_draining.set()
         kill_all(self.application)
         self.join(600)
@@ -119,7 +119,7 @@ class Query(threading.Thread):
 
     @property
     def batches(self) -> int:
-        """The number of completed micro-batches."""
+        """Number of completed micro-batches."""
         return last_number(self.checkpoint / "commits") + 1
 
     def _note(self, error: str) -> None:
@@ -134,7 +134,7 @@ class Query(threading.Thread):
         return self.application.wait(timeout_s=1e6)
 
     def _recorded(self) -> int:
-        """The number of slots of an incomplete micro-batch that the ledger has, and the next run will find."""
+        """Return the number of the incomplete micro-batch's slots in the ledger, which the next run will find."""
         pending = last_number(self.checkpoint / "offsets")
         if pending < self.batches:
             return 0
@@ -146,26 +146,26 @@ class Query(threading.Thread):
 
 
 def condition_of(error: str) -> str:
-    """The condition of an error of this package in the text of Spark's, or that of Spark itself."""
+    """Return the condition of this package's error within Spark's text, or Spark's own condition."""
     found = re.findall(r"\[([A-Z][A-Z0-9_.]+)\]", error)
     ours = [name for name in found if name in SELF_INFLICTED]
     return (ours or found[-1:] or ["of Spark"])[0]
 
 
 def last_number(folder: Path) -> int:
-    """The greatest number that is the name of a file; -1 without one."""
+    """Return the greatest number that is a file name in the folder; -1 without one."""
     return max((int(entry.name) for entry in folder.glob("*") if entry.name.isdigit()), default=-1)
 
 
 def kill_all(application: Application) -> None:
-    """SIGKILL all processes of an application."""
+    """Send SIGKILL to all processes of an application."""
     for pid in application.processes:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 class Faults:
-    """Random faults, one after the other; `figures` counts them."""
+    """Random faults, one after another; `figures` counts them."""
 
     def __init__(self, cluster: LocalCluster, queries: list[Query], seed: int) -> None:
         self._cluster = cluster
@@ -177,7 +177,7 @@ class Faults:
         self._kinds = (self.kill_application, self.kill_worker, self.halt_worker, self.kill_broker)
 
     def inject(self, until: float) -> None:
-        """Inject faults until a time; returns when all that was halted or down runs again."""
+        """Inject faults until a time; returns when every halted or stopped process runs again."""
         while time.monotonic() < until:
             time.sleep(self._random.uniform(*QUIET_S))
             if (done := self._random.choice(self._kinds)(self._random.choice(self._queries))) is not None:
@@ -187,12 +187,12 @@ class Faults:
             self._restarting.result()
 
     def kill_application(self, query: Query) -> str:
-        """SIGKILL of all processes."""
+        """Send SIGKILL to all processes."""
         kill_all(query.application)
         return "applications killed"
 
     def kill_worker(self, query: Query) -> str | None:
-        """SIGKILL of one worker."""
+        """Send SIGKILL to one worker."""
         worker = self._worker(query)
         if worker is None:
             return None
@@ -201,7 +201,7 @@ class Faults:
         return "workers killed"
 
     def halt_worker(self, query: Query) -> str | None:
-        """SIGSTOP of one worker, and SIGCONT; if its application dies meanwhile, the kernel ends it."""
+        """Send SIGSTOP to one worker, and SIGCONT later; if its application dies meanwhile, the kernel ends it."""
         worker = self._worker(query)
         if worker is None:
             return None
@@ -211,7 +211,7 @@ class Faults:
         return "workers halted"
 
     def kill_broker(self, query: Query) -> str | None:
-        """SIGKILL of a broker, in turn, and its restart; one at a time."""
+        """Send SIGKILL to the next broker in turn and restart it later; one broker is down at a time."""
         if self._restarting is not None and not self._restarting.done():
             return None
         broker = self.figures["brokers killed"] % self._cluster.brokers
@@ -221,7 +221,7 @@ class Faults:
         return "brokers killed"
 
     def _worker(self, query: Query) -> int | None:
-        """A Python worker, a child of Spark's daemon."""
+        """Return a random Python worker, a child of Spark's daemon."""
         daemons = {pid for pid, line in query.application.processes.items() if "pyspark.daemon" in line}
         with suppress(ProcessLookupError, FileNotFoundError):
             workers = sorted(pid for pid in daemons if parent_of(pid) in daemons)
@@ -230,7 +230,7 @@ class Faults:
 
 
 def resume(pid: int, after_s: float) -> None:
-    """Let a halted worker go on."""
+    """Resume a halted worker after a pause."""
     time.sleep(after_s)
     if alive(pid):
         with suppress(ProcessLookupError):
@@ -239,7 +239,7 @@ def resume(pid: int, after_s: float) -> None:
 
 @contextmanager
 def started(folder: Path) -> Iterator[tuple[LocalCluster, Rows, list[Query]]]:
-    """A cluster, the rows, and two queries: a plain one, and one with foreachBatch."""
+    """Start a cluster, the rows and two queries: one plain, one with foreachBatch."""
     with ExitStack() as opened:
         cluster = opened.enter_context(LocalCluster(brokers=3))
         for topic in (SOURCE, *SINKS):
@@ -269,7 +269,7 @@ def soak(minutes: float, seed: int, folder: Path) -> Iterator[Row]:
 
 
 def judged(query: Query, seen: Counter[int], total: int, faults: Counter[str], rest_s: float) -> Row:
-    """Compare the rows in a query's sink with the rows of the source, which are numbered from 0 to `total`."""
+    """Compare the rows in a query's sink with the rows of the source, numbered from 0 up to `total`."""
     lost, twice = len(range(total) - seen.keys()), sum(count > 1 for count in seen.values())
     unknown = len(seen.keys() - set(range(total)))
     shown = {"rows": total, "lost": lost, "twice": twice, "micro-batches": query.batches, **query.figures}
@@ -292,7 +292,7 @@ def judged(query: Query, seen: Counter[int], total: int, faults: Counter[str], r
 
 
 def main() -> int:
-    """The exit status: 1 if a row is lost or seen twice."""
+    """Run the soak; the exit status is 1 if it found a violation."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.exactly_once.soak")
     parser.add_argument("minutes", nargs="?", type=float, default=20)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the faults; their effects vary")

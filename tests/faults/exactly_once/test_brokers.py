@@ -1,4 +1,4 @@
-"""Brokers that die under a task: each of the three that a transaction depends on, and all of them."""
+"""Exactly-once tasks whose brokers die: each of the three that a transaction depends on, and all of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAFE = {"min.insync.replicas": "2"}
 
 
 class Brokers(NamedTuple):
-    """Three different brokers, by what a task needs of them."""
+    """Three different brokers, by their role for a task."""
 
     transactions: int
     groups: int
@@ -38,14 +38,14 @@ class Brokers(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def _settled(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], all_brokers: None) -> None:
-    """The topics of both coordinators exist, and their partitions are led by several brokers."""
+    """Create both coordinators' topics, and spread the leadership of their partitions over the brokers."""
     SlotQuery({"zookeeper.connect": zkafka_cluster.zookeeper_connect, "topic": new_topic()}).write(0, rows(range(10)))
     for topic in STATE_TOPICS:
         zkafka_cluster.elect_preferred_leaders(topic)
 
 
 def java_hash(text: str) -> int:
-    """``String.hashCode`` of an ASCII text, as a number that is not negative, by which coordinators are found."""
+    """Return ``String.hashCode`` of an ASCII text as an absolute value, which selects its coordinator."""
     found = 0
     for character in text.encode("ascii"):
         found = (31 * found + character) & 0xFFFFFFFF
@@ -53,12 +53,12 @@ def java_hash(text: str) -> int:
 
 
 def coordinator(cluster: LocalCluster, topic: str, name: str) -> int:
-    """The broker that coordinates a group, or the transactions of an id."""
+    """Return the broker that coordinates a group or a transactional id."""
     return cluster.wait_for_leader(topic, java_hash(name) % len(cluster.assignment(topic)))
 
 
 def scattered(cluster: LocalCluster, topic: str) -> tuple[str, Brokers]:
-    """A query whose coordinators of transactions and of its ledger differ; the topic is led by the third broker."""
+    """Return a query whose two coordinators differ, after creating its topic with the third broker as leader."""
     for number in count():
         query = f"{topic}-{number}"
         transactions = coordinator(cluster, STATE_TOPICS[0], f"zkafka-{query}-0")
@@ -71,7 +71,7 @@ def scattered(cluster: LocalCluster, topic: str) -> tuple[str, Brokers]:
 
 
 def breaking(batches: Iterable[pa.RecordBatch], after: int, call: Callable[[], object]) -> Iterator[pa.RecordBatch]:
-    """The batches, with a call after some of them."""
+    """Yield the batches, and call a function after some of them."""
     for number, batch in enumerate(batches):
         if number == after:
             call()
@@ -83,7 +83,7 @@ def breaking(batches: Iterable[pa.RecordBatch], after: int, call: Callable[[], o
 @pytest.mark.parametrize("after", WHEN.values(), ids=WHEN)
 @pytest.mark.parametrize("role", Brokers._fields)
 def test_one_killed(zkafka_cluster: LocalCluster, zookeeper: dict[str, str], role: str, after: int) -> None:
-    """A task goes on by itself when a coordinator, or the leader of its topic, is killed; each row is written once."""
+    """A task continues by itself when a coordinator or its topic's leader is killed; each row is written once."""
     topic = f"{role}-{after}"
     name, brokers = scattered(zkafka_cluster, topic)
     query, victim = SlotQuery({**zookeeper, "topic": topic}, name), getattr(brokers, role)
@@ -99,7 +99,7 @@ def test_one_killed(zkafka_cluster: LocalCluster, zookeeper: dict[str, str], rol
 def test_all_down(
     zkafka_cluster: LocalCluster, zookeeper: dict[str, str], new_topic: Callable[..., str], after: int
 ) -> None:
-    """A task goes on by itself when all brokers are down for 20 seconds."""
+    """A task continues by itself when all brokers are down for 20 seconds."""
     topic = new_topic(replication=3, config=SAFE)
     query = SlotQuery({**zookeeper, "topic": topic})
 
@@ -127,7 +127,7 @@ def test_all_down(
 def test_tasks_of_a_repeated_batch(
     zkafka_cluster: LocalCluster, new_topic: Callable[..., str], planner: Callable[..., StreamDriver]
 ) -> None:
-    """A micro-batch that is repeated after leaders have moved has the same ranges of offsets in the same tasks."""
+    """A micro-batch repeated after leaders moved assigns the same offset ranges to the same tasks."""
     options = {"subscribe": new_topic(partitions=6, replication=3), "startingOffsets": "earliest"}
     fill(zkafka_cluster, options["subscribe"], 10, range(6))
     first = planner(options)
@@ -138,5 +138,5 @@ def test_tasks_of_a_repeated_batch(
 
 
 def ranges(planner: StreamDriver, end: dict[str, Any]) -> list[tuple[TopicPartition, int, int]]:
-    """The ranges of a micro-batch, by task."""
+    """Return the ranges of a micro-batch, by task."""
     return [(split.partition, split.start, split.until) for split in planner.splits(end)[0]]

@@ -1,4 +1,4 @@
-"""Executors and workers that die, halt or race; the executors are other processes than the driver."""
+"""Executors and workers that die, halt or race; executors run in processes apart from the driver."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SLOW_S = 30.0
 
 @pytest.fixture(scope="module")
 def standalone() -> Iterator[SparkStandalone]:
-    """A master and two workers with one core each."""
+    """A Spark master and two workers with one core each."""
     with spark_standalone(workers=2, worker_memory="640m", apart=True) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def on_executors(standalone: SparkStandalone, tmp_path: Path) -> Iterator[Application]:
-    """An application with two executors of one core each, which speculates."""
+    """An application with two executors of one core each, and with speculation."""
     folder = tmp_path / "distributed"
     paths = os.pathsep.join(map(str, filter(None, [INJECTION, ROOT, os.environ.get("PYTHONPATH")])))
     conf = {
@@ -66,7 +66,7 @@ def spread(
     on_executors: Application,
     tmp_path: Path,
 ) -> tuple[Copy, dict[str, Any], int]:
-    """A copy on executors, by a stream and by a batch job; how `Copy.run` runs it, and its second batch's number."""
+    """A copy that runs on executors, as a stream or as a batch job; the arguments of `Copy.run`; the batch to disturb."""
     topics = new_topic(partitions=4), new_topic(partitions=3)
     copy = Copy(zkafka_cluster, on_executors, *topics, tmp_path / "checkpoint")
     if request.param == "stream":
@@ -77,7 +77,7 @@ def spread(
 
 
 def run_with(rule: Rule, copy: Copy, how: dict[str, Any]) -> None:
-    """Run to the end with a rule, which takes effect."""
+    """Run to the end with a rule that takes effect."""
     assert copy.run(rule, **how).error is None
     assert (copy.application.marks / "fired-0").exists()
 
@@ -91,7 +91,7 @@ def test_executor_killed_after_its_commit(spread: tuple[Copy, dict[str, Any], in
 
 
 def test_executor_killed_before_its_commit(spread: tuple[Copy, dict[str, Any], int]) -> None:
-    """A task whose executor dies inside its transaction is repeated, and its rows are in the log once for readers."""
+    """A task whose executor dies inside its transaction is repeated; committed readers see its rows once."""
     copy, how, batch = spread
     rule = {"point": "commit.before", "batch": batch, "slot": 2, "action": "kill_executor"}
     run_with(rule, copy, how)
@@ -100,7 +100,7 @@ def test_executor_killed_before_its_commit(spread: tuple[Copy, dict[str, Any], i
 
 
 def test_speculation(spread: tuple[Copy, dict[str, Any], int]) -> None:
-    """Of two attempts that write a slot at the same time, the later one fences the earlier, and one of them commits."""
+    """When two attempts write one slot at the same time, the later one fences the earlier, and one commits."""
     copy, how, batch = spread
     rule = {"point": "commit_offset.before", "batch": batch, "slot": 3, "action": "sleep", "seconds": SLOW_S}
     run_with(rule, copy, how)
@@ -109,7 +109,7 @@ def test_speculation(spread: tuple[Copy, dict[str, Any], int]) -> None:
 
 
 def test_zombie_of_a_killed_query(copy: Copy, new_application: Callable[..., Application]) -> None:
-    """A worker that survives its query in its transaction, and commits after the restarted one has, adds nothing."""
+    """A worker that outlives its killed query and commits after the restarted query did adds no row."""
     victim = new_application(cores=4)
     # Not SIGSTOP: the kernel ends a halted process whose parent dies (SIGHUP to an orphaned process group).
     victim.start(

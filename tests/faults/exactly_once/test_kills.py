@@ -1,4 +1,4 @@
-"""Queries that are killed as a whole, at one point after another, and restarted."""
+"""Queries that are killed completely, at one point after another, and restarted."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ TWO_OF_FOUR = (
     {"point": "commit_offset.before", "batch": 1, "slot": 2, "after": ["never"], "action": "wait"},
     kill("commit_offset.before", 3, after=("commit.after-1-0", "commit.after-1-1")),
 )
-"""The kill when slots 0 and 1 of micro-batch 1 have committed, and slots 2 and 3 have sent their rows."""
+"""Kills the application when slots 0 and 1 of micro-batch 1 have committed, and slots 2 and 3 have sent their rows."""
 
 
 @pytest.mark.long
 def test_undisturbed(copy: Copy) -> None:
-    """A query that nothing disturbs writes each row once, in as many micro-batches as the limit asks for."""
+    """An undisturbed query writes each row once, in as many micro-batches as its limit implies."""
     assert copy.complete().batches == ((0, 400), (1, 400), (2, 400))
     copy.expect_each_once()
 
 
 @pytest.mark.long
 def test_all_slots_committed(any_copy: Copy) -> None:
-    """A query that is killed when all slots have committed, and the checkpoint has not, finds the rows in the log."""
+    """A query killed after all slots committed, but before its checkpoint did, finds the rows in the log."""
     any_copy.killed(kill("driver_commit.before"))
     any_copy.complete()
     any_copy.expect_each_once()
 
 
 def test_some_slots_committed(any_copy: Copy, application: Application) -> None:
-    """A query that is killed when two of four slots have committed writes the rows of the others; the first try's rows of
-    these are in the log, for a reader of uncommitted records.
+    """A query killed when two of four slots have committed writes the other slots' rows again.
+
+    Readers of uncommitted records also see the first try of those slots.
     """
     any_copy.killed(*TWO_OF_FOUR)
     committed = {mark.name for mark in application.marks.glob("commit.after-1-*")}
@@ -43,7 +44,7 @@ def test_some_slots_committed(any_copy: Copy, application: Application) -> None:
 
 @pytest.mark.long
 def test_entry_sent_and_not_committed(any_copy: Copy) -> None:
-    """A query that is killed when a transaction holds the rows and the entry, and is not committed, writes them again."""
+    """A query killed with its rows and ledger entry in an uncommitted transaction writes the rows again."""
     any_copy.killed(kill("commit_offset.after", 1))
     any_copy.complete()
     any_copy.expect_each_once()
@@ -51,7 +52,7 @@ def test_entry_sent_and_not_committed(any_copy: Copy) -> None:
 
 @pytest.mark.long
 def test_commit_under_way(copy: Copy) -> None:
-    """A query that is killed while a commit is under way writes each row once, whether the commit succeeded or not."""
+    """A query killed during a commit writes each row once, whether or not the commit succeeded."""
     for batch, slot, seconds in ((0, 0, 0.0), (1, 3, 0.001), (2, 2, 0.003)):
         copy.killed(kill("commit.during", slot, batch=batch, seconds=seconds))
     copy.complete()
@@ -60,7 +61,7 @@ def test_commit_under_way(copy: Copy) -> None:
 
 @pytest.mark.long
 def test_before_and_after(copy: Copy) -> None:
-    """A query that is killed before it sends a row, in its first micro-batch, and after a commit, in its last, goes on."""
+    """A query killed before it sends its first row, and after a commit in its last micro-batch, writes each row once."""
     copy.killed(kill("begin.before", 0, batch=0))
     copy.killed(kill("begin.after", 3, batch=0))
     copy.killed(kill("commit.after", 1, batch=2))
@@ -70,7 +71,7 @@ def test_before_and_after(copy: Copy) -> None:
 
 @pytest.mark.long
 def test_first_and_last_micro_batch(copy: Copy) -> None:
-    """The first micro-batch and the last one can be replayed."""
+    """A query killed after its first or last micro-batch can replay it."""
     copy.killed(kill("driver_commit.before", batch=0))
     copy.killed(kill("driver_commit.before", batch=2))
     copy.complete()
@@ -79,7 +80,7 @@ def test_first_and_last_micro_batch(copy: Copy) -> None:
 
 @pytest.mark.long
 def test_killed_in_the_replay(copy: Copy) -> None:
-    """A query that is killed again in the replay, when it has verified some slots, verifies all of them at last."""
+    """A query killed again during the replay, with some slots verified, verifies all of them in the end."""
     copy.killed(*TWO_OF_FOUR)
     copy.killed(kill("commit.after", 1))
     copy.killed(kill("commit_offset.before", 3, after=("commit.after-1-2",)))
@@ -90,7 +91,7 @@ def test_killed_in_the_replay(copy: Copy) -> None:
 
 @pytest.mark.long
 def test_at_least_once(copy: Copy) -> None:
-    """The same kill repeats a micro-batch of a query that is not exactly-once: the check sees it."""
+    """Without exactly-once, the same kill repeats a micro-batch, and the check notices it."""
     writes = [copy.at_least_once()]
     copy.killed(kill("driver_commit.before"), writes=writes)
     copy.complete(writes=writes)
@@ -101,7 +102,7 @@ def test_at_least_once(copy: Copy) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("columns", [(4,), (4, "key")])
 def test_shuffled_rows(copy: Copy, columns: tuple[int | str, ...]) -> None:
-    """Rows that are distributed anew, in turn or by a column, come into the same slots when the query is restarted."""
+    """Rows repartitioned in turn or by a column land in the same slots after a restart."""
     copy.killed(kill("driver_commit.before"), repartition=columns)
     copy.complete(repartition=columns)
     copy.expect_each_once()

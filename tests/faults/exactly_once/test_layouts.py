@@ -1,4 +1,4 @@
-"""Queries that distribute their rows in another way when a micro-batch is replayed."""
+"""Queries that distribute their rows differently when they replay a micro-batch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CHANGED = "ROWS_DIFFER|LAYOUT_CHANGED"
 
 @pytest.fixture
 def hasty(copy: Copy) -> Copy:
-    """The query with a short transaction.timeout.ms, after which its tasks wait for others no longer."""
+    """A copy with a short transaction.timeout.ms, so that its tasks soon stop waiting for other slots."""
     copy.set_sink(**{"kafka.transaction.timeout.ms": "16000"})
     return copy
 
 
 def committed_alone(slot: int, slots: int) -> list[dict[str, object]]:
-    """Rules for a failure when one slot has committed, and no other one."""
+    """Return rules that make the query fail when only one slot has committed."""
     others = [n for n in range(slots) if n != slot]
     held = [{"point": "commit.before", "batch": 1, "slot": n, "after": ["never"], "action": "wait"} for n in others]
     return [*held, dict(fail("commit.after", slot))]
@@ -30,7 +30,7 @@ def committed_alone(slot: int, slots: int) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("slots", [6, 2])
 def test_changed_and_back(hasty: Copy, slots: int) -> None:
-    """A micro-batch that was written in part is not continued with more slots or fewer; with the first number it is."""
+    """A partly written micro-batch is refused with more or fewer slots, and completes with the original number."""
     hasty.failed(fail("commit.after", 1, after=("commit.after-1-0",)), repartition=(4,))
     hasty.refused(CHANGED, repartition=(slots,))
     hasty.complete(repartition=(4,))
@@ -39,7 +39,7 @@ def test_changed_and_back(hasty: Copy, slots: int) -> None:
 
 @pytest.mark.parametrize("slots", [6, 2])
 def test_changed_between_micro_batches(hasty: Copy, slots: int) -> None:
-    """The number of slots can change after a complete micro-batch."""
+    """The number of slots may change after a complete micro-batch."""
     hasty.complete(repartition=(4,))
     hasty.add_rows()
     hasty.failed(fail("driver_commit.before", batch=3), repartition=(slots,))
@@ -48,7 +48,7 @@ def test_changed_between_micro_batches(hasty: Copy, slots: int) -> None:
 
 
 def test_recorded_slot_is_gone(hasty: Copy) -> None:
-    """Slots that were not written wait for the one that was, and write nothing if the new layout does not have it."""
+    """Unwritten slots wait for the recorded one, and write nothing if the new layout lacks it."""
     hasty.failed(*committed_alone(3, 4), repartition=(4,))
     error = hasty.refused("LAYOUT_CHANGED", repartition=(2,))
     assert "slot(s) 3" in error, error
@@ -57,7 +57,7 @@ def test_recorded_slot_is_gone(hasty: Copy) -> None:
 
 
 def test_other_number_of_cores(copy: Copy, new_application: Callable[..., Application]) -> None:
-    """A query may be restarted with fewer cores, and with more again."""
+    """A query may be restarted with fewer cores, and later with more."""
     one = new_application(cores=1)
     copy.failed(fail("commit.before", 3, after=("commit.after-1-0", "commit.after-1-1")))
     copy.failed(fail("driver_commit.before"), on=one)
@@ -66,7 +66,7 @@ def test_other_number_of_cores(copy: Copy, new_application: Callable[..., Applic
 
 
 def test_one_core(copy: Copy, new_application: Callable[..., Application]) -> None:
-    """On one core, where slots are written one after the other, a query is restarted as well."""
+    """A query also restarts on one core, where slots are written one after another."""
     one = new_application(cores=1)
     copy.failed(fail("commit.before", 2), on=one)
     copy.failed(fail("driver_commit.before"), on=one)
@@ -75,7 +75,7 @@ def test_one_core(copy: Copy, new_application: Callable[..., Application]) -> No
 
 
 def test_too_few_cores(hasty: Copy, new_application: Callable[..., Application]) -> None:
-    """A slot that waits for another has its core: on one core it is refused if a later slot alone was written."""
+    """On one core, a replay is refused if only a later slot was written, because a waiting slot occupies the core."""
     one = new_application(cores=1)
     hasty.failed(*committed_alone(3, 4))
     hasty.refused("LAYOUT_CHANGED", on=one)
@@ -84,14 +84,14 @@ def test_too_few_cores(hasty: Copy, new_application: Callable[..., Application])
 
 
 def test_empty_slots(copy: Copy) -> None:
-    """Slots without rows write nothing, and are not waited for."""
+    """Slots without rows write nothing, and no slot waits for them."""
     copy.failed(fail("driver_commit.before"), where="partition < 2")
     copy.complete(where="partition < 2")
     copy.expect_each_once(rows=[n for n in range(copy.rows) if n % 4 < 2])
 
 
 def test_slot_has_become_empty(copy: Copy) -> None:
-    """A slot that was written, and has no rows in the replay, ends the query with an error."""
+    """A recorded slot that has no rows in the replay ends the query with an error."""
     copy.failed(fail("driver_commit.before"))
     error = copy.refused("ROWS_DIFFER", where="partition <> 3")
     assert "Slot 3 of batch 1 was written before, with 100 rows" in error

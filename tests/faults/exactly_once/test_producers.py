@@ -1,4 +1,4 @@
-"""Producers of a slot that are late, stale or gone; tasks without Spark, which a test halts and kills at will."""
+"""Late, stale and killed producers of a slot, in tasks without Spark that a test can halt and kill."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 WHOLE = range(15_000)
 LATER = range(15_000, 15_100)
 BROKERS_CHECK_S = 10.0
-"""The brokers' interval between their looks for transactions that have timed out."""
+"""Interval at which brokers check for transactions that have timed out."""
 
 
 @pytest.fixture(params=["direct", *seldom("librdkafka")])
 def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
-    """Options of a write to a topic of its own, by each path."""
+    """Options of a write to a new topic, on each transport."""
     topic = new_topic(partitions=2, replication=3)
-    # The direct transport sends only while its task runs: without linger.ms, it has sent all rows when the task pauses.
+    # The direct transport sends only while its task runs: with linger.ms=0, it has sent all rows when the task pauses.
     return {**zookeeper, "topic": topic, "transport": request.param, "kafka.linger.ms": "0"}
 
 
@@ -47,7 +47,7 @@ def query(options: dict[str, str]) -> SlotQuery:
 
 @pytest.fixture
 def worker(options: dict[str, str], query: SlotQuery) -> Iterator[Callable[..., TaskProcess]]:
-    """Starts workers of the same query."""
+    """Function that starts workers of the same query."""
     with ExitStack() as opened:
 
         def start(**more: str) -> TaskProcess:
@@ -59,34 +59,34 @@ def worker(options: dict[str, str], query: SlotQuery) -> Iterator[Callable[..., 
 
 
 def visible(cluster: LocalCluster, options: dict[str, str]) -> dict[int, int]:
-    """How often a reader of committed records sees each number."""
+    """Return how often a reader of committed records sees each number."""
     return numbers(cluster.bootstrap_servers, options["topic"])
 
 
 def pause_in_transaction(cluster: LocalCluster, options: dict[str, str], process: TaskProcess, pause_after: int) -> None:
-    """Begin to write micro-batch 0; returns at its pause, when the first rows of both partitions are in the log."""
+    """Start to write micro-batch 0; returns at its pause, with the first rows of both partitions in the log."""
     process.begin(0, WHOLE, pause_after=pause_after)
     assert process.answer() == {"paused": pause_after}
     eventually(lambda: all(log_ends(cluster, options["topic"], read_committed=False)))
 
 
 def log_ends(cluster: LocalCluster, topic: str, *, read_committed: bool) -> list[int]:
-    """The ends of both partitions: the last stable offsets, or the log ends."""
+    """Return the ends of both partitions: the last stable offsets, or the log ends."""
     asked = {TopicPartition(topic, partition): LATEST for partition in range(2)}
     with KafkaAdmin(cluster.bootstrap_servers, {}, read_committed=read_committed) as admin:
         return [end for _, end in sorted(admin.list_offsets(asked).items())]
 
 
 def is_held_up(cluster: LocalCluster, options: dict[str, str]) -> bool:
-    """True if readers of committed records wait for a transaction to end."""
+    """Return True if an open transaction blocks readers of committed records."""
     stable, every = (sum(log_ends(cluster, options["topic"], read_committed=flag)) for flag in (True, False))
     return stable < every
 
 
 def is_refused(error: str) -> bool:
-    """True for the error of a producer whose transaction another one has ended.
+    """Return True for the error of a producer whose transaction was ended by another producer.
 
-    Brokers that were verifying a request of its when the transaction ended answer INVALID_TXN_STATE.
+    Brokers that were verifying one of its requests when the transaction ended answer INVALID_TXN_STATE.
     """
     return "[FENCED]" in error or ("[TRANSACTION_FAILED]" in error and "INVALID_TXN_STATE" in error)
 
@@ -99,7 +99,7 @@ def test_zombie(
     worker: Callable[..., TaskProcess],
     pause_after: int,
 ) -> None:
-    """An attempt that is halted inside its transaction until another has committed cannot write any more."""
+    """An attempt halted inside its transaction until another has committed can no longer write."""
     zombie = worker()
     pause_in_transaction(zkafka_cluster, options, zombie, pause_after)
     zombie.halt()
@@ -114,7 +114,7 @@ def test_zombie(
 def test_zombie_behind_a_later_batch(
     zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery, worker: Callable[..., TaskProcess]
 ) -> None:
-    """Nor can it when the query has gone on to the next micro-batch; and its worker does when it is used again."""
+    """An attempt halted beyond the next micro-batch can no longer write, but its worker can run a later task."""
     zombie = worker()
     pause_in_transaction(zkafka_cluster, options, zombie, IN_TRANSACTION)
     zombie.halt()
@@ -131,7 +131,7 @@ def test_zombie_behind_a_later_batch(
 def test_late_entry_of_a_fenced_attempt(
     zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fenced attempt adds its entry while a later one commits: the entry of the later one is in the ledger nevertheless.
+    """When a fenced attempt adds its entry while a later one commits, the ledger still holds the later entry.
 
     Brokers without KIP-890 refuse the late request, and forget the offset that the later attempt has added.
     """
@@ -179,7 +179,7 @@ def test_late_entry_of_a_fenced_attempt(
 def test_slot_moves_and_returns(
     zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
 ) -> None:
-    """A slot that moves to another worker and back is written by each."""
+    """Each worker can write a slot that moves to another worker and back."""
     first, second = worker(), worker()
     for batch, process in enumerate((first, second, first, second, second, first)):
         found = range(100 * batch, 100 * batch + 100)
@@ -190,7 +190,7 @@ def test_slot_moves_and_returns(
 def test_other_worker_and_a_lost_result(
     zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
 ) -> None:
-    """A worker finds what another has committed since, though Spark never got its result."""
+    """A worker finds rows that another worker has committed since, although Spark never got the result."""
     first, second = worker(), worker()
     first.write(0, range(100))
     assert second.write(1, range(100, 200)) == {"rows": 100, "repeated": 0}
@@ -202,7 +202,7 @@ def test_other_worker_and_a_lost_result(
 def test_same_worker_repeats(
     zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
 ) -> None:
-    """A worker that has committed a slot finds it recorded when Spark repeats the task, or the query is started again."""
+    """A worker that committed a slot finds it recorded when Spark repeats the task or the query restarts."""
     only = worker()
     only.write(0, range(100))
     assert only.write(0, range(100)) == {"rows": 0, "repeated": 100}
@@ -211,11 +211,11 @@ def test_same_worker_repeats(
     assert visible(zkafka_cluster, options) == once(range(100))
 
 
-@pytest.mark.long  # the brokers check every ten seconds; test_timeouts.py has some that check more often
+@pytest.mark.long  # the brokers check every ten seconds, more often in test_timeouts.py
 def test_readers_of_a_query_that_is_gone(
     zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
 ) -> None:
-    """A query that is killed and not restarted holds up readers of committed records for its transaction's time-out."""
+    """A query that is killed and not restarted blocks committed readers only for its transaction timeout."""
     timeout_s = 4.0
     process = worker(**{"kafka.transaction.timeout.ms": f"{timeout_s * 1000:.0f}"})
     pause_in_transaction(zkafka_cluster, options, process, IN_TRANSACTION)
@@ -230,7 +230,7 @@ def test_readers_of_a_query_that_is_gone(
 def test_restart_frees_readers(
     zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery, worker: Callable[..., TaskProcess]
 ) -> None:
-    """One that is restarted holds them up no longer than until then."""
+    """A query that is killed and restarted unblocks committed readers when it commits."""
     process = worker()
     pause_in_transaction(zkafka_cluster, options, process, IN_TRANSACTION)
     process.kill()
@@ -238,9 +238,9 @@ def test_restart_frees_readers(
     eventually(lambda: visible(zkafka_cluster, options) == once(WHOLE))
 
 
-@pytest.mark.long  # the ledger is waited for first
+@pytest.mark.long  # the task waits for the ledger first
 def test_open_transaction_of_another_slot(zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery) -> None:
-    """A task ends the transaction that a killed run left open in another slot, whose own task has no core yet."""
+    """A task ends the transaction that a killed run left open in another slot whose own task has no core yet."""
     query.write(0, rows(range(10)))
     with open_entry(query.options, QueryName("zkafka", query.query), slot=1, width=2):
         assert query.write(0, rows(range(10)), run="run-2").repeated == 10

@@ -29,7 +29,7 @@ def forget(copy: Copy) -> None:
 
 
 def test_stopped_and_started(copy: Copy) -> None:
-    """A query that is stopped within a micro-batch, and started at once in the same application, writes each row once."""
+    """A query stopped within a micro-batch and restarted at once in the same application writes each row once."""
     slow = {"point": "commit_offset.before", "batch": 1, "slot": 2, "action": "sleep", "seconds": 0.5}
     outcome = copy.run(slow, stop_at="commit_offset.before-1-2")
     assert outcome.error is None
@@ -37,7 +37,7 @@ def test_stopped_and_started(copy: Copy) -> None:
 
 
 def test_stopped_task_goes_on(copy: Copy, new_application: Callable[..., Application]) -> None:
-    """A task of a stopped query that commits after the next run has written its slot is fenced."""
+    """A stopped query's task is fenced if it commits after the next run has written its slot."""
     application = new_application(conf={"spark.python.task.killTimeout": "120s"})
     waits = {
         "point": "commit_offset.before",
@@ -53,7 +53,7 @@ def test_stopped_task_goes_on(copy: Copy, new_application: Callable[..., Applica
 
 
 def test_rows_that_do_not_repeat(copy: Copy) -> None:
-    """A plan with uuid() ends with an error that names the slot, both counts and both hashes; nothing is there twice."""
+    """A plan with uuid() fails with an error that names the slot, both counts and both hashes; no row is written twice."""
     copy.failed(fail("driver_commit.before"), select=WITH_UUID)
     error = copy.refused("ROWS_DIFFER", select=WITH_UUID)
     found = re.search(
@@ -68,7 +68,7 @@ def test_rows_that_do_not_repeat(copy: Copy) -> None:
 
 
 def test_rolled_back_checkpoint(copy: Copy) -> None:
-    """A query whose checkpoint was replaced by an older one is refused, by its first task."""
+    """A query whose checkpoint was replaced by an older one is refused by its first task."""
     copy.complete()
     older = copy.checkpoint.with_name("older")
     shutil.copytree(copy.checkpoint, older)
@@ -81,14 +81,14 @@ def test_rolled_back_checkpoint(copy: Copy) -> None:
 
 
 def test_new_checkpoint(copy: Copy, tmp_path: Path) -> None:
-    """A query with a new checkpoint is another query, which writes all rows."""
+    """A query with a new checkpoint is a new query, and writes all rows."""
     copy.complete()
     copy.complete(checkpoint=str(tmp_path / "another"))
     assert copy.counts() == Counter(dict.fromkeys(range(copy.rows), 2))
 
 
 def test_forgotten_ledger(copy: Copy, application: Application) -> None:
-    """A query whose ledger is gone goes on after its last complete micro-batch, and begins the ledger anew."""
+    """A query whose ledger was deleted continues after its last complete micro-batch, and starts a new ledger."""
     copy.complete()
     forget(copy)
     copy.add_rows()

@@ -1,4 +1,4 @@
-"""Exactly-once writes on brokers with ACLs: the rights that they need, each of which is missed by name."""
+"""Exactly-once writes on brokers with ACLs: the required rights, and the errors that name a missing one."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ CONFIGS_OF_CLUSTER = Right(ResourceType.BROKER, "kafka-cluster", AclOperation.DE
 
 @pytest.fixture(scope="session")
 def zkafka_cluster(guarded_cluster: LocalCluster) -> LocalCluster:
-    """The cluster whose listener LOGIN allows the user what tests grant, and nothing else."""
+    """The cluster whose listener LOGIN allows the user only what tests grant."""
     return guarded_cluster
 
 
 class Rights:
-    """The rights of a test's user on names of its own; what a test grants is withdrawn at its end."""
+    """Rights of the test's user on names that only this test uses, withdrawn at its end."""
 
     def __init__(self, admin: AdminClient, topic: str, ledger: str) -> None:
         self._admin = admin
@@ -55,11 +55,11 @@ class Rights:
         grant(self._admin, rights)
 
     def grant_all_but(self, missing: str | None = None) -> None:
-        """Allow what is documented, except for one."""
+        """Grant the documented rights, except for `missing`."""
         self.grant(*(right for name, right in self.documented.items() if name != missing))
 
     def withdraw(self, *rights: Right) -> None:
-        """Allow them no longer; without arguments, nothing."""
+        """Withdraw the given rights; without arguments, all granted ones."""
         given = rights or tuple(self._granted)
         self._granted.difference_update(given)
         withdraw(self._admin, given)
@@ -67,7 +67,7 @@ class Rights:
 
 @pytest.fixture
 def rights(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Rights]:
-    """The rights of the user, none at first, on a topic and another one for its ledger."""
+    """The user's rights, initially none, on a topic and on a second topic for its ledger."""
     topic = new_topic()
     ledger = new_topic()
     with AdminClient({"bootstrap.servers": zkafka_cluster.bootstrap_servers}) as admin:
@@ -78,7 +78,7 @@ def rights(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Itera
 
 @pytest.fixture
 def options(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, rights: Rights) -> dict[str, str]:
-    """Options of the user's write, through ZooKeeper unless the test says otherwise."""
+    """Options of the user's write, through ZooKeeper unless the test is parametrized otherwise."""
     if getattr(request, "param", "zookeeper") == "zookeeper":
         connection = {"zookeeper.connect": zkafka_cluster.zookeeper_connect}
     else:
@@ -91,12 +91,12 @@ either_connection = pytest.mark.parametrize("options", ["zookeeper", "bootstrap"
 
 
 def visible(cluster: LocalCluster, options: dict[str, str]) -> dict[int, int]:
-    """How often a reader of committed records sees each number."""
+    """Return how often a reader of committed records sees each number."""
     return numbers(cluster.bootstrap_servers, options["topic"])
 
 
 def in_another_process(options: dict[str, str], query: str = "query") -> dict[str, Any]:
-    """What becomes of a task in a process that knows neither the ledger nor the brokers' settings."""
+    """Run a task in a process that knows neither the ledger nor the brokers' settings, and return its answer."""
     with closing(TaskProcess(options, query)) as process:
         return process.write(0, TEN, run="run-2")
 
@@ -104,7 +104,7 @@ def in_another_process(options: dict[str, str], query: str = "query") -> dict[st
 @either_connection
 @pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, path: str) -> None:
-    """The documented rights suffice to write a micro-batch, to repeat it, and to write the next one."""
+    """The documented rights suffice to write a micro-batch, repeat it, and write the next one."""
     rights.grant_all_but()
     query = SlotQuery({**options, "transport": path})
     assert sum(query.write(0, rows(TEN)).rows.values()) == 10
@@ -114,7 +114,7 @@ def test_documented_rights(zkafka_cluster: LocalCluster, options: dict[str, str]
 
 
 def test_one_topic(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights) -> None:
-    """A ledger under the topic that is written to needs Read on that topic."""
+    """A ledger on the written topic itself needs Read on that topic."""
     topic = options.pop("ledgerTopic") and options["topic"]
     rights.grant_all_but("ledger's topic")
     with pytest.raises(ZKafkaError, match=MISSED["ledger's topic"]):
@@ -129,7 +129,7 @@ def test_one_topic(zkafka_cluster: LocalCluster, options: dict[str, str], rights
 def test_missing_right(
     zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, missing: str, path: str
 ) -> None:
-    """Without one of them, nothing is written, and the error names the right and its resource."""
+    """If a documented right is missing, nothing is written, and the error names the right and its resource."""
     rights.grant_all_but(missing)
     query = SlotQuery({**options, "transport": path})
     with pytest.raises(ZKafkaError, match=MISSED[missing].format(prefix=rights.prefix)) as refused:
@@ -143,7 +143,7 @@ def test_missing_right(
 
 @pytest.mark.parametrize("withdrawn", ["transactional id", *seldom("topic", "group", "ledger's topic")])
 def test_withdrawn_right(zkafka_cluster: LocalCluster, options: dict[str, str], rights: Rights, withdrawn: str) -> None:
-    """A right that is withdrawn hides no entry of the ledger: a repeated micro-batch fails, or finds its rows written."""
+    """A withdrawn right hides no ledger entry: a repeated micro-batch fails, or finds its rows written."""
     rights.grant_all_but()
     query = SlotQuery(options)
     query.write(0, rows(TEN))
@@ -154,7 +154,7 @@ def test_withdrawn_right(zkafka_cluster: LocalCluster, options: dict[str, str], 
 
 
 def test_timeout_where_settings_are_hidden(options: dict[str, str], rights: Rights) -> None:
-    """Without DescribeConfigs the first task reports a time-out that is too long; with it, the plan does."""
+    """Without DescribeConfigs, the first task reports a timeout that is too long; with it, the plan does."""
     rights.grant_all_but()
     too_long = {**options, "kafka.transaction.timeout.ms": "900001"}
     error = in_another_process(too_long)["error"]

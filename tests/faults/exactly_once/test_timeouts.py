@@ -1,4 +1,4 @@
-"""Transactions and transactional ids that the brokers give up; their brokers do so within seconds."""
+"""Transactions that time out and transactional ids that expire, on a broker that drops both within seconds."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def zkafka_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(params=["direct", pytest.param("librdkafka", marks=pytest.mark.long)])
 def options(request: pytest.FixtureRequest, zookeeper: dict[str, str], new_topic: Callable[..., str]) -> dict[str, str]:
-    """Options of a write to a topic of its own, by each path."""
+    """Options of a write to a new topic, on each transport."""
     return {**zookeeper, "topic": new_topic(partitions=2), "transport": request.param}
 
 
 def slowly(batches: Iterator[pa.RecordBatch], pause: Callable[[], object]) -> Iterator[pa.RecordBatch]:
-    """The batches, with a pause when the transaction has begun."""
+    """Yield the batches, and pause once the transaction has begun."""
     for number, batch in enumerate(batches, 1):
         yield batch
         if number == IN_TRANSACTION:
@@ -52,13 +52,13 @@ def slowly(batches: Iterator[pa.RecordBatch], pause: Callable[[], object]) -> It
 
 
 def wait_until_aborted(cluster: LocalCluster, topic: str) -> None:
-    """Return when rows are in the log, and their transaction is over."""
+    """Wait until rows are in the log and their transaction has been aborted."""
     eventually(lambda: numbers(cluster.bootstrap_servers, topic, committed=False))
     assert not numbers(cluster.bootstrap_servers, topic)
 
 
 def test_slow_task(zkafka_cluster: LocalCluster, options: dict[str, str]) -> None:
-    """A task slower than the transaction's time-out fails, names the option, and leaves nothing; a restart goes on."""
+    """A task slower than the transaction timeout fails, names the option and commits nothing; a restart completes."""
     timeout = {"kafka.transaction.timeout.ms": "2000"}
     query, topic = SlotQuery({**options, **timeout}), options["topic"]
     match = (
@@ -74,7 +74,7 @@ def test_slow_task(zkafka_cluster: LocalCluster, options: dict[str, str]) -> Non
 
 
 def test_pause_longer_than_an_id_lives(zkafka_cluster: LocalCluster, options: dict[str, str]) -> None:
-    """A query goes on after a pause in which the brokers have forgotten its transactional ids."""
+    """A query continues after a pause during which the brokers forgot its transactional ids."""
     query, servers = SlotQuery(options), zkafka_cluster.bootstrap_servers
     control = Producer({"bootstrap.servers": servers, "transactional.id": query.query})
     control.init_transactions(30)
@@ -94,7 +94,7 @@ def test_pause_longer_than_an_id_lives(zkafka_cluster: LocalCluster, options: di
 def test_timeout_that_brokers_do_not_allow(
     spark: SparkSession, zkafka_cluster: LocalCluster, options: dict[str, str], tmp_path: Path
 ) -> None:
-    """A time-out above the brokers' maximum is refused in the plan, before any task has run."""
+    """The plan refuses a timeout above the brokers' maximum before any task has run."""
 
     def noting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         (tmp_path / "begun").touch()

@@ -1,4 +1,4 @@
-"""Topics that change under a query that writes to them."""
+"""Topics that change while a query writes to them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 
 def test_partitions_added(copy: Copy) -> None:
-    """Partitions that the sink gains, between micro-batches and before a replay, are used; the ledger stays where it is."""
+    """Partitions added to the sink between micro-batches or before a replay are used; the ledger stays in place."""
     copy.complete()
     groups = copy.ledger_groups
     copy.cluster.add_partitions(copy.sink, 5)
@@ -25,8 +25,9 @@ def test_partitions_added(copy: Copy) -> None:
 
 @pytest.mark.parametrize(("partitions", "is_new"), [(2, False), (5, False), (3, True)])
 def test_topic_created_again(copy: Copy, application: Application, partitions: int, is_new: bool) -> None:
-    """A query whose sink was deleted and created again, with as many partitions or others, goes on there: in processes
-    that know the earlier topic's ledger, or in new ones.
+    """A query whose sink was recreated continues there, with any number of partitions.
+
+    Its processes may know the earlier topic's ledger, or be new.
     """
     for _ in range(2):
         copy.complete()

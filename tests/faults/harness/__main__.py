@@ -1,4 +1,4 @@
-"""``python -m tests.faults.harness``: workloads under faults, at random or of one kind; exit status 1 on a violation."""
+"""``python -m tests.faults.harness``: workloads under random faults, or one kind each; exit status 1 on a violation."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _EPISODE_S = 240.0
 _EACH_EPISODE_S = 30.0
 _AT_ONCE = 2
 _QUIET_S = ((2.0, 8.0), (5.0, 20.0), (20.0, 60.0))
-"""The times between two faults; with the longest, what a fault does is over before the next one."""
+"""Ranges of the time between two faults; in the longest, a fault's effects are over before the next one."""
 _EACH_QUIET_S = (3.0, 6.0)
 _EACH = (workload("stream-zookeeper", "direct"), workload("sink-exactly-once", "direct"))
 
 
 def main() -> int:
-    """Run the episodes; the exit status."""
+    """Run the episodes and return the exit status."""
     given = _arguments()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # applications are ended, too
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # also ends the applications
     if not given.append:
-        for earlier in given.folder.glob("episode-*"):  # its checkpoints are of other clusters
+        for earlier in given.folder.glob("episode-*"):  # their checkpoints belong to other clusters
             shutil.rmtree(earlier)
     this, failed = next_run(given.folder, given.seed, None if given.each else given.minutes), False
     scenarios = _each(given) if given.each else _at_random(given)
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _at_random(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
-    """Episodes until the minutes are over, with their faults."""
+    """Yield episodes and their faults until the minutes are over."""
     end, random, is_first = time.monotonic() + given.minutes * 60, Random(given.seed), True
     while is_first or time.monotonic() < end:
         is_first, seed, left_s = False, random.randrange(2**31), end - time.monotonic()
@@ -65,7 +65,7 @@ def _at_random(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
 
 
 def _each(given: argparse.Namespace) -> Iterator[tuple[str, Scenario]]:
-    """An episode for each kind of fault that concerns one of the workloads, with those that it concerns."""
+    """Yield one episode per kind of fault that concerns a workload, with the workloads that it concerns."""
     workloads = tuple(map(_parsed, given.workload)) or _EACH
     duration_s, quiet_s = given.episode or _EACH_EPISODE_S, tuple(given.quiet or _EACH_QUIET_S)
     all_kinds = {kind.name: kind for kind in kinds(set().union(*(one.traits for one in workloads)))}

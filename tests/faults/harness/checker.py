@@ -1,17 +1,17 @@
-"""The judgement of a history: every violation of the invariants I1 to I10.
+"""Check of a history: every violation of the invariants I1 to I10.
 
 | | |
 |---|---|
 | I1 | no acknowledged record is lost |
-| I2 | no record is in two completed batches, unless its partition has changed its owner, or was reset |
-| I3 | the value at an offset is the one that was sent |
-| I4 | a batch is its planned ranges, ascending, without unexplained gaps, and the same when it is run again |
+| I2 | no record is in two completed batches, unless its partition changed owners or was reset |
+| I3 | the value at an offset is the value that was sent |
+| I4 | a batch has its planned ranges, ascending, without unexplained gaps, and the same records when it is run again |
 | I5 | the group's offset is the end of the last completed batch: never ahead, never backward without a reset |
-| I6 | a partition has one owner at most, and at rest exactly one |
+| I6 | a partition has at most one owner, and exactly one at rest |
 | I7 | a dead member's registration and claims end with its session |
 | I8 | records are read, and members stop, within a stated time without faults |
-| I9 | an error names its cause, and has one |
-| I10 | after the last fault the lag returns to 0 |
+| I9 | a failure has a cause and names it |
+| I10 | after the last fault, the lag returns to 0 |
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INVARIANTS = tuple(f"I{number}" for number in range(1, 11))
 
 
 def check(history: History) -> list[Violation]:
-    """All violations, in the order of the invariants."""
+    """Return all violations, in the order of the invariants."""
     evidence = Evidence(history)
     found = chain(
         delivery_violations(evidence),
@@ -45,7 +45,7 @@ def check(history: History) -> list[Violation]:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """The size of a run, and what it has cost."""
+    """The size of a run, and the cost of its faults."""
 
     faults: dict[str, int]
     acknowledged: int
@@ -74,7 +74,7 @@ class Figures:
 
 
 def figures(history: History) -> Figures:
-    """The figures of a history; `lost` and `duplicated` are counted in records, `duplicated` only where that is allowed."""
+    """Return the figures of a history; for readers, `duplicated` counts only records that may be delivered again."""
     evidence = Evidence(history)
     sent, lives = history.of(Sent), history.of(Life)
     acknowledged = {one.digest for one in sent if one.acknowledged}

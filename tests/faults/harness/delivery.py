@@ -1,6 +1,6 @@
 """Checks of records: none lost (I1), none twice (I2), each with its value (I3), in order and without gaps (I4).
 
-The same for the rows of a sink.
+The rows of a sink are checked for I1 to I3.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["delivery_violations", "duplicates", "missing", "sink_violations", "s
 
 
 def delivery_violations(evidence: Evidence) -> Iterator[Violation]:
-    """The violations of I1 to I4 by members that journal what they read."""
+    """Yield violations of I1 to I4 by members that journal what they read."""
     if not evidence.terms.reads:
         return
     for place, offsets in missing(evidence).items():
@@ -31,7 +31,7 @@ def delivery_violations(evidence: Evidence) -> Iterator[Violation]:
 
 
 def missing(evidence: Evidence) -> dict[Place, list[int]]:
-    """The offsets of acknowledged records that no completed batch has, by place."""
+    """Return the offsets of acknowledged records that no completed batch has, by place."""
     found = {}
     for place, sent in evidence.acknowledged.items():
         read = evidence.delivered.get(place, {})
@@ -42,9 +42,9 @@ def missing(evidence: Evidence) -> dict[Place, list[int]]:
 
 
 def duplicates(evidence: Evidence) -> dict[bool, dict[Place, list[int]]]:
-    """The offsets that were delivered again, by place: under True the explained ones, under False the others."""
+    """Return the offsets that were delivered again, by place: explained ones under True, others under False."""
     found: dict[bool, dict[Place, list[int]]] = {True: defaultdict(list), False: defaultdict(list)}
-    judged: dict[tuple[object, ...], bool] = {}  # all records that are in the same two batches have one explanation
+    judged: dict[tuple[object, ...], bool] = {}  # records in the same two batches have the same explanation
     for place, offsets in evidence.delivered.items():
         for offset, deliveries in sorted(offsets.items()):
             explained = []
@@ -59,12 +59,12 @@ def duplicates(evidence: Evidence) -> dict[bool, dict[Place, list[int]]]:
 
 
 def _is_explained(evidence: Evidence, place: Place, first: Delivery, second: Delivery) -> bool:
-    """Whether a group may deliver a record twice: its owner has changed, or an operator has reset the offset."""
+    """Return whether a group may deliver a record twice: after a change of owner, a reset, or a disturbance."""
     if (first.member, first.batch) == (second.member, second.batch) and first.batch >= 0:
         return False
     if evidence.is_reset(place, first.at, second.at):
         return True
-    if -1 in (first.batch, second.batch):  # a JVM consumer looks at the offset before it claims the partition
+    if -1 in (first.batch, second.batch):  # a JVM consumer fetches the offset before it claims the partition
         return first.member != second.member or evidence.is_disturbed(first.at, second.at)
     if first.member == second.member and evidence.terms.checkpoint:
         return evidence.passed_through(place, first.member, first.at, second.at)
@@ -96,7 +96,7 @@ def _altered(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _disordered(evidence: Evidence, read: Read) -> Iterator[Violation]:
-    """The offsets of an attempt that do not ascend, or leave out one that is no gap."""
+    """Yield an attempt's offsets that do not ascend, and offsets left out that are no gaps."""
     place, where = (read.topic, read.partition), f"batch {read.batch} of {read.member}"
     for before, after in pairwise(read.offsets):
         if after <= before:
@@ -106,7 +106,7 @@ def _disordered(evidence: Evidence, read: Read) -> Iterator[Violation]:
 
 
 def _unplanned(evidence: Evidence) -> Iterator[Violation]:
-    """The completed batches that are not their planned ranges."""
+    """Yield completed batches that differ from their planned ranges."""
     for done in evidence.history.of(Finished):
         reads = {(r.topic, r.partition): r for r in evidence.completed[done.member, done.batch]}
         where = f"batch {done.batch} of {done.member}"
@@ -135,7 +135,7 @@ def _holes(evidence: Evidence, place: Place, start: int, until: int) -> list[int
 
 
 def _different(evidence: Evidence) -> Iterator[Violation]:
-    """The batches that were run again, and read other records."""
+    """Yield batches that were run again and read other records."""
     for (member, batch), runs in evidence.attempts.items():
         seen: dict[Place, Read] = {}
         for run in sorted(runs):
@@ -147,7 +147,7 @@ def _different(evidence: Evidence) -> Iterator[Violation]:
 
 
 def sink_violations(evidence: Evidence) -> Iterator[Violation]:
-    """The violations of I1 to I3 in sinks: each acknowledged record is there once, or at least once."""
+    """Yield violations of I1 to I3 in sinks: each acknowledged record must be there once, or at least once."""
     sent = {one.digest for place in evidence.acknowledged.values() for one in place.values()}
     for sink, (exactly_once, rows) in _sinks(evidence).items():
         if lost := sent - rows.keys():
@@ -160,7 +160,7 @@ def sink_violations(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _may_repeat(evidence: Evidence) -> bool:
-    """Whether there is a reason for which Spark may have run a task or a micro-batch again."""
+    """Return whether Spark may have had a reason to repeat a task or a micro-batch."""
     ends = {"killed", "failed"}
     return bool(evidence.history.of(Fault)) or any(life.stage in ends for life in evidence.history.of(Life))
 
@@ -179,7 +179,7 @@ def _some(digests: set[str]) -> str:
 
 
 def name(place: Place) -> str:
-    """A place as Kafka writes it."""
+    """Return a place as Kafka writes it."""
     return f"{place[0]}-{place[1]}"
 
 

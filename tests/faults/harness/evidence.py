@@ -18,7 +18,7 @@ _DISTURBING = {"started", "stopping", "stopped", "killed", "failed", "fenced"}
 
 @dataclass(frozen=True, order=True)
 class Violation:
-    """An invariant that does not hold, and where."""
+    """A violated invariant, and its place."""
 
     invariant: str
     place: str
@@ -40,14 +40,14 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Calm:
-    """The time without faults, as a function of time."""
+    """Measures the time without faults between two times."""
 
     disturbed: Sequence[tuple[float, float]]
     """Disjoint intervals, in order."""
 
     @classmethod
     def outside(cls, faults: Iterable[tuple[float, float]]) -> Calm:
-        """The time outside some intervals, which may overlap."""
+        """Return the time outside the given intervals, which may overlap."""
         joined: list[tuple[float, float]] = []
         for begin, end in sorted(faults):
             if joined and begin <= joined[-1][1]:
@@ -86,7 +86,7 @@ class Calm:
 
 
 class Evidence:
-    """What the checks ask of a history."""
+    """Views of a history for the checks."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -103,14 +103,14 @@ class Evidence:
 
     @cached_property
     def unacknowledged(self) -> set[str]:
-        """The digests of records that may be in the log or not."""
+        """The digests of records that may or may not be in the log."""
         return {sent.digest for sent in self.history.of(Sent) if not sent.acknowledged}
 
     def is_written_twice(self, place: Place, offset: int, digest: str) -> bool:
-        """Whether a record is the first of two that the producer has written of the same, upon a fault.
+        """Return whether a fault made the producer write a record twice, and this is the first of the two.
 
-        librdkafka's idempotent producer does so when brokers are killed that have stored a record and not acknowledged it
-        (see `Records`); it is told the offset of the second one. Readers find both.
+        librdkafka's idempotent producer does this when brokers are killed that stored a record without acknowledging it
+        (see `Records`); it learns the offset of the second one. Readers find both.
         """
         again = self._acknowledged_offsets.get(place, {}).get(digest)
         if again is None or again.offset <= offset or not any(fault.at < again.at for fault in self.history.of(Fault)):
@@ -132,7 +132,7 @@ class Evidence:
 
     @cached_property
     def completed(self) -> dict[tuple[str, int], list[Read]]:
-        """The reads of each completed batch: those of its last attempt."""
+        """The reads of each completed batch, from its last attempt."""
         found = {}
         for done in self.history.of(Finished):
             runs = self.attempts.get((done.member, done.batch), {})
@@ -142,7 +142,7 @@ class Evidence:
 
     @cached_property
     def reads(self) -> list[Read]:
-        """The reads that count: those of completed batches, and those of members without batches."""
+        """The reads of completed batches, and of members without batches."""
         foreign = (read for read in self.history.of(Read) if read.batch < 0)
         return sorted(chain(foreign, *self.completed.values()), key=lambda read: read.at)
 
@@ -158,19 +158,19 @@ class Evidence:
 
     @cached_property
     def gaps(self) -> dict[Place, list[Gap]]:
-        """The offsets without a record to read."""
+        """The offsets without a readable record."""
         found: dict[Place, list[Gap]] = defaultdict(list)
         for gap in self.history.of(Gap):
             found[gap.topic, gap.partition].append(gap)
         return found
 
     def is_gap(self, place: Place, offset: int) -> bool:
-        """Whether an offset is known to have no record to read."""
+        """Return whether an offset is known to have no readable record."""
         return any(gap.start <= offset < gap.until for gap in self.gaps.get(place, ()))
 
     @cached_property
     def calm(self) -> Calm:
-        """The time without faults and ends of processes, and outside `settle_s` after each, once all members are ready."""
+        """The time once all members are ready, except faults, starts and ends of processes, and `settle_s` after each."""
         ends = (life.at for life in self.history.of(Life) if life.stage != "fenced")
         start = ((0.0, ready.at) for ready in self.history.of(Ready))
         faults = chain(start, ((f.at, f.end) for f in self.history.of(Fault)), ((at, at) for at in ends))
@@ -182,29 +182,29 @@ class Evidence:
         return sorted(chain(lives, ((fault.at, fault.end) for fault in self.history.of(Fault))))
 
     def is_disturbed(self, begin: float, end: float) -> bool:
-        """Whether a member came or went, or a fault or its consequences lasted, between two times."""
+        """Return whether members came or went, or a fault or its consequences lasted, between two times."""
         after = self.terms.session_s + self.terms.slack_s
         return any(at <= end + self.terms.slack_s and until + after >= begin for at, until in self._disturbances)
 
     def is_reset(self, place: Place, begin: float, end: float) -> bool:
-        """Whether an operator has reset a place's offset between two times."""
+        """Return whether an operator reset a place's offset between two times."""
         slack = self.terms.slack_s
         found = (reset for reset in self.history.of(Reset) if (reset.topic, reset.partition) == place)
         return any(begin - slack <= reset.at <= end + slack for reset in found)
 
     def passed_through(self, place: Place, member: str, begin: float, end: float) -> bool:
-        """Whether another member has owned or read a place between two times."""
+        """Return whether another member owned or read a place between two times."""
         return any(begin <= at <= end and other != member for at, other in self._holders.get(place, ()))
 
     def was_handed_over(self, place: Place, first: Delivery, second: Delivery) -> bool:
-        """Whether a place passed from one member to the other while the first one's batch ran, or after it."""
+        """Return whether a place passed from one member to the other during the first one's batch or after it."""
         begun, slack = self._began(first), self.terms.slack_s
         owned = [(at, member) for at, member in self._owners.get(place, ()) if begun - slack <= at <= second.at + slack]
         before = any(member == first.member and at <= first.at for at, member in owned)
         return before and any(member == second.member for _, member in owned)
 
     def _began(self, delivery: Delivery) -> float:
-        """The earliest time at which a batch can have begun: the end of its member's last one, or the member's start."""
+        """Return a batch's earliest possible start: the end of its member's last batch, or the member's start."""
         times = self._steps.get(delivery.member, [])
         number = bisect_left(times, delivery.at)
         return times[number - 1] if number else 0.0

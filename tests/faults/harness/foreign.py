@@ -1,4 +1,4 @@
-"""Java consumers that join a workload's group for a while, and journal what they have read."""
+"""Java consumers that join a workload's group for a while, and journal what they read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POLL_S = 0.2
 def join_for(
     cluster: LocalCluster, workload: Workload, number: int, lasts_s: float, folder: Path, journal: Journal
 ) -> None:
-    """Have a Java consumer in a workload's group for some seconds; it leaves in order."""
+    """Run a Java consumer in a workload's group for some seconds; it leaves in an orderly way."""
     name = f"java-{number}"
     journal.add(Life(time.time(), name, 0, "started"))
     try:
@@ -45,7 +45,7 @@ def _in_zookeeper(
             seen += _journal(
                 journal, name, workload.name, [(r.partition, r.offset, r.value or b"") for r in consumer.records[seen:]]
             )
-        with suppress(LocalClusterError):  # its end is awaited for a limited time; what it has read counts
+        with suppress(LocalClusterError):  # the wait for its end is limited; records already read count
             consumer.stop()
         _journal(journal, name, workload.name, [(r.partition, r.offset, r.value or b"") for r in consumer.records[seen:]])
 
@@ -77,13 +77,13 @@ _PATIENT = {"rebalance.max.retries": "20", "rebalance.backoff.ms": "1000", "auto
 
 
 def _journal(journal: Journal, name: str, topic: str, records: list[tuple[int, int, bytes]]) -> int:
-    """Journal records, each partition's in their order; returns their number."""
+    """Journal records, in order within each partition; returns their number."""
     journal.add(*_reads(name, topic, records))
     return len(records)
 
 
 def _reads(name: str, topic: str, records: list[tuple[int, int, bytes]]) -> Iterable[Event]:
-    ordered = sorted(records, key=lambda record: record[0])  # stable: a partition's records stay in order
+    ordered = sorted(records, key=lambda record: record[0])  # stable: keeps the order within a partition
     for partition, found in groupby(ordered, key=lambda record: record[0]):
         offsets, values = zip(*((offset, value) for _, offset, value in found), strict=True)
         digests = tuple(digest(value) if value else UNKNOWN for value in values)

@@ -1,4 +1,4 @@
-"""The judgement of resources over time: whether memory, threads, file handles, watches and connections stay flat."""
+"""Check of resources over time: whether memory, threads, file handles, watches and connections stay flat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LIMITS", "Growth", "Limit", "growth", "growths", "is_flat"]
 
 @dataclass(frozen=True)
 class Limit:
-    """The growth that is no leak: a share of the first third's median, and an amount, whichever is more."""
+    """The growth that counts as no leak: a share of the first third's median or an amount, whichever is more."""
 
     share: float
     amount: float
@@ -45,9 +45,9 @@ class Growth:
 
 
 def is_flat(values: Sequence[float], limit: Limit) -> bool:
-    """Whether a figure stays where it was: its last third is not above its first, beyond the limit.
+    """Return whether a figure stays flat: its last third is not above its first by more than the limit.
 
-    Medians, as a restart or a collection of garbage moves single samples. Few samples judge nothing.
+    Compares medians, because a restart or a garbage collection moves single samples. Few samples always count as flat.
 
     >>> is_flat([100, 101, 99] * 20, Limit(0.1, 5)), is_flat(range(100, 160), Limit(0.1, 5))
     (True, False)
@@ -59,12 +59,12 @@ def is_flat(values: Sequence[float], limit: Limit) -> bool:
 
 
 def growth(subject: str, figure: str, values: Sequence[float], limit: Limit) -> Growth:
-    """The growth of one figure."""
+    """Return the growth of one figure."""
     return Growth(subject, figure, *_thirds(values), is_flat(values, limit))
 
 
 def growths(history: History) -> list[Growth]:
-    """The growth of each figure of each subject, in order, once all members were ready; none of few samples."""
+    """Return the growth of each subject's figures once all members were ready, in order, without figures of few samples."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
     begin = max((ready.at for ready in history.of(Ready)), default=0.0)
     for sample in (sample for sample in history.of(Sample) if sample.at >= begin):

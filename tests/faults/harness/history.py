@@ -1,8 +1,8 @@
-"""The history of a run: what was sent, read, finished, committed, owned and broken, as frozen values and lines of JSON.
+"""History of a run: records, batches, commits, owners and faults, as frozen values and lines of JSON.
 
-A history is of one workload: the records of its topics, the group that reads them, and the contents of its sink. Times are
-seconds since the epoch, by the clock of one machine. The processes of a run each append to a journal of their own; `merged`
-makes one history of them.
+A history covers one workload: the records of its topics, the group that reads them, and the contents of its sink. Times are
+seconds since the epoch, by the clock of one machine. Each process of a run appends to its own journal; `merged` makes one
+history of them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 Range: TypeAlias = tuple[str, int, int, int]
-"""Topic, partition, first offset, and the one after the last."""
+"""Topic, partition, first offset, and the offset after the last."""
 
 Stage: TypeAlias = Literal["started", "stopping", "stopped", "killed", "failed", "fenced"]
 
@@ -56,9 +56,9 @@ class Terms:
     Parameters
     ----------
     reads : bool
-        The members journal what they read; False where a sink receives it.
+        The members journal what they read; False if a sink receives it.
     checkpoint : bool
-        A member continues at its own checkpoint; False where it starts from the group's offsets each time.
+        A member continues at its own checkpoint; False if it starts from the group's offsets each time.
     session_s : float
         The session timeout of members.
     slack_s : float
@@ -66,7 +66,7 @@ class Terms:
     settle_s : float
         The time after a fault that counts as disturbed.
     stall_s : float
-        The longest time without a fault that a record may wait until it is read, and a member that is told to stop may run.
+        The longest time without a fault that a record may wait to be read, or a member may run after it was told to stop.
     recovery_s : float
         The longest time from the end of the last fault until nothing is left to read.
     """
@@ -83,7 +83,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record that the producer has sent; without an acknowledgement its offset is -1."""
+    """A record that the producer sent; without an acknowledgement, its offset is -1."""
 
     at: float
     topic: str
@@ -96,9 +96,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A partition's records in one attempt of a batch, in the order in which they came.
+    """A partition's records in one attempt of a batch, in the order of their arrival.
 
-    An attempt is a batch in a run of its member. A member without batches, a JVM consumer, has -1.
+    An attempt is a batch in one run of its member. A member without batches, such as a JVM consumer, has batch -1.
     """
 
     at: float
@@ -123,7 +123,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The group's offset of a partition, as sampled."""
+    """A sample of the group's offset of a partition."""
 
     at: float
     topic: str
@@ -133,7 +133,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """An offset that an operator has set."""
+    """An offset set by an operator."""
 
     at: float
     topic: str
@@ -143,7 +143,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The owners of partitions, ``(topic, partition, member)``, and the registered members, as sampled."""
+    """A sample of the owners of partitions, ``(topic, partition, member)``, and of the registered members."""
 
     at: float
     owners: tuple[tuple[str, int, str], ...]
@@ -154,7 +154,7 @@ class Owners:
 class Life:
     """A stage in the life of a member's process; `text` is the error of a failure.
 
-    A member is `fenced` if it was refused a commit, and goes on.
+    A member is `fenced` if a commit was refused; it continues.
     """
 
     at: float
@@ -176,7 +176,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The moment from which all members had completed a batch; before it, JVMs start."""
+    """The moment from which all members have completed a batch; before it, JVMs start."""
 
     at: float
 
@@ -190,7 +190,7 @@ class Healed:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The moment from which nothing was left to read, with all members still alive."""
+    """The moment from which nothing is left to read, with all members still alive."""
 
     at: float
 
@@ -208,7 +208,7 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets without a record to read, ``[start, until)``: compaction, retention, markers or a reset forward."""
+    """Offsets without a readable record, ``[start, until)``: compaction, retention, markers or a forward reset."""
 
     at: float
     topic: str
@@ -220,7 +220,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Rows in a sink, each with the number of times that a reader of committed records finds it for one in the source."""
+    """Rows in a sink, each with its number of copies for a committed reader, minus extra copies in the source."""
 
     at: float
     sink: str
@@ -273,7 +273,7 @@ class History:
     _by_kind: dict[type[Any], tuple[Any, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
-        """The events of a kind."""
+        """Return the events of a kind."""
         if kind not in self._by_kind:
             self._by_kind[kind] = tuple(event for event in self.events if type(event) is kind)
         return self._by_kind[kind]
@@ -285,7 +285,7 @@ class History:
 
 
 def line(event: Event) -> str:
-    """An event as a line of JSON: an array of its kind and its fields.
+    """Return an event as a line of JSON: an array of its kind and its fields.
 
     >>> line(Committed(1.5, "orders", 0, 7))
     '["committed", 1.5, "orders", 0, 7]'
@@ -295,7 +295,7 @@ def line(event: Event) -> str:
 
 
 def parse(text: str) -> Event:
-    """The event that `line` has written; raises ValueError for any other text.
+    """Return the event that `line` wrote; raises ValueError for any other text.
 
     >>> parse('["committed", 1.5, "orders", 0, 7]')
     Committed(at=1.5, topic='orders', partition=0, offset=7)
@@ -310,7 +310,7 @@ def parse(text: str) -> Event:
 
 
 def merged(journals: Iterable[Path]) -> History:
-    """The history in several journals; the torn last line of a killed process is left out."""
+    """Return the history in several journals, without the torn last line of a killed process."""
     events = [event for journal in journals for event in _events(journal)]
     return History(tuple(sorted(events, key=lambda event: event.at)))
 

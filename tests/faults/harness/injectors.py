@@ -1,4 +1,4 @@
-"""The faults themselves: each kind of `nemesis` as an action on the cluster, the network and the members."""
+"""Injection of faults: each kind of `nemesis` as an action on the cluster, the network and the members."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _DISK_FULL_S = 60
 
 
 class Injectors:
-    """Injects faults; each call of `inject` returns when its fault is over, and in the journals.
+    """Injects faults; each call of `inject` returns when its fault is over and journaled.
 
-    A fault of servers or connections is in the journals of all workloads, one of processes in that of its workload.
+    All workloads journal a fault of servers or connections; only its own workload journals a fault of a process.
     """
 
     def __init__(self, cluster: LocalCluster, network: Network, running: Sequence[Running], folder: Path) -> None:
@@ -71,7 +71,7 @@ class Injectors:
         }
 
     def inject(self, planned: Planned) -> None:
-        """Inject a fault, and end it; one without a target, such as a process that is just being started, is left out."""
+        """Inject a fault and end it; skip a fault without a target, such as a process that is just starting."""
         begin = time.time()
         done = self._actions[planned.kind](planned.lasts_s, planned.draw)
         if done is not None:
@@ -101,9 +101,9 @@ class Injectors:
         return "brokers", self._running
 
     def _fill_disk(self, broker: int) -> None:
-        """Fail each write of a broker beyond the first kilobytes of a file, after which it ends by itself.
+        """Fail each write of a broker beyond the first kilobytes of a file, so that the broker ends by itself.
 
-        To a broker that is what a full disk is: an IOException of the append, after which its folder of logs is given up.
+        The broker sees the same as with a full disk: an IOException of the append, after which it gives up its log folder.
         """
         pid = self._cluster.pid(broker)
         assert pid is not None, f"broker {broker} does not run"
@@ -148,7 +148,7 @@ class Injectors:
         if not greetings:
             return None
         greeting = greetings[-1 - int(draw * min(3, len(greetings)))]  # one of the latest sessions
-        with suppress(*UNREACHABLE):  # that session may be over
+        with suppress(*UNREACHABLE):  # the session may be over
             self._cluster.expire_session(*session_of(greeting))
         return "zookeeper session", self._running
 
@@ -216,12 +216,12 @@ class Injectors:
         if running is None:
             return None
         number = next(self._numbers)
-        with suppress(*UNREACHABLE, AssertionError):  # it does not come up while servers are down
+        with suppress(*UNREACHABLE, AssertionError):  # it does not start while servers are down
             join_for(self._cluster, running.workload, number, lasts_s, self._folder, running.journal)
         return f"java-{number}", [running]
 
     def _reset(self, lasts_s: float, draw: float) -> tuple[str, Sequence[Running]] | None:
-        """Stop all members, set an offset back, and start them again: what an operator does."""
+        """Stop all members, set an offset back, and start the members again, as an operator does."""
         running = self._chosen([one for one in self._running if not one.workload.is_sink], draw)
         if running is None:
             return None

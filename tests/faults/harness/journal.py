@@ -1,4 +1,4 @@
-"""A journal that several threads of a process append to."""
+"""Journal to which several threads of a process append."""
 
 from __future__ import annotations
 

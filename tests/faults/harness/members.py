@@ -1,4 +1,4 @@
-"""Members of a workload: applications that are started again whenever they have ended, and their completed batches."""
+"""Members of a workload: applications that restart whenever they end, and their completed batches."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class MemberRequest:
 
 
 class Member(threading.Thread):
-    """A member that runs from `start` to `end`, but for the time between `halt` and `resume`.
+    """A member that runs from `start` to `end`, except between `halt` and `resume`.
 
-    A killed member is started again at once, and every other time after its session has expired.
+    After a kill, it restarts alternately at once and after its session has expired.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Member(threading.Thread):
         self._wanted.set()
 
     def run(self) -> None:
-        """Run the query again and again."""
+        """Run the query repeatedly."""
         while not self._ended.is_set():
             if self._wanted.wait(0.1) and self._begins():
                 self._live()
@@ -80,7 +80,7 @@ class Member(threading.Thread):
         assert self._idle.wait(timeout_s), f"{self.name} has not stopped after {timeout_s:g} s"
 
     def kill(self) -> None:
-        """SIGKILL all processes of the application; the member is started again."""
+        """Send SIGKILL to all processes of the application; the member restarts."""
         for pid in self.application.processes:
             signal_process(pid, signal.SIGKILL)
 
@@ -89,7 +89,7 @@ class Member(threading.Thread):
         self._wanted.set()
 
     def end(self) -> None:
-        """Stop the query, and its application; returns when both are gone."""
+        """Stop the query and its application; returns when both are gone."""
         self._ended.set()
         self._tell()
         self.join(120)
@@ -97,22 +97,22 @@ class Member(threading.Thread):
 
     @property
     def run_number(self) -> int:
-        """The number of the present or last run."""
+        """The number of the current or last run."""
         return self._number
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has completed a batch with records."""
+        """Whether the member has completed a batch with records."""
         return (self.checkpoint / "commits" / "0").exists() if self.kind == "sink" else self.reads.stat().st_size > 0
 
     @property
     def planner(self) -> int | None:
-        """The process that plans; that of a batch job is the driver."""
+        """The process that plans; for a batch job, the driver."""
         return self._process(_PLANNER if self.kind != "batch" else "harness_member.py")
 
     @property
     def worker(self) -> int | None:
-        """A Python worker, a child of Spark's daemon."""
+        """A Python worker of the application, a child of Spark's daemon."""
         daemons = [pid for pid, line in self.application.processes.items() if _DAEMON in line]
         with suppress(ProcessLookupError, FileNotFoundError):
             return next((pid for pid in daemons if parent_of(pid) in daemons), None)
@@ -122,7 +122,7 @@ class Member(threading.Thread):
         return next((pid for pid, line in self.application.processes.items() if name in line), None)
 
     def _begins(self) -> bool:
-        """Whether a run begins; not if the member was told to stop meanwhile."""
+        """Return whether a run starts; it does not if the member was told to stop meanwhile."""
         with self._turn:
             if self._wanted.is_set():
                 self._idle.clear()
@@ -132,7 +132,7 @@ class Member(threading.Thread):
         self._number += 1
         self.journal.add(Life(time.time(), self.name, self._number, "started"))
         self.application.start(self._request())
-        if not self._wanted.is_set():  # told to stop while it was being started, which removes marks
+        if not self._wanted.is_set():  # told to stop while it was starting, and starting removes marks
             self.application.leave("stop")
         outcome = self.application.wait(1e6)
         stage = "killed" if outcome.killed else "stopped" if outcome.error is None else "failed"
@@ -164,13 +164,13 @@ class Member(threading.Thread):
 
 
 _CONF = {
-    "spark.sql.streaming.minBatchesToRetain": "1000000",  # what is completed is read from the checkpoint at the end
+    "spark.sql.streaming.minBatchesToRetain": "1000000",  # completed batches are read from the checkpoint at the end
     "spark.ui.enabled": "false",
 }
 
 
 def finished(member: Member) -> Iterator[Event]:
-    """The completed micro-batches of a member, by its checkpoint: Spark writes a file for each when it is done."""
+    """Yield a member's completed micro-batches from its checkpoint, where Spark writes a file when each is done."""
     for commit in sorted((member.checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name)):
         offset = StreamOffset.from_json(
             json.loads((member.checkpoint / "offsets" / commit.name).read_text().splitlines()[2])
@@ -182,7 +182,7 @@ def finished(member: Member) -> Iterator[Event]:
 
 
 def shortened(error: str) -> str:
-    """The begin of an error, and the conditions that all of it names.
+    """Return the start of an error, and all conditions that it names.
 
     >>> shortened("[STREAM_FAILED] a " + "long " * 300 + "[NO_LEADER] text")[-32:]
     ' ... [STREAM_FAILED] [NO_LEADER]'
@@ -194,6 +194,6 @@ def shortened(error: str) -> str:
 
 
 def signal_process(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process, if it is still there."""
+    """Send a signal to a process if it still exists."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)

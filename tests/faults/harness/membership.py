@@ -1,4 +1,4 @@
-"""Checks of members: owners of partitions (I6), and registrations of the dead (I7)."""
+"""Checks of members: owners of partitions (I6), and registrations of dead members (I7)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.faults.harness.history import Fault, Life, LogEnd, Owners, Rest
 __all__ = ["membership_violations"]
 
 _OUTLASTING = ("zookeeper", "broker", "network")
-"""Servers without which sessions do not expire: the targets of faults begin with them."""
+"""Prefixes of the fault targets without which sessions do not expire."""
 
 
 def membership_violations(evidence: Evidence) -> Iterator[Violation]:
-    """The violations of I6 and I7."""
+    """Yield the violations of I6 and I7."""
     for sample in evidence.history.of(Owners):
         yield from _shared(sample)
     yield from _unowned(evidence)
@@ -34,7 +34,7 @@ def _shared(sample: Owners) -> Iterator[Violation]:
 
 
 def _unowned(evidence: Evidence) -> Iterator[Violation]:
-    """The partitions that have no live owner at rest."""
+    """Yield the partitions without a live owner at rest."""
     samples = evidence.history.of(Owners)
     for rest in evidence.history.of(Rest)[-1:]:
         if not samples or samples[-1].at < rest.at:
@@ -49,7 +49,7 @@ def _unowned(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _lasting(evidence: Evidence, ended: Life) -> Iterator[Violation]:
-    """The first sample in which a dead member is still registered, or owns something, after its session's timeout."""
+    """Yield the first sample after a dead member's session timeout in which it is still registered or an owner."""
     deadline = _deadline(evidence, ended)
     born = (life.at for life in evidence.history.of(Life) if life.member == ended.member and life.stage == "started")
     again = min((at for at in born if at > ended.at), default=float("inf"))
@@ -64,7 +64,7 @@ def _lasting(evidence: Evidence, ended: Life) -> Iterator[Violation]:
 
 
 def _deadline(evidence: Evidence, ended: Life) -> float:
-    """The time by which a dead member's session has ended; sessions do not expire while no server can expire them."""
+    """Return the time by which a dead member's session has ended; no session expires while its server is out."""
     session_s, slack_s = evidence.terms.session_s, evidence.terms.slack_s
     found = ended.at + session_s + slack_s
     outages = (fault for fault in evidence.history.of(Fault) if fault.target.startswith(_OUTLASTING))

@@ -1,4 +1,4 @@
-"""The choice of faults and of their times, from a seed: pure."""
+"""Choice of faults and their times, from a seed: pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kind:
     resource : str
         The resource that it breaks; at most one fault of a resource lasts at a time.
     lasts_s : tuple of float
-        Its least and its greatest duration.
+        Its least and greatest duration.
     concerns : frozenset
         The workloads that it concerns: readers or sinks, in ``zookeeper`` or in ``kafka``.
     """
@@ -65,7 +65,7 @@ _BY_NAME = {kind.name: kind for kind in KINDS}
 
 @dataclass(frozen=True)
 class Planned:
-    """A fault to inject `at_s` seconds after the begin; `draw`, from [0, 1), chooses its target."""
+    """A fault to inject `at_s` seconds after the start; `draw`, from [0, 1), chooses its target."""
 
     at_s: float
     lasts_s: float
@@ -79,12 +79,12 @@ class Planned:
 
     @property
     def end_s(self) -> float:
-        """The time at which it is to end."""
+        """The time at which it should end."""
         return self.at_s + self.lasts_s
 
 
 def kinds(traits: Collection[str]) -> tuple[Kind, ...]:
-    """The kinds that concern a workload with one of some traits.
+    """Return the kinds that concern a workload with any of the traits.
 
     >>> [kind.name for kind in kinds({"reader", "zookeeper"}) if kind.resource == "members"]
     ['member joined and left', 'offsets reset']
@@ -95,9 +95,9 @@ def kinds(traits: Collection[str]) -> tuple[Kind, ...]:
 def schedule(
     seed: int, duration_s: float, choice: Sequence[Kind], quiet_s: tuple[float, float] = (2.0, 8.0)
 ) -> tuple[Planned, ...]:
-    """Faults in the order of time, all of which end within the duration.
+    """Return faults in the order of time, all of which end within the duration.
 
-    Faults of different resources may overlap. Each kind comes once before any comes again, as far as time allows.
+    Faults of different resources may overlap. Each kind occurs once before any occurs again, as far as time allows.
     """
     random, free_at = Random(seed), dict[str, float]()
     deck, now, found = _deck(random, choice), 0.0, list[Planned]()

@@ -1,4 +1,4 @@
-"""Proxies between members and servers: to ZooKeeper, and to each broker, which advertises its proxy on a listener."""
+"""Proxies from members to ZooKeeper and to each broker, which advertises its proxy on a listener."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ADVERTISED = "PROXY"
 
 
 def wired_cluster(brokers: int = 3, config: Mapping[str, str] | None = None) -> LocalCluster:
-    """A cluster whose brokers have one more listener, which clients reach through a `Network`; not started."""
+    """Return a cluster, not started, whose brokers have one more listener that clients reach through a `Network`."""
     advertised = f"PLAINTEXT://{{host}}:{{port}},{BROKERS_LISTENER}://{{host}}:{{port:{_ADVERTISED}}}"
     return LocalCluster(
         brokers=brokers,
@@ -30,7 +30,7 @@ def wired_cluster(brokers: int = 3, config: Mapping[str, str] | None = None) -> 
 
 
 class Network:
-    """The ways to the servers of a `wired_cluster`, open inside its ``with`` block."""
+    """Proxies to the servers of a `wired_cluster`, open inside its ``with`` block."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._chroot = cluster.zookeeper_connect.partition("/")[2]
@@ -50,7 +50,7 @@ class Network:
         return ",".join(wire.address for wire in self.brokers.values())
 
     def mend(self) -> None:
-        """Let all through again."""
+        """Let all connections through again."""
         for wire in (self.zookeeper, *self.brokers.values()):
             wire.mend()
 

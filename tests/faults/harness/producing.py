@@ -1,4 +1,4 @@
-"""The producer of a workload's records, and its journal."""
+"""Producer of a workload's records, and its journal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FLUSH_S = 120
 
 
 class Records(threading.Thread):
-    """Sends records from `start` to `stop`, and journals what has become of each.
+    """Sends records from `start` to `stop`, and journals the outcome of each.
 
-    None is given up: librdkafka's idempotent producer may write those after it twice.
+    Never gives up a record: after that, librdkafka's idempotent producer may write the following ones twice.
     """
 
     def __init__(self, servers: str, topic: str, rate: int, journal: Journal) -> None:
@@ -34,7 +34,7 @@ class Records(threading.Thread):
                 "linger.ms": 20,
                 "partitioner": "murmur2_random",
                 "topic.metadata.refresh.interval.ms": 5000,
-                # Brokers that are starting know no topic yet; more than 2,147,483 ms overflow, and mean 0.
+                # Starting brokers know no topic yet; values above 2,147,483 ms overflow and mean 0.
                 "topic.metadata.propagation.max.ms": 2_100_000,
             }
         )
@@ -44,14 +44,14 @@ class Records(threading.Thread):
         self.acknowledged = 0
 
     def run(self) -> None:
-        """Send until the end; a full queue is waited for."""
+        """Send until the end, waiting whenever the queue is full."""
         try:
             self._send_all()
         except Exception as error:  # noqa: BLE001 - raised by `stop`
             self._failure = error
 
     def stop(self) -> None:
-        """Send nothing more; returns when each record is acknowledged. Raises what has ended the thread early."""
+        """Stop sending; returns when each record is acknowledged. Raises the error that ended the thread early."""
         self._stopped.set()
         self.join()
         if self._failure is not None:

@@ -22,7 +22,7 @@ _CONDITIONS = {
 
 
 def progress_violations(evidence: Evidence) -> Iterator[Violation]:
-    """The violations of I5, I8, I9 and I10."""
+    """Yield the violations of I5, I8, I9 and I10."""
     commits: dict[Place, list[Committed]] = defaultdict(list)
     for commit in evidence.history.of(Committed):
         commits[commit.topic, commit.partition].append(commit)
@@ -45,7 +45,7 @@ def _backward(evidence: Evidence, place: Place, commits: list[Committed]) -> Ite
 
 
 def _ahead(evidence: Evidence, place: Place, commits: list[Committed]) -> Iterator[Violation]:
-    """The commits beyond what was finished by then, or was set by an operator, or is where the group has begun."""
+    """Yield a commit beyond everything finished by then, set by an operator, or at the group's start."""
     ends = _ends(evidence, place)
     number, reached = 0, min((start for _, start, _ in ends), default=0)
     for commit in commits:
@@ -58,7 +58,7 @@ def _ahead(evidence: Evidence, place: Place, commits: list[Committed]) -> Iterat
 
 
 def _ends(evidence: Evidence, place: Place) -> list[tuple[float, int, int]]:
-    """Time, start and end of what was finished of a place, or set by an operator, in the order of time."""
+    """Return time, start and end of each range of a place that was finished or set by an operator, in order of time."""
     found = [
         (done.at, start, until)
         for done in evidence.history.of(Finished)
@@ -75,7 +75,7 @@ def _ends(evidence: Evidence, place: Place) -> list[tuple[float, int, int]]:
 
 
 def _at_rest(evidence: Evidence, commits: dict[Place, list[Committed]]) -> Iterator[Violation]:
-    """The offsets that are not the end of the last completed batch, when nothing is left to read."""
+    """Yield the offsets that differ from the end of the last completed batch when nothing is left to read."""
     for rest in evidence.history.of(Rest)[-1:]:
         for place, sampled in sorted(commits.items()):
             expected = _last_end(evidence, place)
@@ -85,16 +85,16 @@ def _at_rest(evidence: Evidence, commits: dict[Place, list[Committed]]) -> Itera
 
 
 def _last_end(evidence: Evidence, place: Place) -> int | None:
-    """The greatest end of a completed batch since the last reset; None if there is none.
+    """Return the greatest end of a completed batch since the last reset; None if there is none.
 
-    A member that was slow may complete a batch when the next owner has completed later ones.
+    A slow member may complete a batch after the next owner has completed later ones.
     """
     resets = [r.at for r in evidence.history.of(Reset) if (r.topic, r.partition) == place]
     return max((until for at, _, until in _ends(evidence, place) if at >= max(resets, default=0.0)), default=None)
 
 
 def _late(evidence: Evidence) -> Iterator[Violation]:
-    """The records that waited too long, without a fault, until a batch had read them."""
+    """Yield the records that waited too long, without a fault, until a batch had read them."""
     limit = evidence.terms.stall_s
     for place, sent in evidence.acknowledged.items():
         arrivals = _arrivals(evidence, place)
@@ -109,7 +109,7 @@ def _late(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _arrivals(evidence: Evidence, place: Place) -> dict[int, float]:
-    """The time at which each offset was finished first."""
+    """Return the time at which each offset was first finished."""
     found: dict[int, float] = {}
     for at, start, until in _ends(evidence, place):
         for offset in range(start, until):
@@ -118,7 +118,7 @@ def _arrivals(evidence: Evidence, place: Place) -> dict[int, float]:
 
 
 def _unstopped(evidence: Evidence) -> Iterator[Violation]:
-    """The members that were told to stop, and did not in time; a fault may delay them."""
+    """Yield the members that did not stop in time when told to; a fault may delay them."""
     lives = evidence.history.of(Life)
     for told in (life for life in lives if life.stage == "stopping"):
         ends = [o.at for o in lives if (o.member, o.run) == (told.member, told.run) and o.at >= told.at and o is not told]
@@ -129,7 +129,7 @@ def _unstopped(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
-    """A failure without a condition of this package, unless its process was killed; or without any fault."""
+    """Yield a failure without any fault, or without a condition of this package unless its process was killed."""
     since = life.at - evidence.terms.settle_s
     faults = [f for f in evidence.history.of(Fault) if f.at <= life.at + evidence.terms.slack_s and f.end >= since]
     if not faults:
@@ -140,7 +140,7 @@ def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
 
 
 def recovery_s(evidence: Evidence) -> float | None:
-    """The time from the end of the last fault until nothing was left to read; None if that was not reached."""
+    """Return the time from the end of the last fault until nothing was left to read; None if something was."""
     healed, rest = evidence.history.of(Healed), evidence.history.of(Rest)
     return rest[-1].at - healed[-1].at if healed and rest else None
 

@@ -1,4 +1,4 @@
-"""The report of a run: a page of Markdown, and a picture of faults, throughput and lag over time."""
+"""Report of a run: a page of Markdown, and a picture of faults, throughput and lag over time."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ __all__ = [
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
 _SIZE_IN = (10, 6.5)
 ANY_FAULT = "any fault"
-"""The fault of a row whose faults were chosen at random."""
+"""The fault of a row with randomly chosen faults."""
 SHOWN = 20
-"""Violations of one workload on a page, at most."""
+"""Most violations of one workload on a page."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Cells of a table, below `CELLS`."""
+        """The cells of a table, under `CELLS`."""
         found = self.figures
         counts = (sum(found.faults.values()), found.acknowledged, found.lost, found.duplicated, found.runs)
         rest = "never" if found.recovery_s is None else f"{found.recovery_s:.1f} s"
@@ -67,7 +67,7 @@ def write_report(
 
 
 def page(history: History, violations: Sequence[Violation], grown: Sequence[Growth], title: str) -> str:
-    """The page."""
+    """Return the page."""
     return "\n".join(
         [
             f"# {title}",
@@ -84,12 +84,12 @@ def page(history: History, violations: Sequence[Violation], grown: Sequence[Grow
 
 
 def table(names: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Return a table of Markdown."""
+    """Return a Markdown table."""
     return "".join(f"| {' | '.join(line)} |\n" for line in (names, ["---"] * len(names), *lines))
 
 
 def fault_table(rows: Iterable[Row]) -> str:
-    """The rows as a table of Markdown."""
+    """Return the rows as a Markdown table."""
     return table(("fault", "workload", *CELLS), [(row.faults, f"`{row.workload}`", *row.cells) for row in rows])
 
 
@@ -130,7 +130,7 @@ def _growths(grown: Sequence[Growth]) -> list[str]:
 
 
 def rate_series(events: Sequence[tuple[float, int]], begin: float, step_s: float = 1.0) -> tuple[list[float], list[float]]:
-    """The records per second of ``(time, records)`` events, for each step from the begin on.
+    """Return the records per second of ``(time, records)`` events, for each step from the start.
 
     >>> rate_series([(10.5, 2), (10.9, 4), (12.1, 3)], 10)
     ([0.0, 1.0, 2.0], [6.0, 0.0, 3.0])
@@ -144,7 +144,7 @@ def rate_series(events: Sequence[tuple[float, int]], begin: float, step_s: float
 
 
 def lag_series(history: History) -> tuple[list[float], list[float]]:
-    """The records that were acknowledged and not committed, at each sample."""
+    """Return the records that were acknowledged but not committed, at each sample."""
     begin, sent = _begin(history), sorted(one.at for one in history.of(Sent) if one.acknowledged)
     counts, times, committed, lags = list(accumulate(1 for _ in sent)), [], {}, []
     number = 0

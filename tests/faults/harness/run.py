@@ -1,4 +1,4 @@
-"""A scenario: workloads and faults for a while; then heal, read until nothing is left, and judge."""
+"""Run of a scenario: workloads under faults, then healing, reading until nothing is left, and the checks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scenario:
     duration_s : float
         The time in which faults are injected.
     quiet_s : tuple of float
-        The least and the greatest time between the begins of two faults.
+        The least and the greatest time between the starts of two faults.
     rate : int
         The records per second of each workload.
     faults : sequence of Planned, optional
@@ -66,7 +66,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Result:
-    """A workload's history and its judgement."""
+    """A workload's history, violations and growths."""
 
     workload: Workload
     history: History
@@ -75,18 +75,18 @@ class Result:
 
     @property
     def failed(self) -> bool:
-        """Whether an invariant does not hold, or something leaks."""
+        """Whether an invariant is violated or a resource leaks."""
         return bool(self.violations) or not all(growth.flat for growth in self.growths)
 
 
 def run(scenario: Scenario, folder: Path) -> list[Result]:
-    """Run a scenario on a cluster of its own; histories and reports are in the folder."""
+    """Run a scenario on a new cluster; histories and reports are in the folder."""
     with wired_cluster() as cluster, Network(cluster) as network:
         return run_on(cluster, network, scenario, folder)
 
 
 def run_on(cluster: LocalCluster, network: Network, scenario: Scenario, folder: Path) -> list[Result]:
-    """Run a scenario on a cluster that runs."""
+    """Run a scenario on a running cluster."""
     with _started(cluster, network, scenario, folder) as running:
         _inject(scenario.planned, Injectors(cluster, network, running, folder), scenario.duration_s)
         network.mend()
@@ -117,7 +117,7 @@ def _started(cluster: LocalCluster, network: Network, scenario: Scenario, folder
 
 
 def _inject(planned: Sequence[Planned], injectors: Injectors, duration_s: float) -> None:
-    """Inject faults at their times, those of each resource one after the other; raises what an injector raises."""
+    """Inject faults at their times, one after another for each resource; raises the error of an injector."""
     begin = time.monotonic()
     by_resource: dict[str, list[Planned]] = defaultdict(list)
     for one in planned:

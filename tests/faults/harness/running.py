@@ -1,4 +1,4 @@
-"""A workload on a cluster: its topic, producer, members and samples, from its start to its end at rest."""
+"""A running workload: its topic, producer, members and samples, from its start to its end at rest."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _HEALTH_S = 5.0
 
 
 class Running:
-    """A workload that runs.
+    """A running workload.
 
     Attributes
     ----------
     journal : Journal
-        Of what happens outside the members.
+        Events outside the members.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Running:
         self.journal.add(Ready(time.time()))
 
     def rest(self, timeout_s: float) -> bool:
-        """Send nothing more, and wait until all is read, and all partitions are owned; whether that was reached."""
+        """Stop sending, and wait until all records are read and all partitions owned; returns whether that was reached."""
         self._records.stop()
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -90,7 +90,7 @@ class Running:
                 self.journal.add(*finished(member))
 
     def _stored(self) -> Stored:
-        """The rows of the sink; those that the producer has written twice into the source are to be there twice."""
+        """Return the rows of the sink; rows that the producer wrote twice into the source are expected twice."""
         sink, servers = self.workload.sink_topic, self._cluster.bootstrap_servers
         source, rows = stored_rows(servers, self.workload.name), stored_rows(servers, sink)
         counts = ((row, count - source.get(row, 1) + 1) for row, count in sorted(rows.items()))
@@ -103,13 +103,13 @@ class Running:
             member.application.close()
 
     def history(self) -> History:
-        """The history of the workload, which is also written to its folder."""
+        """Return the history of the workload, and write it to its folder."""
         found = merged([self.journal.path, *(member.reads for member in self.members)])
         Journal(self.folder / "history.jsonl").add(*found.events)
         return found
 
     def offsets(self) -> dict[int, int]:
-        """The group's offsets by partition; none while servers are down."""
+        """Return the group's offsets by partition; none while servers are down."""
         with suppress(*UNREACHABLE):
             return {event.partition: event.offset for event in self.group.sample() if isinstance(event, Committed)}
         return {}
@@ -139,7 +139,7 @@ class Running:
                     yield process_sample(f"planner of {member.name}, process {pid}", pid)
 
     def _sample_settled(self) -> None:
-        """Sample the group once more: a rebalance that has begun at rest has the time to end that it has otherwise."""
+        """Sample the group once more, giving a rebalance that began at rest the usual time to end."""
         deadline = time.monotonic() + self.workload.terms().settle_s
         sampled: list[Event] = []
         while time.monotonic() < deadline:
@@ -151,7 +151,7 @@ class Running:
         self.journal.add(*sampled)
 
     def _is_owned(self, sampled: list[Event]) -> bool:
-        """Whether all members are registered, and all partitions are owned by them."""
+        """Return whether all members are registered and own all partitions."""
         owners = [event for event in sampled if isinstance(event, Owners)]
         if not owners or set(owners[0].members) != set(self.workload.member_names):
             return False
@@ -159,7 +159,7 @@ class Running:
         return owned == {event.partition for event in self._log_ends()}
 
     def _is_read(self, sampled: list[Event]) -> bool:
-        """Whether the offset of each partition is committed at the log's end."""
+        """Return whether the offset of each partition is committed at the log's end."""
         offsets = {event.partition: event.offset for event in sampled if isinstance(event, Committed)}
         return all(offsets.get(event.partition, 0) == event.latest for event in self._log_ends())
 

@@ -39,7 +39,7 @@ UNREACHABLE = (
     OSError,
     FutureTimeoutError,
 )
-"""The errors of a sample that cannot be taken while servers are down."""
+"""The errors of samples while servers are down."""
 
 
 class ZooKeeperGroup:
@@ -49,7 +49,7 @@ class ZooKeeperGroup:
         self._cluster, self._group, self._topic = cluster, group, topic
 
     def sample(self) -> list[Event]:
-        """The owners and the offsets now."""
+        """Return the current owners and offsets."""
         with self._cluster.zookeeper() as client:
             at, members = time.time(), self._children(client, "ids")
             owners = self._values(client, f"owners/{self._topic}")
@@ -60,7 +60,7 @@ class ZooKeeperGroup:
         return [sampled, *(Committed(after, self._topic, int(n), int(data)) for n, data in offsets.items() if data)]
 
     def reset(self, partition: int, offset: int) -> None:
-        """Set an offset by hand."""
+        """Set an offset directly in ZooKeeper."""
         with self._cluster.zookeeper() as client:
             client.set(f"/consumers/{self._group}/offsets/{self._topic}/{partition}", str(offset).encode())
 
@@ -76,22 +76,22 @@ class ZooKeeperGroup:
     def _values(self, client: KazooClient, path: str) -> dict[str, str]:
         found = {}
         for name in self._children(client, path):
-            with suppress(NoNodeError):  # released since
+            with suppress(NoNodeError):  # released meanwhile
                 found[name] = client.get(f"/consumers/{self._group}/{path}/{name}")[0].decode()
         return found
 
 
 class KafkaGroup:
-    """The offsets and owners of a group in Kafka; its members have their names as client ids.
+    """The offsets and owners of a group in Kafka; its members use their names as client ids.
 
-    Each sample has a client of its own: librdkafka's goes on asking a coordinator that is none any more.
+    Each sample uses a new client, because librdkafka's keeps asking a broker that is no longer the coordinator.
     """
 
     def __init__(self, servers: str, group: str, topic: str) -> None:
         self._servers, self._group, self._topic = servers, group, topic
 
     def sample(self) -> list[Event]:
-        """The owners, if the group is stable, and the offsets now."""
+        """Return the current offsets, and the owners if the group is stable."""
         asked = [ConsumerGroupTopicPartitions(self._group)]
         with AdminClient({"bootstrap.servers": self._servers}) as admin:
             at = time.time()
@@ -108,7 +108,7 @@ class KafkaGroup:
         return [Owners(at, owners, tuple(member.client_id for member in described.members)), *offsets]
 
     def reset(self, partition: int, offset: int) -> None:
-        """Set an offset by hand; the group has no members."""
+        """Set an offset of the group, which has no members, as an operator."""
         wanted = ConsumerGroupTopicPartitions(self._group, [TopicPartition(self._topic, partition, offset)])
         with AdminClient({"bootstrap.servers": self._servers}) as admin:
             admin.alter_consumer_group_offsets([wanted], request_timeout=_ADMIN_S)[self._group].result(2 * _ADMIN_S)
@@ -118,7 +118,7 @@ Group = ZooKeeperGroup | KafkaGroup
 
 
 class Sampler(threading.Thread):
-    """Journals samples at an interval, from `start` to `stop`; one that cannot be taken is left out."""
+    """Journals samples at an interval, from `start` to `stop`; a sample that cannot be taken is left out."""
 
     def __init__(self, take: Callable[[], Iterable[Event]], journal: Journal, interval_s: float = 1.0) -> None:
         super().__init__(name="sampler", daemon=True)
@@ -132,13 +132,13 @@ class Sampler(threading.Thread):
                 self._journal.add(*self._take())
 
     def stop(self) -> None:
-        """Sample no more; returns when the last sample is in the journal."""
+        """Stop sampling; returns when the last sample is in the journal."""
         self._stopped.set()
         self.join()
 
 
 def process_sample(subject: str, pid: int) -> Sample:
-    """The resident memory, threads and open files of a process; raises OSError if it is gone."""
+    """Return the resident memory, threads and open files of a process; raises OSError if it is gone."""
     status = Path(f"/proc/{pid}/status").read_text()
     figures = {"rss_mb": _number(status, r"VmRSS:\s+(\d+)") / 1024, "threads": _number(status, r"Threads:\s+(\d+)")}
     handles = float(len(list(Path(f"/proc/{pid}/fd").iterdir())))
@@ -146,7 +146,7 @@ def process_sample(subject: str, pid: int) -> Sample:
 
 
 def zookeeper_sample(port: int) -> Sample:
-    """The connections and watches of ZooKeeper; raises OSError if it does not answer."""
+    """Return the connections and watches of ZooKeeper; raises OSError if it does not answer."""
     with socket.create_connection((LOOPBACK, port), timeout=5) as console:
         console.settimeout(5)
         console.sendall(b"mntr")

@@ -1,4 +1,4 @@
-"""The rows of a sink, as a reader of committed records finds them."""
+"""Rows of a sink, as a reader of committed records finds them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_S = 120
 
 
 def stored_rows(servers: str, topic: str) -> dict[str, int]:
-    """The number of times that each row is in a topic, by the digest of its value.
+    """Return how often each row is in a topic, by the digest of its value.
 
     Waits until no transaction is open.
     """

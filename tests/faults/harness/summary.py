@@ -177,7 +177,7 @@ def folder_page(found: Sequence[Episode]) -> str:
 
 
 def fault_totals(found: Iterable[Episode]) -> list[Row]:
-    """Return the totals of each kind of fault and workload, from the runs that took one kind of fault after the other."""
+    """Return the totals per kind of fault and workload, from the runs with one episode for each kind."""
     rows = _rows(episode for episode in found if episode.run.minutes is None)
     return [_total(same) for same in _by(rows, lambda row: (row.faults, row.workload)).values()]
 
@@ -270,7 +270,7 @@ def _store(folder: Path, episode: Episode) -> None:
 
 
 def _replace(path: Path, contents: str) -> None:
-    """Write a file at once, so that a process killed meanwhile leaves the old contents or the new."""
+    """Write a file atomically: a process killed meanwhile leaves the old contents or the new."""
     written = path.with_name(f"{path.name}.new")
     written.write_text(contents, encoding="utf-8")
     os.replace(written, path)

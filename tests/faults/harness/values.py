@@ -1,4 +1,4 @@
-"""The values of records, and their digests."""
+"""Values of records, and their digests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SIZE_BYTES = 100
 
 
 def value(topic: str, number: int) -> bytes:
-    """A record's value, which no other record of any topic has."""
+    """Return a record's value, which no other record of any topic has."""
     return f"{topic}:{number}:".encode().ljust(_SIZE_BYTES + number % 50, b".")
 
 
 def digest(found: bytes) -> str:
-    """A value's digest."""
+    """Return a value's digest."""
     return blake2b(found, digest_size=6).hexdigest()

@@ -1,4 +1,4 @@
-"""The workloads: who reads what, in which group, by which transport, and where it goes: pure."""
+"""Workloads: readers, groups, transports and sinks: pure."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Workload:
 
     @property
     def name(self) -> str:
-        """The name, also of its topic and group."""
+        """The name of the workload, its topic and its group."""
         return f"{self.kind}-{self.transport}"
 
     @property
     def is_sink(self) -> bool:
-        """Whether the records go to a sink, and not into the journal."""
+        """Whether the records go to a sink instead of the journal."""
         return self.kind.startswith("sink")
 
     @property
@@ -42,20 +42,20 @@ class Workload:
 
     @property
     def traits(self) -> set[str]:
-        """What `nemesis.kinds` asks for."""
+        """The traits for `nemesis.kinds`."""
         return {"sink" if self.is_sink else "reader", "kafka" if self.in_kafka else "zookeeper"}
 
     @property
     def member_names(self) -> tuple[str, ...]:
-        """The names of its members."""
+        """The names of the members."""
         return tuple(f"{self.name}-{number}" for number in range(self.members))
 
     def terms(self) -> Terms:
-        """The terms by which it is judged."""
+        """Return the terms by which the workload is judged."""
         return Terms(reads=not self.is_sink, checkpoint=self.kind != "batch", session_s=SESSION_MS / 1000)
 
     def source(self, member: str, zookeeper: str, brokers: str) -> dict[str, str]:
-        """The options of a member's source, given the addresses of ZooKeeper and of the brokers."""
+        """Return the options of a member's source, given the addresses of ZooKeeper and of the brokers."""
         shared = {
             "subscribe": self.name,
             "group.id": self.name,
@@ -68,7 +68,7 @@ class Workload:
         return {**shared, **limit, **(_kafka(member, brokers) if self.in_kafka else _zookeeper(member, zookeeper))}
 
     def sink(self, zookeeper: str) -> dict[str, str]:
-        """The options of the sink."""
+        """Return the options of the sink."""
         once = {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": "60000"}
         to = {"zookeeper.connect": zookeeper, "topic": self.sink_topic, "listener.name": BROKERS_LISTENER}
         return {**to, "transport": self.transport, **(once if self.kind == "sink-exactly-once" else {})}
@@ -80,7 +80,7 @@ class Workload:
 
 
 def workload(kind: Kind, transport: str = "direct") -> Workload:
-    """A workload with its usual number of members: a sink that writes exactly once has one."""
+    """Return a workload with its usual number of members: a sink has one, others two."""
     return Workload(kind, transport, 1 if kind.startswith("sink") else 2)
 
 

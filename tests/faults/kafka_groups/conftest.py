@@ -1,4 +1,4 @@
-"""Groups that Kafka coordinates, on clusters whose brokers may be stopped and killed."""
+"""Groups coordinated by Kafka, on clusters whose brokers may be stopped and killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NewProcess = Callable[..., KafkaMemberProcess]
 
 @pytest.fixture(scope="session")
 def faulty_kafka4() -> Iterator[LocalCluster]:
-    """Three brokers of Kafka 4, where members by KIP-848 expire as soon as others; a controller of its own."""
+    """Three Kafka 4 brokers and a separate controller; KIP-848 members expire as fast as others."""
     config = {**PROMPT, "offsets.topic.replication.factor": "3"}
     with LocalCluster(kafka_version="4.3.1", brokers=3, controllers=1, broker_config=config) as cluster:
         yield cluster
@@ -26,7 +26,7 @@ def faulty_kafka4() -> Iterator[LocalCluster]:
 
 @pytest.fixture(params=["cooperative-sticky", "consumer"])
 def group(request: pytest.FixtureRequest, faulty_kafka4: LocalCluster) -> Iterator[MemberGroup]:
-    """A group that reads a topic with four partitions, three times replicated."""
+    """A group that reads a topic with four partitions and three replicas."""
     topic = f"faulty-{secrets.token_hex(4)}"
     faulty_kafka4.create_topic(topic, partitions=4, replication=3)
     made = MemberGroup(faulty_kafka4, request.param, topic)
@@ -36,7 +36,7 @@ def group(request: pytest.FixtureRequest, faulty_kafka4: LocalCluster) -> Iterat
 
 @pytest.fixture
 def new_process(group: MemberGroup) -> Iterator[NewProcess]:
-    """Starts members that are processes: ``new_process(instance_id="one")``."""
+    """Function that starts members as processes: ``new_process(instance_id="one")``."""
     with ExitStack() as ending:
 
         def start(**options: Any) -> KafkaMemberProcess:

@@ -1,4 +1,4 @@
-"""Groups whose coordinator dies, or whose brokers are restarted."""
+"""Groups whose coordinator is killed, or whose brokers are restarted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = [0, 1, 2, 3]
 
 
 def commit_all(group: MemberGroup, member: object, offset: int) -> bool:
-    """Commit all partitions; False if it is to be tried again."""
+    """Commit all partitions; returns False if the commit must be retried."""
     try:
         done = group.offsets(member).commit(group.places(dict.fromkeys(ALL, offset)), proof_of(member.owner))  # type: ignore[arg-type, attr-defined]
     except BrokersUnavailable:
@@ -26,7 +26,7 @@ def commit_all(group: MemberGroup, member: object, offset: int) -> bool:
 
 
 def coordinator(group: MemberGroup) -> int:
-    """The broker that coordinates the group."""
+    """Return the broker that coordinates the group."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": group.cluster.bootstrap_servers})
@@ -34,7 +34,7 @@ def coordinator(group: MemberGroup) -> int:
 
 
 def test_killed_coordinator(group: MemberGroup) -> None:
-    """A member outlives its coordinator: it keeps its partitions, or gets them again, and no commit goes back."""
+    """A member whose coordinator is killed keeps or regains its partitions, and no committed offset decreases."""
     member = group.member(session_timeout_ms=45_000)
     eventually(lambda: settled([member], 4), timeout_s=30)
     assert commit_all(group, member, 1)
@@ -49,7 +49,7 @@ def test_killed_coordinator(group: MemberGroup) -> None:
 
 
 def test_rolling_restart(group: MemberGroup) -> None:
-    """Two members outlive a restart of each broker, and share everything in the end."""
+    """Two members survive a rolling restart of the brokers, and share all partitions in the end."""
     members = [group.member(session_timeout_ms=45_000) for _ in range(2)]
     eventually(lambda: settled(members, 4), timeout_s=30)
     for broker in sorted(group.cluster.broker_ids):

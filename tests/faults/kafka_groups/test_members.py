@@ -1,4 +1,4 @@
-"""Members in Kafka that stand still, die and come back, and what they commit."""
+"""Members in Kafka groups that halt, die and return, and their commits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ALL = [0, 1, 2, 3]
 
 @with_range
 def test_zombie(group: MemberGroup, new_process: NewProcess) -> None:
-    """A member that stood still for longer than its session commits nothing of what it owned before, and joins again."""
+    """A member halted for longer than its session commits none of its former partitions, and joins again."""
     zombie = new_process()
     assert zombie.settle() == ALL
     assert zombie.commit(5, *ALL) == []
@@ -45,7 +45,7 @@ def test_zombie(group: MemberGroup, new_process: NewProcess) -> None:
 
 
 def test_killed(group: MemberGroup, new_process: NewProcess) -> None:
-    """The partitions of a member that was killed are taken over when its session has expired."""
+    """A killed member's partitions are taken over when its session has expired."""
     member, process = group.member(), new_process()
     assert process.settle() is not None
     eventually(lambda: len(member.owned()) == 2, timeout_s=30)
@@ -55,9 +55,9 @@ def test_killed(group: MemberGroup, new_process: NewProcess) -> None:
 
 @with_range
 def test_static_member(group: MemberGroup, new_process: NewProcess) -> None:
-    """A static member that is back within its session has its partitions again, and nobody else had them meanwhile.
+    """A static member that returns within its session gets its partitions back; no other member had them meanwhile.
 
-    By KIP-848 the coordinator refuses it until the session of one that was killed has expired.
+    Under KIP-848, the coordinator refuses the successor of a killed member until the killed member's session has expired.
     """
     member, process = group.member(), new_process(instance_id="one")
     eventually(lambda: len(member.owned()) == 2 == len(process.owned()), timeout_s=30)
@@ -74,7 +74,7 @@ def test_static_member(group: MemberGroup, new_process: NewProcess) -> None:
 
 
 def test_static_member_too_late(group: MemberGroup, new_process: NewProcess) -> None:
-    """A static member that stays away longer than its session loses its partitions, and gets some when it is back."""
+    """A static member that returns after its session has lost its partitions, and gets a share again."""
     member, process = group.member(), new_process(instance_id="one")
     assert process.settle() is not None
     process.kill()
@@ -84,7 +84,7 @@ def test_static_member_too_late(group: MemberGroup, new_process: NewProcess) -> 
 
 
 def test_instance_id_taken(group: MemberGroup, new_process: NewProcess) -> None:
-    """Of two members with one group.instance.id, one is told so."""
+    """When two members use one group.instance.id, one of them fails with INSTANCE_ID_TAKEN."""
     first = group.member(instance_id="one")
     eventually(lambda: settled([first], 4), timeout_s=30)
     second = group.member(instance_id="one")
@@ -93,7 +93,7 @@ def test_instance_id_taken(group: MemberGroup, new_process: NewProcess) -> None:
 
 
 def test_poll_interval_exceeded(group: MemberGroup) -> None:
-    """A hold that is longer than the poll interval is cut short: the member is never expelled for its work."""
+    """A hold longer than the poll interval is cut short, so a busy member is never expelled."""
     first = group.member(hold_ms=60_000, max_poll_interval_ms=SESSION_MS + 2000)
     assert first.wait_settled(30)
     first.rebalance()
@@ -104,7 +104,7 @@ def test_poll_interval_exceeded(group: MemberGroup) -> None:
 
 
 def test_reset_under_a_live_member(group: MemberGroup) -> None:
-    """Brokers refuse to reset or delete the offsets of a group with a live member, whose own commits go on."""
+    """Brokers refuse to reset or delete the offsets of a group with a live member, and its commits still succeed."""
     member = group.member()
     assert member.wait_settled(30)
     with GroupAdmin(group.cluster.bootstrap_servers, {}) as admin:
@@ -116,7 +116,7 @@ def test_reset_under_a_live_member(group: MemberGroup) -> None:
 
 
 def test_reset_while_expelled(group: MemberGroup, new_process: NewProcess) -> None:
-    """A reset while the only member stands still stays: its late commit is lost."""
+    """A reset while the only member is halted stays in effect: the member's late commit is lost."""
     zombie = new_process()
     assert zombie.settle() == ALL
     assert zombie.commit(5, *ALL) == []
@@ -129,7 +129,7 @@ def test_reset_while_expelled(group: MemberGroup, new_process: NewProcess) -> No
 
 
 def test_thousands_of_partitions(group: MemberGroup) -> None:
-    """Two members share 3,000 partitions, and commit them all."""
+    """Two members share 3,000 partitions and commit all of them; the last member takes over the rest."""
     topic = f"{group.topic}-wide"
     group.cluster.create_topic(topic, partitions=3000)
     from pyspark_zkafka.model.planning import Subscribe

@@ -1,4 +1,4 @@
-"""Queries that share a topic of 2,000 partitions in a group that Kafka coordinates, and how long that takes."""
+"""Queries that share a topic of 2,000 partitions in a Kafka group, with time limits."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PARTITIONS = range(2000)
 LIMITS_S = {"the first query joins": 60, "reads": 120, "commits": 60, "a second one joins": 60, "both read and commit": 120}
-"""The longest time of each step, with everything on two cores."""
+"""The longest time of each step when everything runs on two cores."""
 
 
 class Steps:
-    """The duration of each step; it writes them to standard output."""
+    """Stopwatch that writes the duration of each step to standard output."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
 
     def take(self, name: str, probe: Callable[[], object]) -> None:
-        """Wait for the end of a step, for as long as it may take."""
+        """Wait for the end of a step, up to its limit."""
         eventually(probe, LIMITS_S[name], lambda: f"{name}: not done", poll_s=0.2)
         now = time.monotonic()
         sys.stdout.write(f"{name}: {now - self._begin:.1f} s\n")
@@ -40,12 +40,12 @@ class Steps:
 
 @pytest.mark.parametrize("kind", ["cooperative-sticky", "consumer"])
 def test_wide_topic(faulty_kafka4: LocalCluster, stream: Callable[..., Stream], kind: str) -> None:
-    """A query joins, reads and commits 2,000 partitions in time; a second one gets its half, and nothing is read twice."""
+    """A query joins, reads and commits 2,000 partitions in time; a second one gets half, and nothing is read twice."""
     topic = f"wide-{secrets.token_hex(4)}"
     faulty_kafka4.create_topic(topic, partitions=len(PARTITIONS))
     fill(faulty_kafka4, topic, 1, PARTITIONS)
     group = MemberGroup(faulty_kafka4, kind, topic)
-    options = {**group.options(), "minRecordsPerPartition": "500"}  # four tasks, instead of one for each partition
+    options = {**group.options(), "minRecordsPerPartition": "500"}  # four tasks instead of one per partition
     queries = [stream(options, connection={}, name=name) for name in ("first", "second")]
     with GroupAdmin(faulty_kafka4.bootstrap_servers, {}) as brokers:
 

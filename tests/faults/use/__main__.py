@@ -1,4 +1,4 @@
-"""Runs schedules of use: ``python -m tests.faults.use 100``, or one again, with ``--seed 7 --kind member``."""
+"""Schedules of use: ``python -m tests.faults.use 100`` runs 100 of them, ``--seed 7 --kind member`` repeats one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.use.topics import BROKER_CONFIG
 
 
 def main() -> int:
-    """The exit status: 1 if a schedule violates what must hold."""
+    """Run the schedules; the exit status is 1 if one violates an invariant."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.use")
     parser.add_argument("schedules", nargs="?", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="the first seed")

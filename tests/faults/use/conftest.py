@@ -1,4 +1,4 @@
-"""The cluster of the schedules of use."""
+"""Cluster for the schedules of use."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from tests.faults.use.topics import BROKER_CONFIG
 
 @pytest.fixture(scope="module")
 def one_broker() -> Iterator[LocalCluster]:
-    """A cluster that nobody else uses: schedules pause its servers."""
+    """A cluster that no other test uses, because schedules pause its servers."""
     with LocalCluster(brokers=1, broker_config=BROKER_CONFIG) as cluster:
         yield cluster

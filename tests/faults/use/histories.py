@@ -1,4 +1,4 @@
-"""What users did when the faults of the last review were seen: schedules of streams and of writes."""
+"""User actions that once exposed the faults of a review, as schedules of streams and of writes."""
 
 from __future__ import annotations
 

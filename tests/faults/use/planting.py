@@ -1,4 +1,4 @@
-"""A plugin of pytest, ``-p tests.faults.use.planting``, that plants the fault named by ZKAFKA_PLANT."""
+"""pytest plugin, ``-p tests.faults.use.planting``, that plants the fault named by ZKAFKA_PLANT."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from tests.faults.use.plants import PLANTS
 
 
 def pytest_collection_finish() -> None:
-    """Plant it when the tests have imported what they test."""
+    """Plant the fault once the tests have imported the code."""
     PLANTS[os.environ["ZKAFKA_PLANT"]].apply(pytest.MonkeyPatch())

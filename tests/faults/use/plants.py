@@ -1,7 +1,7 @@
-"""The faults of the last review, planted back one by one: `Plant.apply` changes a line of a function as it was wrong.
+"""Faults of a review, planted back one by one: `Plant.apply` restores the faulty line of a function.
 
-`CASES` has, for each of its 26 cases, how the fault is found: by schedules of use, or by a test of another kind. Where the
-code has changed, `edit` fails: then change the plant, or say why it is no longer needed.
+`PLANTS` covers its 26 cases, and says whether schedules of use or another test find each fault. If the code has changed,
+`edit` fails: then change the plant, or say why it is no longer needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["PLANTS", "Plant", "edit"]
 
 
 def edit(patch: pytest.MonkeyPatch, owner: Any, name: str, old: str, new: str) -> None:
-    """Replace a text, which is there once, in a function of a class or a module, whoever has imported it."""
+    """Replace a text that occurs once in a function of a class or a module, for all that have imported it."""
     function = inspect.unwrap(owner.__dict__[name])
     source = textwrap.dedent(inspect.getsource(function))
     if source.count(old) != 1:
@@ -43,7 +43,7 @@ class Plant:
     test : str
         The test that finds it instead.
     history : str
-        The history in `histories` in which it shows.
+        The history in `histories` that exposes it.
     """
 
     case: int
@@ -71,7 +71,7 @@ def _plant(case: int, *kinds: str, test: str = "", history: str = "") -> Callabl
 
 @_plant(1, test="tests/native/test_decoder_model.py::test_decoder")
 def keep_the_records_of_the_batch_before(patch: pytest.MonkeyPatch) -> None:
-    """Where a batch cannot be decompressed, the records of the one before it are decoded again."""
+    """After a batch that cannot be decompressed, the records of the batch before it are decoded again."""
     from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 
     edit(patch, RecordDecoder, "_decode", "self._decompressed = None  #", "pass  #")
@@ -79,7 +79,7 @@ def keep_the_records_of_the_batch_before(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(2, test="tests/unit/read/test_split_reader.py::test_silence_after_a_low_end_is_no_truncation")
 def take_an_outage_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
-    """Once a low end was seen, silence is a loss."""
+    """After a low log end, a silent broker counts as data loss."""
     from pyspark_zkafka.read.split_reader import SplitReader
 
     edit(patch, SplitReader, "_on_timeout", "if self._is_at_end and log_end <= self._position:", "if self._is_at_end:")
@@ -87,7 +87,7 @@ def take_an_outage_for_a_truncation(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(3, test="tests/unit/records/native/test_decompression.py::test_bytes_after_gzip")
 def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
-    """A batch that brokers and librdkafka accept is corrupt."""
+    """A batch that brokers and librdkafka accept counts as corrupt."""
     from pyspark_zkafka.records.native import decompression
 
     edit(patch, decompression, "_gzip", "while not members or rest[:2] == _GZIP_MAGIC:", "while rest:")
@@ -95,7 +95,7 @@ def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(4, test="tests/unit/records/direct/test_fetcher.py::test_wait_at_the_end_of_the_log")
 def ask_without_a_pause(patch: pytest.MonkeyPatch) -> None:
-    """A task that waits for a transaction sends fetches all the time."""
+    """A task that waits for a transaction sends fetches without pauses."""
     from pyspark_zkafka.records.direct.fetcher import Fetcher
 
     edit(patch, Fetcher, "_send", "wait_ms << min(self._empty, 10)", "wait_ms")
@@ -103,7 +103,7 @@ def ask_without_a_pause(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(5, test="tests/unit/records/direct/test_fetcher.py::test_backoff")
 def back_off_for_long(patch: pytest.MonkeyPatch) -> None:
-    """Each error of a fetch backs off as a connection does that fails."""
+    """A fetch error backs off for as long as a failed connection."""
     from pyspark_zkafka.records.direct.fetcher import Fetcher
 
     edit(patch, Fetcher, "_fail", "backoff.wait_s(", "self._client.settings.reconnect_backoff.wait_s(")
@@ -114,7 +114,7 @@ def back_off_for_long(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(6, "alone", "member", "pair", history="a broker is silent after the first micro-batch")
 def end_before_the_ends(patch: pytest.MonkeyPatch) -> None:
-    """AvailableNow ends with success where a leader does not answer."""
+    """AvailableNow ends successfully although a leader does not answer."""
     from pyspark_zkafka.read.stream_ends import FixedEnds
 
     edit(patch, FixedEnds, "wait", "if not own and not others:", "if True:")
@@ -122,7 +122,7 @@ def end_before_the_ends(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(6, "pair", "member", history="a member is killed, and another one starts at once")
 def leave_a_dead_member_its_share(patch: pytest.MonkeyPatch) -> None:
-    """AvailableNow does not wait for the partitions of a member that was killed."""
+    """AvailableNow does not wait for the partitions of a killed member."""
     from pyspark_zkafka.read.stream_ends import FixedEnds
 
     edit(patch, FixedEnds, "wait", "if member is not None and others:", "others = []\n    if False:")
@@ -130,7 +130,7 @@ def leave_a_dead_member_its_share(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(6, "member", history="once, in a group in Kafka, with a checkpoint")
 def do_not_wait_for_an_assignment(patch: pytest.MonkeyPatch) -> None:
-    """A run with `once`, in a group in Kafka and with a checkpoint, reads nothing."""
+    """A `once` run in a Kafka group with a checkpoint reads nothing."""
     from pyspark_zkafka.read.stream_driver import StreamDriver
 
     edit(patch, StreamDriver, "latest", "self._session.member is not None and self._start is None", "False")
@@ -138,7 +138,7 @@ def do_not_wait_for_an_assignment(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(7, "member", "pair", history="a topic is created again, and the checkpoint is lost, with two stores")
 def forget_who_wrote_an_offset(patch: pytest.MonkeyPatch) -> None:
-    """With two stores, the offsets of a deleted topic are used in the new one."""
+    """With two stores, offsets of a deleted topic are applied to the new one."""
     from pyspark_zkafka.group.offsets import GroupOffsets
     from pyspark_zkafka.model.resumption import StoredOffset
 
@@ -154,7 +154,7 @@ def forget_who_wrote_an_offset(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(8, "alone", history="a query subscribes to the topic of which it was assigned a partition")
 def start_added_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Partitions that the checkpoint does not have, as only some were assigned, start where their logs end."""
+    """Partitions that the checkpoint lacks, because only some were assigned, start at the ends of their logs."""
     from pyspark_zkafka.model import checkpoint
     from pyspark_zkafka.read.stream_positions import StreamStarts
 
@@ -164,7 +164,7 @@ def start_added_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(9, "pair", history="a query returns after another one has read a topic created again")
 def go_back_in_a_topic_created_again(patch: pytest.MonkeyPatch) -> None:
-    """A query with an old checkpoint reads a topic again that the group has read since it was created again."""
+    """A query with an old checkpoint rereads a recreated topic that its group has already read."""
     from pyspark_zkafka.model import resumption
 
     edit(patch, resumption, "is_followed", "if stored is None:", "if True:")
@@ -188,7 +188,7 @@ def ignore_unknown_starts(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(12, test="tests/unit/read/test_stream_positions.py::test_low_end_of_a_new_leader")
 def believe_the_first_end(patch: pytest.MonkeyPatch) -> None:
-    """A low end after an election is a loss at once."""
+    """A low log end after an election immediately counts as data loss."""
     from pyspark_zkafka.retries import Retry
 
     patch.setattr(Retry, "ask_again", lambda self, first, is_doubtful, ask: first)
@@ -196,7 +196,7 @@ def believe_the_first_end(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(13, "member", "pair", history="a topic is deleted while a member restarts")
 def forget_a_deletion_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    """Only a query that runs notices that a topic was deleted."""
+    """Only a running query notices that a topic was deleted."""
     from pyspark_zkafka.read import stream_planner
 
     old = "gone = sorted(tp for tp in finished.ranges if"
@@ -214,7 +214,7 @@ def hide_the_other_store(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(14, test="tests/unit/read/test_stream_driver.py::test_newly_assigned_topic_created_again_between_two_snapshots")
 def forget_the_identity_of_an_assigned_topic(patch: pytest.MonkeyPatch) -> None:
-    """A topic that was created again before anything was read of it is read from the position in the old one."""
+    """A topic recreated before any of it was read is read from the position in the old topic."""
     from pyspark_zkafka.read.stream_planner import StreamState
 
     edit(patch, StreamState, "assign", "newly_assigned={**self.newly_assigned, **marks}", "newly_assigned={}")
@@ -222,7 +222,7 @@ def forget_the_identity_of_an_assigned_topic(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(24, "alone", "member", history="a topic is removed from the subscription")
 def report_unsubscribed_topics(patch: pytest.MonkeyPatch) -> None:
-    """A topic that was merely removed from `subscribe` is reported as deleted."""
+    """A topic that was only removed from `subscribe` is reported as deleted."""
     from pyspark_zkafka.read.stream_driver import StreamDriver
 
     patch.setattr(StreamDriver, "_unsubscribed_topics", lambda self, finished: frozenset())
@@ -233,7 +233,7 @@ def report_unsubscribed_topics(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(15, "writes", history="a thread of foreachBatch writes")
 def write_without_a_name(patch: pytest.MonkeyPatch) -> None:
-    """A write of which Spark does not say the micro-batch counts as a job of its own."""
+    """A write for which Spark does not name the micro-batch counts as a job of its own."""
     from pyspark_zkafka.write import exactly_once
 
     old = """raise _unnamed("Spark's task does not say which micro-batch it belongs to", """
@@ -244,7 +244,7 @@ def write_without_a_name(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(16, "writes", history="a write is named while its micro-batch is interrupted")
 def forget_the_former_name(patch: pytest.MonkeyPatch) -> None:
-    """A write that is named while its micro-batch is interrupted does not look under the name that it had."""
+    """A write that gets a name while its micro-batch is interrupted does not look under its former name."""
     from pyspark_zkafka.write.exactly_once import _SlotTask
 
     old = "QueryName.belongs(base, query)"
@@ -254,7 +254,7 @@ def forget_the_former_name(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(17, "writes", history="transactionalIdPrefix changes while a micro-batch is interrupted")
 def look_nowhere_else(patch: pytest.MonkeyPatch) -> None:
-    """An interrupted micro-batch is written again when the prefix, the name or the topic of the ledger has changed."""
+    """An interrupted micro-batch is written again after the prefix, the name or the ledger's topic has changed."""
     from pyspark_zkafka.write.exactly_once import _SlotTask
 
     edit(patch, _SlotTask, "_take", "query is not None and QueryName.belongs(base, query)", "False")
@@ -270,7 +270,7 @@ def keep_ten_seconds_of_six(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(19, test="tests/unit/brokers/test_ledger_offsets.py")
 def believe_the_width_of_a_ledger(patch: pytest.MonkeyPatch) -> None:
-    """A group whose name has a huge width makes as many objects."""
+    """A group whose name claims a huge width creates as many objects."""
     from pyspark_zkafka.brokers.ledger_offsets import Ledger
 
     edit(patch, Ledger, "_partitions_of", "min(", "max(")
@@ -281,7 +281,7 @@ def believe_the_width_of_a_ledger(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(20, "writes", history="the time of rows comes twice in the session's time zone")
 def pass_through_local_time(patch: pytest.MonkeyPatch) -> None:
-    """A column `timestamp` is cut off in its time zone, where an hour may come twice."""
+    """A column `timestamp` is truncated in its time zone, where an hour may occur twice."""
     from pyspark_zkafka.model import rows
 
     old = "pc.divide(since_epoch, _PER_MILLISECOND[column.type.unit])"
@@ -302,7 +302,7 @@ def take_no_limit_for_no_room(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(22, test="tests/unit/tools/test_collector.py::test_a_read_that_ends_late")
 def discard_a_late_result(patch: pytest.MonkeyPatch) -> None:
-    """A scrape that gives up discards what was read."""
+    """A scrape that times out discards the result."""
     from pyspark_zkafka.tools import collector
 
     edit(patch, collector.SharedCall, "result", "if last is None:", "if last is None or is_late:")
@@ -310,7 +310,7 @@ def discard_a_late_result(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(23, test="tests/unit/tools/test_output.py::test_control_characters")
 def write_control_characters(patch: pytest.MonkeyPatch) -> None:
-    """Terminal escapes of znodes reach the terminal."""
+    """Terminal escape sequences in znodes reach the terminal."""
     from pyspark_zkafka.tools import output
 
     patch.setattr(output, "printable", lambda text: text)
@@ -318,7 +318,7 @@ def write_control_characters(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(23, test="tests/unit/tools/test_admin_elect.py::test_election_that_cannot_be")
 def succeed_without_an_election(patch: pytest.MonkeyPatch) -> None:
-    """`admin elect` exits 0 where the leader is not the preferred replica."""
+    """`admin elect` exits with 0 although the leader is not the preferred replica."""
     from pyspark_zkafka.tools import admin_elect
 
     edit(patch, admin_elect, "elect", "if not target.dry_run and any(", "if False and any(")
@@ -334,7 +334,7 @@ def ignore_the_least_size(patch: pytest.MonkeyPatch) -> None:
 
 @_plant(25, test="tests/unit/model/test_java_patterns.py::test_like_java")
 def match_without_translation(patch: pytest.MonkeyPatch) -> None:
-    """Patterns of topics are those of the engine, and not Java's."""
+    """Topic patterns follow the syntax of the regex engine instead of Java's."""
     from pyspark_zkafka.model import topic_names
 
     edit(patch, topic_names, "_made", "tuple(translate(rest))", '(((f"^(?:{rest})$", False),),)')

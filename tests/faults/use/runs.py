@@ -1,4 +1,4 @@
-"""One run of a streaming query without Spark: Spark's calls of the stream reader, in a process that can be killed."""
+"""One run of a streaming query without Spark: Spark's calls to the stream reader, in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.faults.use.plants import PLANTS
 __all__ = ["PROCESSES", "Checkpoint", "Died", "Planner", "Read"]
 
 PROCESSES = multiprocessing.get_context("forkserver")
-"""Starts processes that have all that they need imported, in some milliseconds."""
+"""Starts processes with everything already imported, within milliseconds."""
 PROCESSES.set_forkserver_preload(["tests.faults.use.runs", "tests.faults.use.writes"])
 
 _ANSWER_S = 0.4
@@ -43,11 +43,11 @@ Read = dict[TopicPartition, dict[int, bytes]]
 
 
 class Died(Exception):
-    """The process has ended, or does not answer."""
+    """The process has ended or does not answer."""
 
 
 class Planner:
-    """The process of a run: it plans, and reads. `call` raises what the call has raised there."""
+    """The process of a run, which plans and reads. `call` raises the error that the call raised there."""
 
     def __init__(self, options: Mapping[str, str], plant: str | None = None) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
@@ -69,11 +69,11 @@ class Planner:
         return answer
 
     def stop(self) -> None:
-        """End the run as Spark does, by SIGTERM: the member leaves its group."""
+        """End the run with SIGTERM, as Spark does: the member leaves its group."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the run by SIGKILL: nothing is closed."""
+        """End the run with SIGKILL: nothing is closed."""
         self._end(signal.SIGKILL)
 
     def _end(self, by: signal.Signals) -> None:
@@ -94,7 +94,7 @@ def _serve(pipe: Connection, options: dict[str, str], plant: str | None) -> None
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     patch = pytest.MonkeyPatch()
-    for module in (stream_session, stream_ends, stream_positions):  # so that a silent leader costs less time
+    for module in (stream_session, stream_ends, stream_positions):  # a silent leader costs less time
         patch.setattr(module, "ANSWER_S", _ANSWER_S)
     if plant is not None:
         PLANTS[plant].apply(patch)
@@ -115,11 +115,11 @@ def _serve(pipe: Connection, options: dict[str, str], plant: str | None) -> None
                 pipe.send(error)
     finally:
         if reader is not None:
-            reader.stop()  # at SIGTERM, where a worker of Spark runs what is registered with atexit
+            reader.stop()  # on SIGTERM, where one of Spark's workers runs its atexit functions
 
 
 def _read_all(reader: ZKafkaStreamReader, start: dict[str, Any], end: dict[str, Any]) -> Read:
-    """Plan the tasks of a micro-batch, and run them one after the other."""
+    """Plan the tasks of a micro-batch, and run them one after another."""
     found: Read = {}
     for partition in reader.partitions(start, end):
         for batch in reader.read(partition):
@@ -138,11 +138,11 @@ class Checkpoint:
     Attributes
     ----------
     offsets : list of dict
-        The end of each micro-batch that was planned.
+        The end of each planned micro-batch.
     finished : int
-        How many of them its commit log has.
+        The number of micro-batches in the commit log.
     start : dict or None
-        The start of the first micro-batch, as the offset log has none.
+        The start of the first micro-batch, which the offset log lacks.
     """
 
     def __init__(self) -> None:
@@ -150,10 +150,10 @@ class Checkpoint:
         self.finished = 0
 
     def end(self) -> StreamOffset:
-        """The end of the last finished micro-batch."""
+        """Return the end of the last finished micro-batch."""
         return StreamOffset.from_json(self.offsets[self.finished - 1]) if self.finished else StreamOffset()
 
     @property
     def is_interrupted(self) -> bool:
-        """True if the last micro-batch is unfinished, and will be repeated."""
+        """True if the last micro-batch is unfinished and will be repeated."""
         return len(self.offsets) > self.finished

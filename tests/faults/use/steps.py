@@ -1,4 +1,4 @@
-"""What users change between the runs of a query, drawn from a seed."""
+"""Changes that users make between the runs of a query, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 __all__ = ["KINDS", "Step", "Use", "steps_of"]
 
 KINDS = ("alone", "member", "pair")
-"""A query without a group; one that enters and leaves a group, and changes its store; two queries in one group."""
+"""One query without a group; one that enters and leaves a group and changes its store; two queries in one group."""
 
 _MEMBERS = ("zookeeper", "zookeeper", "zookeeper", "kafka", "static")
 _CUTS = ("planned", "read", "done", "idle")
@@ -18,8 +18,8 @@ class Use(NamedTuple):
     """The options and the trigger of one run.
 
     `topics` is ``a``, ``ab``, ``pattern`` or ``assign``, which is partition 0 of a. `group` is empty, ``commits``,
-    ``zookeeper``, ``kafka`` or ``static``. `cut` is when the process is killed, in its second micro-batch. `unknown` names
-    a partition in startingOffsets that does not exist.
+    ``zookeeper``, ``kafka`` or ``static``. `cut` is the point of its second micro-batch at which the process is killed.
+    `unknown` names a partition in startingOffsets that does not exist.
     """
 
     query: int = 0
@@ -36,7 +36,7 @@ class Use(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step: the name of the method that takes it, and its arguments. Where it does not apply, it does nothing."""
+    """A step: the name of the method that takes it, and its arguments. A step that does not apply does nothing."""
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 
 def steps_of(seed: int, kind: str, length: int = 14) -> list[Step]:
-    """Return a schedule: of a seed, a shorter one is the beginning of a longer one."""
+    """Return the schedule of a seed; a shorter one is a prefix of a longer one."""
     chance = random.Random(f"{seed} {kind}")
     draw = _Draw(chance, kind)
     return [Step("produce", ("a", 3, False)), Step("produce", ("b", 2, False)), *(draw.step() for _ in range(length))]
@@ -106,7 +106,7 @@ class _Draw:
         )
 
     def disturbance(self) -> Step | None:
-        """What happens after the first micro-batch of a run."""
+        """Draw an event after the first micro-batch of a run, or None."""
         chance, topic = self.chance, self.chance.choice("ab")
         if chance.random() < 0.5:
             return None

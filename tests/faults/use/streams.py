@@ -1,13 +1,12 @@
-"""A model of the use of streaming queries: random schedules on a real cluster, and what every schedule must satisfy.
+"""Random schedules of streaming queries on a real cluster, and the invariants of every schedule.
 
-1.  Nothing is skipped: each record of a topic that exists is in a finished micro-batch in the end, except those before the
-    first start at `latest`. A micro-batch has all records of its range, and begins where the last one ended.
-2.  Nothing is read twice, except what a query had finished or planned, and not committed, when it ended; and what a store
-    of offsets does not know, when a query changes to it, or when it returns to the group, of which its checkpoint knows
-    nothing if no micro-batch was planned in it.
-3.  A run with `availableNow` or `once` that ends without an error has read to the ends at its start.
-4.  Records that are lost are an error with `failOnDataLoss=true`, and nothing else is one: no other error comes without a
-    fault of a server or a kill.
+1.  Nothing is skipped: in the end, each record of an existing topic is in a finished micro-batch, except records before the
+    first start at `latest`. A micro-batch has all records of its range, and starts where the last one ended.
+2.  Nothing is read twice, with two exceptions: records that a query had finished or planned, but not committed, when it
+    ended; and records that an offset store does not know, when a query switches to this store, or returns to a group in
+    which its checkpoint has no micro-batch.
+3.  A run with `availableNow` or `once` that ends without an error has read up to the ends at its start.
+4.  Lost records are an error with `failOnDataLoss=true`. Any other error requires a server fault or a kill.
 """
 
 from __future__ import annotations
@@ -38,28 +37,28 @@ _STORES = {"zookeeper": ("zookeeper",), "kafka": ("kafka",), "dual": ("zookeeper
 
 
 Place = tuple[Log, int]
-"""A record: its log, and its offset."""
+"""A record: its log and its offset."""
 
 
 class Violation(AssertionError):
-    """A schedule does not satisfy what every schedule must."""
+    """A schedule violates an invariant."""
 
 
 class Query:
-    """A query on one checkpoint, and what it has read.
+    """A query on one checkpoint, and the records it has read.
 
     Attributes
     ----------
     position : dict
         The end of the last finished micro-batch.
     uncommitted : set
-        The records that it has finished, and may not have committed.
+        Records of finished micro-batches that may not be committed.
     lost : set
-        The topics of which it has read records that were deleted since, unreported.
+        Topics with records that the query read and that were deleted since, not yet reported.
     planned : dict
-        The logs of the last planned micro-batch: it has ranges of a deleted topic if it is repeated later.
+        The logs of the last planned micro-batch; if it is repeated later, their topic may be deleted.
     may_lose : set
-        The topics of which records were deleted since it was at the ends, `passed` those with a micro-batch planned since.
+        Topics with records deleted since the query reached the ends; `passed` has those with a micro-batch planned since.
     """
 
     def __init__(self) -> None:
@@ -77,12 +76,12 @@ class Query:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Begin with an empty checkpoint."""
+        """Start with an empty checkpoint."""
         self.checkpoint = Checkpoint()
         self.start: dict[str, Any] | None = None
 
     def lose(self, topic: str) -> None:
-        """Note that records of a topic are deleted."""
+        """Note that records of a topic were deleted."""
         self.may_lose.add(topic)
         self.passed.discard(topic)
 
@@ -93,7 +92,7 @@ class Query:
 
 
 class Schedule:
-    """The cluster, its topics and the queries of one schedule."""
+    """The cluster, the topics and the queries of one schedule."""
 
     def __init__(self, cluster: LocalCluster, steps: Sequence[Step], plant: str | None = None) -> None:
         self.cluster = cluster
@@ -109,7 +108,7 @@ class Schedule:
         self.taken: list[Step] = []
 
     def run(self) -> None:
-        """Take all steps, then read what is left. Raises Violation."""
+        """Take all steps, then read the rest. Raises Violation."""
         try:
             self.topics.create("a", 2)
             self.topics.create("b", 1)
@@ -126,7 +125,7 @@ class Schedule:
     # --- runs
 
     def start(self, use: Use, disturbance: Step | None = None) -> None:
-        """Start a query with other options, after it has stopped; one with an end runs to it."""
+        """Stop a query and start it with other options; a finite run ends before this returns."""
         query = self.queries[use.query]
         self.stop(use.query)
         if use.trigger != "running":
@@ -139,7 +138,7 @@ class Schedule:
             self.topics.end_pauses()
 
     def trigger(self, number: int, times: int) -> None:
-        """Let a running query plan some times."""
+        """Let a running query plan `times` times."""
         query = self.queries[number]
         for _ in range(times):
             if query.planner is not None:
@@ -150,14 +149,14 @@ class Schedule:
         self._end(self.queries[number], Planner.stop)
 
     def kill(self, number: int, at: str) -> None:
-        """Kill a query that runs, at some place of a micro-batch."""
+        """Kill a running query at a point of a micro-batch."""
         query = self.queries[number]
         if query.planner is not None:
             self._guard(query, lambda: self._trigger(query, until=at))
             self._end(query, Planner.kill)
 
     def fresh(self, number: int) -> None:
-        """Delete the checkpoint of a query. In a group, it continues at the group's offsets."""
+        """Delete the checkpoint of a query, which continues at the group's offsets if it has a group."""
         query = self.queries[number]
         self.stop(number)
         if query.stores:  # another store may know less
@@ -201,9 +200,9 @@ class Schedule:
             raise Violation(f"the run has not ended after {_MOST_BATCHES} micro-batches")
         reads_all = not was_interrupted and not (
             query.use.group and self.is_disturbed
-        )  # a killed member's ghost has a share
+        )  # a killed member still holds a share
         if query.use.trigger == "available" or reads_all:
-            self._settle_others(query)  # what a killed member owned may be theirs by now
+            self._settle_others(query)  # they may own what a killed member owned
             self._check_ends(query)
             query.may_lose -= query.passed
             query.is_tolerant = False
@@ -252,14 +251,14 @@ class Schedule:
         return end
 
     def _settle_others(self, query: Query) -> None:
-        """Have the other query commit all that it has finished."""
+        """Let the other query commit everything that it has finished."""
         for other in self.queries:
             if other is not query and other.planner is not None:
                 while self._guard(other, lambda other=other: self._trigger(other)):  # type: ignore[misc]
                     pass
 
     def _guard(self, query: Query, action: Callable[[], Any]) -> Any:
-        """Return what an action returns; an error that is allowed ends the run."""
+        """Return the result of an action; an allowed error ends the run."""
         try:
             return action()
         except Died as error:
@@ -288,7 +287,7 @@ class Schedule:
             if any((log.topic, log.life) == (topic, life) and end > 0 for log, end in query.position.items()):
                 query.lost.add(topic)
 
-    # --- what must hold
+    # --- invariants
 
     def _check_error(self, query: Query, error: ZKafkaError) -> None:
         if isinstance(error, DataLoss):
@@ -299,17 +298,17 @@ class Schedule:
             if not query.use.unknown:
                 raise Violation(f"options are refused: {error}") from error
         elif error.condition == "GROUP_ACTIVE" and (self.is_disturbed or self._has_been_static):
-            time.sleep(_SESSION_S)  # a static member does not leave, nor does a killed one
+            time.sleep(_SESSION_S)  # static and killed members do not leave the group
         elif not (error.retriable and self.is_disturbed):
             raise Violation(f"an error without a fault: {error}") from error
 
     def _note_planned(self, query: Query, is_idle: bool) -> None:
-        """Note that `latestOffset` has succeeded. Later in a run, only a call that finds records looks for deletions."""
+        """Note that `latestOffset` succeeded. After the first call, only one that finds records checks for deletions."""
         lost = set() if is_idle and not query.is_new else query.lost & set(self._subscribed(query.use))
         query.is_new = False
         if query.fails and lost:
             raise Violation(f"the deletion of {sorted(lost)} is passed over")
-        for each in self.queries:  # the other one need not report what this one has begun to read
+        for each in self.queries:  # the other query need not report what this one has started to read
             each.lost -= lost if each is query else set(self._subscribed(query.use))
         if not self.is_disturbed or not query.use.group:
             query.uncommitted = set()
@@ -317,7 +316,7 @@ class Schedule:
             self.committed |= {(store, log): end for log, end in query.position.items()}
 
     def _note_finished(self, query: Query, read: Read) -> None:
-        """Compare what a micro-batch has read with its range, with the topics, and with what was read before."""
+        """Check a micro-batch's records against its range, the topics, and earlier reads."""
         query.checkpoint.finished = len(query.checkpoint.offsets)
         end = StreamOffset.from_json(query.checkpoint.offsets[-1])
         found: set[Place] = set()
@@ -349,7 +348,7 @@ class Schedule:
         query.start = query.checkpoint.offsets[-1]
 
     def _is_ambiguous(self, query: Query, log: Log) -> bool:
-        """True if an offset in Kafka may be of the deleted topic that the query has read, or of the next one."""
+        """Return True if an offset in Kafka may belong to the deleted topic that the query read, or to its successor."""
         return query.stores == ("kafka",) and any(
             before.topic == log.topic and before.life < log.life for before in query.position
         )
@@ -366,7 +365,7 @@ class Schedule:
         return {(log, n) for n in self.topics.records[log] if begin <= n < until} - self.read
 
     def _finish(self) -> None:
-        """Read all that is left, by one query without faults."""
+        """Read the rest with one query and without faults."""
         for number in range(2):
             self.stop(number)
         last = next((query.use for query in self.queries if query.use.group), self.queries[0].use)
@@ -441,7 +440,7 @@ def _shown(places: set[Place]) -> str:
 
 
 def violation(cluster: LocalCluster, steps: Sequence[Step], plant: str | None = None) -> str | None:
-    """Run a schedule. Returns how it violates what must hold, with its steps; None if it does not."""
+    """Run a schedule. Returns its violation and its steps, or None."""
     schedule = Schedule(cluster, steps, plant)
     try:
         schedule.run()
@@ -451,12 +450,12 @@ def violation(cluster: LocalCluster, steps: Sequence[Step], plant: str | None = 
 
 
 def find(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str | None:
-    """The violation of the schedule of a seed."""
+    """Return the violation of a seed's schedule, or None."""
     found = violation(cluster, steps_of(seed, kind, length), plant)
     return None if found is None else f"seed {seed}, {kind}: {found}"
 
 
 def shortest(cluster: LocalCluster, seed: int, kind: str, plant: str | None = None, length: int = 14) -> str:
-    """The same violation after as few steps as possible."""
+    """Return the same violation after as few steps as possible."""
     found = (find(cluster, seed, kind, plant, steps) for steps in range(length + 1))
     return next((text for text in found if text is not None), f"seed {seed}, {kind}: not found again")

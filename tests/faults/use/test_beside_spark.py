@@ -1,4 +1,4 @@
-"""A query of Spark's connector and one of ours through the same random history of use: what theirs reads, ours reads."""
+"""A query of Spark's connector and one of ours through the same random histories: ours reads whatever Spark's reads."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Place = tuple[Log, int]
 
 
 class Follower:
-    """A query by one connector: each run takes what there is, from the checkpoint of the last one.
+    """A query of one connector; each run reads what is available, starting from the checkpoint of the last run.
 
     Attributes
     ----------
     rows : Counter
-        How often each record was read since the checkpoint began.
+        How often each record was read since the checkpoint started.
     may_lose : bool
-        True if records were deleted since the last run that ended without an error.
+        True if records were deleted since the last run without an error.
     is_tolerant : bool
         True after a loss was reported: the next run ignores it.
     """
@@ -50,13 +50,13 @@ class Follower:
         self.may_lose = self.is_tolerant = False
 
     def begin_again(self) -> None:
-        """Begin with an empty checkpoint."""
+        """Start with an empty checkpoint."""
         self._checkpoints += 1
         self.rows.clear()
         self.may_lose = self.is_tolerant = False
 
     def run(self, use: Use) -> Exception | None:
-        """Take what there is. Returns the error that has ended the run."""
+        """Read what is available. Returns the error that ended the run, or None."""
         options = self._options(use)
         for _ in range(3):
             error = self._start(options).exception()
@@ -98,7 +98,7 @@ class History:
         self.compared = 0
 
     def run(self, steps: list[Step]) -> None:
-        """Take all steps, then read what is left."""
+        """Take all steps, then read the rest."""
         self.topics.create("a", 2)
         self.topics.create("b", 1)
         for step in steps:
@@ -114,7 +114,10 @@ class History:
                 self.compare(Use(fails=False))
 
     def compare(self, use: Use) -> None:
-        """Run both. Ours has read what theirs has read, each record once; it fails only if records were deleted."""
+        """Run both, and check that ours has read whatever theirs has, each record once.
+
+        Ours may fail only if records were deleted or a topic is missing.
+        """
         may_lose = self.ours.may_lose
         theirs, ours = self.theirs.run(use), self.ours.run(use)
         twice = {place for place, times in self.ours.rows.items() if times > 1}
@@ -124,7 +127,7 @@ class History:
             assert (may_lose and any(word in str(ours) for word in _LOSS)) or is_missing, ours
             return
         skipped = {place for place in self.theirs.rows if self.topics.exists(place[0])} - set(self.ours.rows)
-        assert not skipped, f"Spark's connector has read, and ours has not: {skipped}"
+        assert not skipped, f"Spark's connector has read records that ours has not: {skipped}"
         self.compared += theirs is None and sum(self.ours.rows.values()) > 0
 
     def _named(self, use: Use) -> str:
@@ -137,7 +140,7 @@ class History:
 def test_nothing_is_skipped(
     spark: SparkSession, one_broker: LocalCluster, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """In no history has ours missed a record that Spark's connector has read."""
+    """Our connector misses no record that Spark's connector has read."""
     first, compared = 1000 * request.config.getoption("--zkafka-seed"), 0
     for seed in range(first, first + _SCHEDULES):
         history = History(spark, one_broker, tmp_path / str(seed))

@@ -1,4 +1,4 @@
-"""The faults of the last review, planted one by one: schedules of use find them, or another test does."""
+"""Faults of a review, planted one by one: schedules of use or other tests find them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 @pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.history])
 def test_found_by_the_model(one_broker: LocalCluster, name: str) -> None:
-    """The history in which the fault was seen violates what every schedule must satisfy.
+    """The history that once exposed the fault violates an invariant.
 
-    Random schedules find it as well: ``python -m tests.faults.use --plant NAME``.
+    Random schedules find the fault as well: ``python -m tests.faults.use --plant NAME``.
     """
     history = PLANTS[name].history
     if history in WRITES:
@@ -34,7 +34,7 @@ def test_found_by_the_model(one_broker: LocalCluster, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, plant in PLANTS.items() if plant.test])
 def test_found_by_another_test(name: str) -> None:
-    """The test fails that is named with the fault."""
+    """The test named with the fault fails."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "tests.faults.use.planting"]
     done = subprocess.run(
         [*command, "--timeout=60", PLANTS[name].test],

@@ -1,4 +1,4 @@
-"""What users change between runs, on a real cluster: some histories, and random schedules."""
+"""Changes that users make between runs, on a real cluster: histories of past faults, and random schedules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANY = 25
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_short_schedules(one_broker: LocalCluster, kind: str) -> None:
-    """Some short schedules satisfy what every schedule must; see `streams`."""
+    """A few short random schedules satisfy all invariants of `streams`."""
     found = [streams.find(one_broker, seed, kind, length=_SHORT) for seed in range(_FEW)]
     assert not any(found), "\n".join(filter(None, found))
 
@@ -30,7 +30,7 @@ def test_short_schedules(one_broker: LocalCluster, kind: str) -> None:
     "kind", [pytest.param(kind, marks=pytest.mark.xdist_group(f"use of {kind}")) for kind in (*KINDS, *writes.KINDS)]
 )
 def test_many_schedules(one_broker: LocalCluster, kind: str, request: pytest.FixtureRequest) -> None:
-    """So do many; `--zkafka-seed` chooses others."""
+    """Many random schedules of streams and of writes satisfy all invariants; `--zkafka-seed` chooses others."""
     first = 1000 * request.config.getoption("--zkafka-seed")
     find = writes.find if kind in writes.KINDS else streams.find
     failures = [text for seed in range(first, first + _MANY) if (text := find(one_broker, seed, kind)) is not None]
@@ -40,7 +40,7 @@ def test_many_schedules(one_broker: LocalCluster, kind: str, request: pytest.Fix
 @pytest.mark.long
 @pytest.mark.parametrize("history", STREAMS)
 def test_histories_of_streams(one_broker: LocalCluster, history: str) -> None:
-    """Nothing is lost, read again or passed over where it was once."""
+    """Stream histories that once exposed a fault satisfy all invariants."""
     found = streams.violation(one_broker, STREAMS[history])
     assert found is None, found
 
@@ -48,6 +48,6 @@ def test_histories_of_streams(one_broker: LocalCluster, history: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("history", WRITES)
 def test_histories_of_writes(one_broker: LocalCluster, history: str) -> None:
-    """No row is written twice where it was once."""
+    """Write histories that once exposed a fault satisfy all invariants."""
     found = writes.violation(one_broker, WRITES[history])
     assert found is None, found

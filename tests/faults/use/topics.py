@@ -1,4 +1,4 @@
-"""The topics of a schedule of use: what is in them, and what happens to them."""
+"""Topics of a schedule of use: their records, and the changes made to them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BROKER_CONFIG", "Log", "Topics"]
 
 BROKER_CONFIG = {"log.cleaner.backoff.ms": "200"}
-"""What brokers need so that a schedule need not wait for compaction."""
+"""Broker settings that make compaction fast enough for a schedule."""
 
 _BROKER = 0
 _PAUSE_S = 1.2
@@ -33,7 +33,7 @@ _COMPACTION_S = 30.0
 
 
 class Log(NamedTuple):
-    """A partition in one life of its topic: between two deletions."""
+    """A partition in one life of its topic, between two deletions."""
 
     topic: str
     life: int
@@ -43,14 +43,14 @@ class Log(NamedTuple):
 class Topics:
     """The topics ``a`` and ``b``, under names that no other schedule has.
 
-    `on_loss` is called with the topic of which records are deleted, and its life if it is deleted itself.
+    `on_loss` is called with each topic that loses records, and with its life if the topic itself is deleted.
 
     Attributes
     ----------
     lives : dict
         How often each topic was deleted.
     records : dict
-        The values of all records by log and offset; `ends` has the ends of logs, `low` where they begin.
+        The values of all records by log and offset; `ends` has the ends of the logs, `low` their starts.
     """
 
     def __init__(self, cluster: LocalCluster, on_loss: Callable[[str, int | None], None]) -> None:
@@ -67,11 +67,11 @@ class Topics:
         self._pauses: list[threading.Thread] = []
 
     def name(self, topic: str) -> str:
-        """The name in Kafka."""
+        """Return the topic's name in Kafka."""
         return f"{self.prefix}-{topic}"
 
     def subscription(self, topics: str) -> dict[str, str]:
-        """The option that subscribes to the topics of a `Use`."""
+        """Return the option that subscribes to the topics of a `Use`."""
         a, b = self.name("a"), self.name("b")
         return {
             "a": {"subscribe": a},
@@ -81,15 +81,15 @@ class Topics:
         }[topics]
 
     def log(self, topic: str, partition: int) -> Log:
-        """A partition in the present life of its topic."""
+        """Return the log of a partition in the present life of its topic."""
         return Log(topic, self.lives[topic], partition)
 
     def log_of(self, partition: TopicPartition) -> Log:
-        """The same, by its name in Kafka."""
+        """Return the same log by its partition in Kafka."""
         return self.log(partition.topic.removeprefix(f"{self.prefix}-"), partition.partition)
 
     def exists(self, log: Log) -> bool:
-        """True for a partition of a topic that was not deleted since."""
+        """Return True for a partition of a topic that has not been deleted since."""
         return log.life == self.lives[log.topic] and log.partition < self.partitions.get(log.topic, 0)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Topics:
             self.cluster.add_partitions(self.name(topic), self.partitions[topic])
 
     def recreate(self, topic: str, partitions: int, is_reloaded: bool) -> None:
-        """Delete a topic, create it again, and perhaps write as many records as it had."""
+        """Delete and recreate a topic, and perhaps write at least as many records as before."""
         before = {n: self.ends[self.log(topic, n)] for n in range(self.partitions.get(topic, 0))}
         self.delete(topic)
         self.create(topic, partitions)
@@ -150,7 +150,7 @@ class Topics:
             self._on_loss(topic, None)
 
     def compact(self, topic: str) -> None:
-        """Write until compaction has removed records, and forget these."""
+        """Write until compaction has removed records, and forget the removed ones."""
         if topic not in self.partitions:
             return
         for setting, value in {**_COMPACTING, "cleanup.policy": "compact"}.items():
@@ -163,14 +163,14 @@ class Topics:
             time.sleep(0.5)
         self._configure(topic, "cleanup.policy", "delete")
         self._configure(topic, "segment.ms", "600000")
-        time.sleep(0.5)  # the cleaner may be at work
+        time.sleep(0.5)  # the cleaner may still be running
         self._forget_removed(topic)
 
     def _configure(self, topic: str, setting: str, value: str) -> None:
         configure(self.cluster.bootstrap_servers, ResourceType.TOPIC, self.name(topic), setting, value)
 
     def _forget_removed(self, topic: str) -> bool:
-        """Forget the records that the log has no more. Returns False if it has all."""
+        """Forget records that are no longer in the log. Returns False if it has all of them."""
         left = arrived(self.cluster.bootstrap_servers, self.name(topic), self.partitions[topic])
         removed = 0
         for p, rows in left.items():
@@ -181,7 +181,7 @@ class Topics:
         return removed > 0
 
     def pause(self, server: str) -> None:
-        """Have a server be silent for a moment, while the schedule continues."""
+        """Silence a server for a moment while the schedule continues."""
         which = _BROKER if server == "broker" else "zookeeper"
         self.has_paused = True
         self.cluster.pause(which)
@@ -211,7 +211,7 @@ class Topics:
         return found
 
     def end_pauses(self) -> None:
-        """Return when all servers are ready."""
+        """Wait until all servers are ready."""
         for pause in self._pauses:
             pause.join()
         if self._pauses:

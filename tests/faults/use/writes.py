@@ -1,11 +1,11 @@
-"""A model of the use of exactly-once writes: random schedules on a real cluster, and what every schedule must satisfy.
+"""Random schedules of exactly-once writes on a real cluster, and the invariants of every schedule.
 
-A query writes micro-batches, each by one or two writes of some slots. An attempt ends after some slots, as a killed one, or
-completes the micro-batch. Between attempts, a user changes one of the options, and the place from which it writes: the
-stream's writer, foreachBatch, or a thread of foreachBatch, where Spark does not say which micro-batch it is.
+A query writes micro-batches, each in one or two writes of some slots. An attempt ends after some slots, as if killed, or
+completes the micro-batch. Between attempts, a user changes one option or the place of the write: the stream's writer,
+foreachBatch, or a thread of foreachBatch, where Spark does not name the micro-batch.
 
-1.  Whatever is changed, a row is never in the topic twice, unless its write was refused.
-2.  An attempt that repeats what the first one did is not refused, and its rows are in the topic once, when it completes.
+1.  Whatever changes, no row is in the topic twice.
+2.  An attempt that repeats the first one is not refused; when it completes, its rows are in the topic once.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _FORMS = ("stream", "foreachBatch", "thread")
 
 
 class Way(NamedTuple):
-    """How a micro-batch is written: from where, and with which options.
+    """How a micro-batch is written: from which place, and with which options.
 
-    `timeout_s` is that of transactions. `zone` is the session's time zone, in which the rows' time comes twice or not. With
-    `is_unlimited`, the producer's queue has no limit of records.
+    `timeout_s` is the transaction timeout. `zone` is the session's time zone, in which the rows' time may occur twice. With
+    `is_unlimited`, the producer's queue has no record limit.
     """
 
     form: str = "stream"
@@ -65,12 +65,12 @@ class Way(NamedTuple):
 
     @property
     def identity(self) -> Way:
-        """What an interrupted micro-batch has to be repeated with."""
+        """The options with which an interrupted micro-batch must be repeated."""
         return self._replace(zone="UTC", is_unlimited=False)
 
 
 class Attempt(NamedTuple):
-    """An attempt to write a micro-batch, which ends after some slots of its last write, in this order."""
+    """An attempt to write a micro-batch, which writes the first `slots` slots of `order`."""
 
     way: Way
     order: tuple[int, ...]
@@ -78,7 +78,7 @@ class Attempt(NamedTuple):
 
 
 def attempts_of(seed: int, length: int = 6) -> list[Attempt]:
-    """Return a schedule: a way of writing, and attempts in this way, or with one change of it."""
+    """Return a schedule: a way of writing, and attempts in this way or with one change."""
     chance = random.Random(f"{seed} writes")
     form = chance.choice(_FORMS)
     base = Way(form, "w" if form == "thread" else chance.choice(("", "w")), is_numbered=form == "thread")
@@ -94,7 +94,7 @@ def attempts_of(seed: int, length: int = 6) -> list[Attempt]:
 
 def _changed(way: Way, chance: random.Random) -> Way:
     changes = [{"prefix": "team"}, {"ledger": "ledger"}]
-    if way.form == "thread":  # a batch number under another name is another write's
+    if way.form == "thread":  # a batch number under another name belongs to another write
         return way._replace(**chance.choice([{"is_numbered": False, "writer": ""}, {"ledger": "ledger"}]))
     changes += [{"writer": "other"}, {"form": "thread", "is_numbered": False}]
     return way._replace(**chance.choice(changes))
@@ -108,16 +108,16 @@ class Context:
     properties: tuple[tuple[str, str], ...]
 
     def partitionId(self) -> int:  # noqa: N802
-        """The slot."""
+        """Return the slot."""
         return self.slot
 
     def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
-        """A property of the job."""
+        """Return a property of the job."""
         return dict(self.properties).get(key)
 
 
 class _Call:
-    """A function that runs in a process of its own."""
+    """A function that runs in a separate process."""
 
     def __init__(self, function: Any, *arguments: Any, plant: str | None) -> None:
         self._pipe, theirs = PROCESSES.Pipe()
@@ -126,7 +126,7 @@ class _Call:
         theirs.close()
 
     def result(self) -> Any:
-        """What it returns, or raises."""
+        """Return or raise the outcome of the function."""
         try:
             assert self._pipe.poll(_TIMEOUT_S), "a task has not ended"
             answer = self._pipe.recv()
@@ -160,7 +160,7 @@ def _write(options: dict[str, str], plan: WritePlan, context: Context, values: l
 
 
 class Schedule:
-    """A topic, a query that writes to it, and what it has written."""
+    """A topic, a query that writes to it, and the rows written."""
 
     def __init__(self, cluster: LocalCluster, attempts: Sequence[Attempt], plant: str | None = None) -> None:
         self.cluster = cluster
@@ -169,14 +169,14 @@ class Schedule:
         self.prefix = f"use-{secrets.token_hex(4)}"
         self.query = str(uuid.uuid4())
         self.batch = 0
-        self.first: Way | None = None  # that has recorded slots of this micro-batch
+        self.first: Way | None = None  # the way that recorded slots of this micro-batch
         self.recorded: set[int] = set()
         self.rows: Counter[int] = Counter()
         self.log: list[str] = []
 
     def run(self) -> None:
-        """Take all attempts, and then complete the last micro-batch. Raises AssertionError."""
-        self.cluster.create_topic(self.prefix, 2, config=KEPT)  # the time of the rows is long ago
+        """Take all attempts, then complete the last micro-batch. Raises AssertionError."""
+        self.cluster.create_topic(self.prefix, 2, config=KEPT)  # the rows' timestamps are old
         self.cluster.create_topic(f"{self.prefix}-ledger", 2)
         for attempt in self.attempts:
             self._take(attempt)
@@ -190,7 +190,7 @@ class Schedule:
 
     def _take(self, attempt: Attempt) -> None:
         way, slots = attempt.way, attempt.order[: attempt.slots]
-        slots = tuple(dict.fromkeys((*slots, *sorted(self.recorded))))  # Spark waits for them as well
+        slots = tuple(dict.fromkeys((*slots, *sorted(self.recorded))))  # Spark waits for the recorded ones as well
         self.log.append(f"batch {self.batch}: {way}, slots {slots}")
         run = str(uuid.uuid4())
         options = self._options(way)
@@ -199,7 +199,7 @@ class Schedule:
             calls = {}
             for slot in slots:
                 if calls and slot in self.recorded:
-                    time.sleep(_LATER_S)  # so that slots that are not recorded have to wait for it
+                    time.sleep(_LATER_S)  # slots that are not recorded have to wait for this one
                 context = self._context(way, slot, run)
                 calls[slot] = _Call(_write, options, plan, context, self._values(slot), way.zone, plant=self.plant)
         except ZKafkaError as error:
@@ -259,7 +259,7 @@ class Schedule:
 
 
 def violation(cluster: LocalCluster, attempts: Sequence[Attempt], plant: str | None = None) -> str | None:
-    """Run a schedule. Returns how it violates what must hold, with its attempts; None if it does not."""
+    """Run a schedule. Returns its violation and its attempts, or None."""
     schedule = Schedule(cluster, attempts, plant)
     try:
         schedule.run()
@@ -269,6 +269,6 @@ def violation(cluster: LocalCluster, attempts: Sequence[Attempt], plant: str | N
 
 
 def find(cluster: LocalCluster, seed: int, kind: str = "writes", plant: str | None = None, length: int = 6) -> str | None:
-    """The violation of the schedule of a seed."""
+    """Return the violation of a seed's schedule, or None."""
     found = violation(cluster, attempts_of(seed, length), plant)
     return None if found is None else f"seed {seed}, {kind}: {found}"

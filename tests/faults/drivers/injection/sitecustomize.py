@@ -1,15 +1,16 @@
-"""Points of a write at which a process fails as a test says.
+"""Points of a write at which a process fails as a test demands.
 
-Python imports this module as it starts, in each process of an application that has this folder on its PYTHONPATH.
+Python imports this module at its start, in each process of an application with this folder on its PYTHONPATH.
 
 The folder in the environment variable ZKAFKA_TEST_FAULTS has ``rules.json``, which is read anew at each point: a list of
-rules, each of which fires once. A rule has a `point` and an `action`, and optionally a `batch`, a `slot` and an `attempt`
-where it fires, `after` (marks for which it waits first) and `seconds` (of `sleep`, or until `kill`). Each point that is
+rules, each of which fires once. A rule has a `point` and an `action`. It may restrict the `batch`, the `slot` and the
+`attempt`, and have `after` (marks to wait for first) and `seconds` (of `sleep`, or before `kill`). Each point that is
 reached leaves a mark, a file that holds the process id: ``commit.after-1-3`` for micro-batch 1, slot 3.
 
 Points are ``before``, ``during`` and ``after`` each of ``begin``, ``commit_offset``, ``commit`` and ``abort`` of a slot's
 transaction, and, on the driver, ``driver_commit``; and ``foreach_batch.after``. The slot is -1 on the driver. Actions are
-``kill`` (the application), ``kill_worker``, ``stop_worker``, ``raise``, ``sleep`` and ``wait`` (for the marks alone).
+``kill`` (the application), ``kill_executor``, ``kill_worker``, ``stop_worker``, ``raise``, ``sleep`` and ``wait`` (only for
+the marks).
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class Injected(RuntimeError):
 
 
 def install() -> None:
-    """Wrap the methods of the points as soon as their modules are imported; nothing without the environment variable."""
+    """Wrap the methods of the points when their modules are imported; without the environment variable, do nothing."""
     if FOLDER in os.environ:
         sys.meta_path.insert(0, _Finder())
 
 
 def reach(point: str, batch: int, slot: int = -1, attempt: int = 0) -> None:
-    """Leave a mark, and do what the first rule that fits says, if there is one."""
+    """Leave a mark, and apply the first matching rule, if any."""
     folder = Path(os.environ[FOLDER])
     (folder / f"{point}-{batch}-{slot}").write_text(str(os.getpid()))
     rule = _rule(folder, point, batch, slot, attempt)
@@ -62,7 +63,7 @@ def reach(point: str, batch: int, slot: int = -1, attempt: int = 0) -> None:
 
 
 def kill_application() -> None:
-    """Kill all processes of this session, which the application's driver leads; this one is the last."""
+    """Kill all processes of this session, which the application's driver leads, this process last."""
     session, own = os.getsid(0), os.getpid()
     for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
         try:
@@ -74,7 +75,7 @@ def kill_application() -> None:
 
 
 def _kill_executor() -> None:
-    """Kill the JVM to which this worker belongs, the parent of Spark's daemon, and this worker."""
+    """Kill this worker's JVM, the parent of Spark's daemon, and this worker."""
     stat = Path(f"/proc/{os.getppid()}/stat").read_text()
     os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -117,7 +118,7 @@ def _act(rule: dict[str, Any], folder: Path) -> None:
         raise Injected(f"injected at {rule['point']}")
     elif action == "sleep":
         time.sleep(seconds)
-    elif action != "wait":  # which has waited for its marks
+    elif action != "wait":  # the marks were waited for above
         raise ValueError(f"no such action: {action}")
 
 
@@ -130,7 +131,7 @@ def _wait_for(mark: Path) -> None:
 
 
 def _wrapped(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A method with the points before, during and after it."""
+    """Wrap a method with the points before, during and after it."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -145,7 +146,7 @@ def _wrapped(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _place(args: tuple[Any, ...]) -> tuple[int, int, int]:
-    """The micro-batch, the slot and the attempt of a task; on the driver, the micro-batch that a writer's commit names."""
+    """Return a task's micro-batch, slot and attempt; on the driver, the micro-batch that a writer's commit names."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -155,7 +156,7 @@ def _place(args: tuple[Any, ...]) -> tuple[int, int, int]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules to wrap as the other finders do, and wraps them once they are executed."""
+    """Finds the modules to wrap as other finders do, and wraps them once they are executed."""
 
     def __init__(self) -> None:
         self._searched: set[str] = set()
