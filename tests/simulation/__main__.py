@@ -1,4 +1,4 @@
-"""Runs schedules: ``python -m tests.simulation 10000``, or one again: ``python -m tests.simulation --seed 7``."""
+"""Random schedules: ``python -m tests.simulation 10000`` runs many, ``python -m tests.simulation --seed 7`` repeats one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIMULATIONS = (group, kafka_group, writes)
 
 
 def main() -> int:
-    """The exit status: 1 if a schedule fails, with the shortest beginning of it that does."""
+    """Run the schedules; the exit status is 1 if one fails, which is then shown with as few events as possible."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation")
     parser.add_argument("schedules", nargs="?", type=int, default=2_000)
     parser.add_argument("--seed", type=int, help="run this one alone, with the planners' log")
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def failures_of(simulation: ModuleType, seeds: Iterable[int]) -> Iterator[str]:
-    """The failures of schedules of each kind, with the shortest beginning that fails, too."""
+    """Yield the failures of schedules of each kind, after as few events as possible."""
     name = simulation.__name__.rpartition(".")[2]
     for failure in (simulation.simulate(seed, kind) for seed in seeds for kind in simulation.KINDS):
         if failure is not None:

@@ -1,4 +1,4 @@
-"""A Kafka cluster of values: topics that are created, grow and are deleted, and logs of which only the length counts."""
+"""In-memory Kafka cluster: topics that are created, grow and are deleted; of logs, only the length counts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "kafka1", 9092),))
 
 
 class Cluster:
-    """Topics by name; a partition is announced first, and gets its state, and so its log, later, as the controller does it.
+    """Topics by name. A partition is announced first; the controller creates its state, and with it its log, later.
 
     Attributes
     ----------
     ends : dict
-        How many records each partition has that has a state.
+        The number of records of each partition that has a state.
     """
 
     def __init__(self, ensemble: Ensemble) -> None:
@@ -40,12 +40,12 @@ class Cluster:
         self._offline: set[TopicPartition] = set()
 
     def grow(self, topic: str, by: int = 1) -> None:
-        """Announce more partitions of a topic, or the topic."""
+        """Create a topic, or announce more partitions of it."""
         self.announced[topic] = self.announced.get(topic, 0) + by
         self.ensemble.ensure(f"/brokers/topics/{topic}")
 
     def delete(self, topic: str) -> None:
-        """Delete a topic with its logs; a later one of the same name has another czxid."""
+        """Delete a topic and its logs; a later topic of the same name has another czxid."""
         del self.announced[topic]
         self.ensemble.remove(f"/brokers/topics/{topic}")
         self._offline = {tp for tp in self._offline if tp.topic != topic}
@@ -53,11 +53,11 @@ class Cluster:
             del self.ends[tp], self._epochs[tp]
 
     def created(self, topic: str) -> int | None:
-        """The czxid of a topic, None if it does not exist."""
+        """Return the czxid of a topic, or None if it does not exist."""
         return self.ensemble.nodes[f"/brokers/topics/{topic}"].stat.czxid if topic in self.announced else None
 
     def elect(self) -> None:
-        """Give a leader to the first partition that waits for one."""
+        """Elect a leader for the first partition that waits for one."""
         waiting = [tp for tp in self.partitions() if tp not in self.ends or tp in self._offline]
         if not waiting:
             return
@@ -68,22 +68,22 @@ class Cluster:
         self._offline.discard(waiting[0])
 
     def lose_leader(self, partition: TopicPartition) -> None:
-        """Take a partition offline: the controller says so, in another epoch."""
+        """Take a partition offline, as the controller does: in a new epoch."""
         if partition not in self._offline:
             self._offline.add(partition)
             self._epochs[partition] += 1
 
     def produce(self, partition: TopicPartition, records: int) -> None:
-        """Append records, if the partition has a leader."""
+        """Append records if the partition has a leader."""
         if partition not in self._offline:
             self.ends[partition] += records
 
     def partitions(self) -> list[TopicPartition]:
-        """All that are announced."""
+        """Return all announced partitions."""
         return [TopicPartition(topic, n) for topic, number in sorted(self.announced.items()) for n in range(number)]
 
     def snapshot(self, subscription: Subscription) -> ClusterSnapshot:
-        """What ZooKeeper shows of the topics of a subscription."""
+        """Return the topics of a subscription as ZooKeeper shows them."""
         nodes = self.ensemble.nodes
         names = [name for name in requested_topics(subscription, self.announced) if name in self.announced]
         topics = {
@@ -97,7 +97,7 @@ class Cluster:
         return ClusterSnapshot({1: BROKER}, topics, states)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Any], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        """The ends of logs; all begin at 0."""
+        """Return the bounds of logs, which all start at 0."""
         if wanted.keys() - self.ends.keys():
             raise UnknownTopic("UNKNOWN_TOPIC", "a partition does not exist")
         if self._offline & wanted.keys():
@@ -105,7 +105,7 @@ class Cluster:
         return {tp: 0 if position == EARLIEST else self.ends[tp] for tp, position in wanted.items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        """None: there are no transactions."""
+        """Return no partitions: there are no transactions."""
         return {}
 
 

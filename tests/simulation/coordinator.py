@@ -1,4 +1,4 @@
-"""Coordinators of a group of values, as brokers are: members with generations or epochs, and offsets."""
+"""In-memory group coordinators that behave like brokers: members with generations or epochs, and offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.cluster import Cluster
 
 SESSION_S = 6.0
 REBALANCE_S = 20.0
-"""How long members may take to join again, which `max.poll.interval.ms` says."""
+"""Time in which members may join again, as set by `max.poll.interval.ms`."""
 
 Answer = Literal["ok", "unknown member", "stale", "rebalance"]
 Partitions = frozenset[TopicPartition]
@@ -21,11 +21,12 @@ NONE: Partitions = frozenset()
 
 @dataclass
 class Enrolled:
-    """A member as its coordinator knows it; `client` is compared, and not asked.
+    """A member as its coordinator knows it; `client` is only compared.
 
-    `epoch` is its generation, or its member epoch. With the classic protocol, `has_joined` is True from its request until
-    the generation begins, and `claimed` is what it says it owns. With KIP-848, `releasing` is revoked, and still owned; a
-    member that has not heard of its epoch may prolong its session with the previous one. `instance` names a static member.
+    `epoch` is its generation or its member epoch. With the classic protocol, `has_joined` is True from the join request
+    until the generation starts, and `claimed` has the partitions that the member reports as owned. With KIP-848,
+    `releasing` has revoked partitions that are still owned; a member that does not know its epoch yet may prolong its
+    session with the previous one. `instance` names a static member.
     """
 
     client: Any
@@ -58,7 +59,7 @@ class Coordinator(ABC):
         return self.clock() >= self.away_until
 
     def move(self, for_s: float) -> None:
-        """Nobody coordinates the group for a while; then sessions begin again."""
+        """Leave the group without a coordinator for a while; then sessions start anew."""
         self.away_until = self.clock() + for_s
         for member in self.members.values():
             member.seen_at = self.away_until
@@ -66,7 +67,7 @@ class Coordinator(ABC):
     def commit(
         self, client: Any, member_id: str, epoch: int, offsets: Mapping[TopicPartition, int], *, is_start: bool
     ) -> Answer:
-        """Commit offsets of a member of the present generation, whoever owns the partitions; or of nobody in no group."""
+        """Commit offsets of a current member, whoever owns the partitions, or of a client while there are no members."""
         self.pass_time()
         member = self.members.get(member_id)
         if member is None and (epoch >= 0 or self.members):
@@ -90,18 +91,18 @@ class Coordinator(ABC):
                 self.leave(member_id)
 
     def is_member(self, client: Any) -> bool:
-        """True if the client is the member that it takes itself for."""
+        """Return True if the client still is the member that it believes it is."""
         member = self.members.get(client.member_id)
         return member is not None and member.client is client
 
     @property
     @abstractmethod
     def is_stable(self) -> bool:
-        """True if no rebalance is under way, as far as the coordinator knows."""
+        """True if the coordinator knows of no rebalance in progress."""
 
     @abstractmethod
     def described(self) -> dict[str, Partitions]:
-        """The partitions of each member, with those that it is still to get."""
+        """Return the partitions of each member, including partitions that it will get."""
 
     @abstractmethod
     def _shrunk(self) -> None: ...
@@ -116,16 +117,16 @@ class Coordinator(ABC):
 
 @dataclass
 class ClassicCoordinator(Coordinator):
-    """Generations: all members join, then all are assigned partitions, by range or by the cooperative sticky assignor."""
+    """Generations: all members join, then get partitions by the range or the cooperative sticky assignor."""
 
     is_cooperative: bool = False
     is_joining: bool = False
     joining_since: float = 0.0
 
     def join(self, client: Any, member_id: str, topics: tuple[str, ...], claimed: Partitions, instance: str = "") -> None:
-        """Join the next generation, which begins when all have, or the time for it is over.
+        """Join the next generation, which starts when all members have joined or the time is over.
 
-        A static member takes the place of the one of its name, with its partitions, if there is a stable generation.
+        In a stable generation, a static member replaces its predecessor and keeps its partitions.
         """
         self.pass_time()
         former = [name for name, member in self.members.items() if instance and member.instance == instance]
@@ -151,7 +152,7 @@ class ClassicCoordinator(Coordinator):
         return "rebalance" if self.is_joining else "ok"
 
     def assignment(self, member_id: str) -> tuple[int, Partitions] | Answer:
-        """The generation that a member has joined, and what it is assigned there; `rebalance` before it begins."""
+        """Return the generation that a member joined and its partitions there; `rebalance` before the generation starts."""
         self.pass_time()
         member = self.members.get(member_id)
         if member is None:
@@ -187,7 +188,7 @@ class ClassicCoordinator(Coordinator):
             self.is_joining, self.joining_since = True, self.clock()
 
     def _begin(self) -> None:
-        """Begin a generation, if it is time, without those that have not joined."""
+        """Start a generation when it is due, without members that have not joined."""
         is_late = self.clock() > self.joining_since + REBALANCE_S
         if not self.is_joining or not (is_late or all(member.has_joined for member in self.members.values())):
             return
@@ -199,7 +200,7 @@ class ClassicCoordinator(Coordinator):
             member.assigned = frozenset(assigned[name])
 
     def _cooperative(self) -> dict[str, set[TopicPartition]]:
-        """Balanced assignments, without what another member is to release first."""
+        """Return balanced assignments, without partitions that another member must release first."""
         claimed = {name: member.claimed for name, member in self.members.items()}
         found = sticky(claimed, self._partitions())
         owners = {tp: name for name, partitions in claimed.items() for tp in partitions}
@@ -208,7 +209,7 @@ class ClassicCoordinator(Coordinator):
 
 @dataclass
 class ConsumerCoordinator(Coordinator):
-    """KIP-848: each member moves to its target by itself, and gets what others have released."""
+    """KIP-848: each member moves to its target at its own pace, and gets partitions that others have released."""
 
     targets: dict[str, set[TopicPartition]] = field(default_factory=dict)
     seen: tuple[TopicPartition, ...] = ()
@@ -216,7 +217,7 @@ class ConsumerCoordinator(Coordinator):
     def heartbeat(
         self, client: Any, member_id: str, epoch: int, topics: tuple[str, ...], owned: Partitions
     ) -> tuple[int, Partitions] | Answer:
-        """Prolong a session, or join with epoch 0; the member's epoch, and what it is assigned now."""
+        """Prolong a session, or join with epoch 0; returns the member's epoch and its current assignment."""
         self.pass_time()
         if epoch == 0:
             self.leave(member_id)
@@ -264,7 +265,7 @@ class ConsumerCoordinator(Coordinator):
 
 
 def by_range(members: list[str], partitions: Collection[TopicPartition]) -> dict[str, set[TopicPartition]]:
-    """Consecutive partitions of each topic for each member."""
+    """Return consecutive partitions of each topic for each member."""
     found: dict[str, set[TopicPartition]] = {name: set() for name in members}
     for topic in {tp.topic for tp in partitions}:
         mine = sorted(tp for tp in partitions if tp.topic == topic)
@@ -276,7 +277,7 @@ def by_range(members: list[str], partitions: Collection[TopicPartition]) -> dict
 def sticky(
     owned: Mapping[str, Collection[TopicPartition]], partitions: Collection[TopicPartition]
 ) -> dict[str, set[TopicPartition]]:
-    """Even shares, in which members keep what they own as far as possible."""
+    """Return even shares in which members keep as much as possible of what they own."""
     if not owned:
         return {}
     least, rest = divmod(len(partitions), len(owned))

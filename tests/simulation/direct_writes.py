@@ -1,7 +1,7 @@
-"""Writes of the real direct sender to scripted brokers on sockets, in random schedules.
+"""Random schedules of the real direct sender against scripted brokers on sockets.
 
-Brokers are slow, move leaders and damage responses. They may refuse large batches, refuse others and cut connections
-before and after the append, or process requests of lost connections late.
+Brokers are slow, move leaders and damage responses. They may refuse batches, large ones or others, cut connections before
+and after the append, or process requests of lost connections late.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLOSED = Treatment(is_processed=False, respond=DAMAGES["closed"])
 
 
 class DirectSchedule:
-    """One random schedule of tasks that write; `run` raises AssertionError where a rule is broken."""
+    """One random schedule of tasks that write; `run` raises AssertionError if a rule is broken."""
 
     def __init__(self, seed: int) -> None:
         self._random = r = random.Random(seed)
@@ -38,7 +38,7 @@ class DirectSchedule:
         self._fault_share = r.choice([0.2, 0.5, 0.9])
         self._delay_s = r.choice([0.0, 0.0, 0.001, 0.005])
         self._is_impatient = r.random() < 0.1
-        # The brokers' threads choose, too, so that each kind of request has choices of its own.
+        # The brokers' threads draw, too: with their own generator, they do not disturb the choices of the schedule.
         self._choices = random.Random(seed + 1)
         self._cluster = ScriptedCluster(
             self._treat, most_bytes=r.choice([500, 10_000]), brokers=r.randint(1, 3), partitions=self._partitions
@@ -60,7 +60,7 @@ class DirectSchedule:
         self._acknowledged = [0] * self._partitions
 
     def run(self) -> bool:
-        """Write the rows of some tasks, and check the logs; False if a task has failed, which only impatient ones may."""
+        """Write the rows of some tasks and check the logs; return False if a task failed, as only impatient ones may."""
         properties = {**self._properties, "bootstrap.servers": ""}
         with self._cluster as cluster:
             properties["bootstrap.servers"] = cluster.servers

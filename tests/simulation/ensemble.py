@@ -1,4 +1,4 @@
-"""A ZooKeeper of values: znodes with versions, transactions and sessions, as one process sees them one after the other."""
+"""In-memory ZooKeeper: znodes with versions, transactions and sessions, as one process sees them one after another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.options import ensemble_config
 
 
 class Ensemble:
-    """The znodes, by path; after each transaction, `on_write` is called with the paths that it wrote, and the session."""
+    """The znodes by path; after each transaction, `on_write` gets the written paths and the session."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {}
@@ -22,34 +22,34 @@ class Ensemble:
         self._sessions = 0
 
     def connect(self, turn: Callable[[], None], lose_answer: Callable[[], bool]) -> Session:
-        """A new session; it gives others their `turn` before each request, and may lose the answer to a transaction."""
+        """Return a new session, which gives others their `turn` before each request and may lose a transaction's answer."""
         self._sessions += 1
         return Session(self, self._sessions, turn, lose_answer)
 
     def expire(self, session: int) -> None:
-        """End a session: its ephemeral znodes are gone."""
+        """End a session and remove its ephemeral znodes."""
         self.nodes = {path: node for path, node in self.nodes.items() if node.stat.ephemeral_owner != session}
 
     def remove(self, path: str) -> None:
-        """Delete a znode and all below it."""
+        """Delete a znode and everything below it."""
         self._zxid += 1
         self.nodes = {name: node for name, node in self.nodes.items() if not f"{name}/".startswith(f"{path}/")}
 
     def children(self, path: str) -> list[str]:
-        """The names of a znode's children, sorted."""
+        """Return the names of a znode's children, sorted."""
         prefix = f"{path}/"
         below = (name[len(prefix) :] for name in self.nodes if name.startswith(prefix))
         return sorted(name for name in below if "/" not in name)
 
     def ensure(self, path: str, data: bytes | None = None) -> None:
-        """Let there be a znode, with its parents; an existing one gets the data."""
+        """Create a znode and its parents, or set the data of an existing one."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
             self.ensure(parent)
         self.apply([SetData(path, data) if path in self.nodes else Create(path, data)], 0)
 
     def apply(self, operations: Sequence[Operation], session: int) -> Outcome:
-        """Do all operations, or none."""
+        """Apply all operations or none."""
         before, self._zxid = dict(self.nodes), self._zxid + 1
         self.now_ms += 1
         for operation in operations:
@@ -90,7 +90,7 @@ class Ensemble:
 
 @dataclass(eq=False)
 class Session:
-    """A session: what `ZooKeeperConnection` is to its users."""
+    """In-memory stand-in for `ZooKeeperConnection`."""
 
     ensemble: Ensemble
     session_id: int
@@ -108,7 +108,7 @@ class Session:
         return self.ask(exists=paths).stats
 
     def ask(self, get: Iterable[str] = (), children: Iterable[str] = (), exists: Iterable[str] = ()) -> Results:
-        """A round of requests, during which others go on: what is read first may be older than what is read last."""
+        """Make a round of requests, between which others act: data read first may be older than data read last."""
         nodes = self.ensemble.nodes
         self.turn()
         stats = {path: self.ensemble.nodes[path].stat for path in exists if path in self.ensemble.nodes}
@@ -119,7 +119,7 @@ class Session:
         return Results(nodes, below, stats)
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
-        """Do all or none; where the answer is lost, it may have happened or not."""
+        """Apply all operations or none; if the answer is lost, they may or may not have been applied."""
         if not operations:
             return Outcome()
         self.turn()

@@ -1,4 +1,4 @@
-"""A consumer group of streaming queries under a random schedule, and what must hold after each of its events."""
+"""A group of streaming queries in ZooKeeper under random schedules, and its invariants after each event."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OWNERS = f"/consumers/{GROUP}/owners/"
 BY_NAME = {"subscribe": ",".join(NAMED)}
 BY_PATTERN = {"subscribePattern": ".*"}
 PLACES = ({}, {"group.id": GROUP, "groupMembership": "none"}, {"group.id": GROUP})
-"""Without a group, outside it, and in it."""
+"""Without a group, outside the group, and in it."""
 
 
 class Group(ScheduledGroup):
-    """A group's queries, and what they owe: all that is produced from the moment on at which the first of them started.
+    """A group's queries, which owe all records produced since the first of them started.
 
-    Topics are deleted and created again in groups of that kind, and in those with two stores. In the kind "one checkpoint",
-    the options of the first query are others at each start: `assign`, `subscribe` or a pattern; in the group, outside it
+    Topics are deleted and recreated in the kinds "created again" and "two stores". In the kind "one checkpoint", the
+    options of the first query change at each start: `assign`, `subscribe` or a pattern; in the group, outside it
     (`groupMembership=none`), or without one. It may share the group with another query.
     """
 
@@ -64,10 +64,10 @@ class Group(ScheduledGroup):
         self._members = 0
         self._depth = 0
 
-    # --- what happens --------------------------------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------------------------------
 
     def _come_to_rest(self) -> None:
-        """Also, all topics exist, and queries that data loss has ended are told to accept it."""
+        """As in the base class; also create all topics, and let queries that ended with data loss accept it."""
         while len(self.cluster.announced) < len(NAMED) and self._deletes:
             self._create()
         for _ in range(20):
@@ -88,7 +88,7 @@ class Group(ScheduledGroup):
         self._check_owners()
 
     def _run_all(self) -> None:
-        """Run all queries, and those again that end."""
+        """Run all queries, and restart those that end."""
         for _ in range(3):
             for session in self._expiring:
                 self.ensemble.expire(session)
@@ -129,7 +129,7 @@ class Group(ScheduledGroup):
         except DataLoss as error:
             if not (self._deletes and query.fails_on_loss):
                 raise AssertionError(f"failed, and nothing is lost: {error}") from error
-            self._unreported = set()  # an error names the first of several losses
+            self._unreported = set()  # an error names only the first of several losses
             self._failed.append(query)
             self._end(query)
         except ZKafkaError as error:
@@ -160,7 +160,7 @@ class Group(ScheduledGroup):
             member.lose_session(self._connect())
 
     def _accept_loss(self) -> None:
-        """Start a query that data loss has ended without `failOnDataLoss`, for this run."""
+        """Start a query that data loss has ended, without `failOnDataLoss` for this run."""
         ended = [query for query in self._failed if query in self.queries and not query.is_running]
         if ended:
             self._failed.remove(ended[0])
@@ -181,7 +181,7 @@ class Group(ScheduledGroup):
         self.kafka.delete(topic, {tp for tp in partitions if self._forgets_late and self._is_in_both(tp)})
 
     def _is_in_both(self, partition: TopicPartition) -> bool:
-        """True if the stores have the same offset; a larger one in Kafka cannot be told from one of the new topic."""
+        """Return True if the stores have the same offset; a larger one in Kafka may as well be of the new topic."""
         node = self.ensemble.nodes.get(f"{OFFSETS}{partition.topic}/{partition.partition}")
         return node is not None and node.data == str(self.kafka.offsets.get(partition)).encode()
 
@@ -192,7 +192,7 @@ class Group(ScheduledGroup):
 
     def _start(self, query: Query, *, accepts: bool = False) -> None:
         if not (self._is_shared or query.offsets):
-            self.owed_from = None  # a run that has planned nothing leaves no start behind
+            self.owed_from = None  # a run that planned nothing leaves no start behind
         options = _options(tuple(self._place(query).items()), self._fails_on_loss and not accepts)
         zookeeper, member = self._connect(), None
         if options.group is not None and options.group.join:
@@ -204,7 +204,7 @@ class Group(ScheduledGroup):
         query.start(options, session)
 
     def _place(self, query: Query) -> dict[str, str]:
-        """The options of the next run."""
+        """Return the options of the next run."""
         if not self._is_moved or query in self.queries[1:] or not query.offsets:
             return self._given
         if self._is_calm:
@@ -212,7 +212,7 @@ class Group(ScheduledGroup):
         return self._other_place()
 
     def _other_place(self) -> dict[str, str]:
-        """Options for some of the partitions."""
+        """Return options for some of the partitions."""
         there = sorted(self.cluster.ends)
         chosen = [tp for tp in there if self.chance.random() < 0.5] or [self.chance.choice(there)]
         names = sorted({tp.topic for tp in chosen})
@@ -225,17 +225,17 @@ class Group(ScheduledGroup):
         return self.ensemble.connect(self._turn, lambda: not self._is_calm and self.chance.random() < 0.01)
 
     def _turn(self) -> None:
-        """Between two requests of one process, others act now and then."""
+        """Let others act sometimes between two requests of one process."""
         if self.queries and self._depth == 0 and not self._is_calm and self.chance.random() < 0.05:
             self._depth = 1
             others = [self._act, self._produce, self._grow, self.cluster.elect, self._lose_leader, self._expire]
             self.chance.choice([*others, *([self._delete] if self._deletes else [])])()
             self._depth = 0
 
-    # --- what must hold ------------------------------------------------------------------------------------------------
+    # --- invariants ----------------------------------------------------------------------------------------------------
 
     def _note_started(self, query: Query) -> None:
-        """Of what the first run reads, all is owed from now on; of other partitions, everything."""
+        """Note that all later records of the first run's partitions are owed, and all records of other partitions."""
         if self.owed_from is None:
             subscription = query.session.subscription
             there = self.cluster.snapshot(subscription).states
@@ -243,12 +243,12 @@ class Group(ScheduledGroup):
             self.owed_from = {tp: end for tp, end in self.cluster.ends.items() if tp in read}
 
     def _check_plan(self, query: Query, start: StreamOffset, end: StreamOffset) -> None:
-        """With `failOnDataLoss`, no topic was deleted since the last micro-batch, unless others have read the new one."""
+        """Check that with `failOnDataLoss`, no topic was deleted unnoticed, unless others have read the new one."""
         if not query.session.has_group:
             self._check_beginnings(start, end)
         for topic in {tp.topic for tp in start.ranges} if query.fails_on_loss else ():
             before, now = start.topics[topic].czxid, end.topics[topic].czxid if topic in end.topics else None
-            # Some partition of it: others may have been added since the planner found that the group reads the new topic.
+            # One partition suffices: others may have been added since the planner found that the group reads the new topic.
             is_followed = now is not None and any(tp in self._committed for tp in start.ranges if tp.topic == topic)
             assert now == before or is_followed, f"topic {topic} was {before} and is {now}, and the query did not fail"
 
@@ -258,14 +258,14 @@ class Group(ScheduledGroup):
             assert end.ranges[tp].start == begin, f"{tp} begins at {end.ranges[tp].start}, not at {begin}"
 
     def _check_commits(self, paths: Sequence[str], session: int) -> None:
-        """No commit goes backwards, none is ahead of finished work, and none is of a partition that the member lost."""
+        """Check that no commit goes backwards, is ahead of finished work, or is of a partition that the member lost."""
         for path in paths:
             if not path.startswith(OFFSETS) or path.count("/") < 5:
                 continue
             offset = int(self.ensemble.nodes[path].data or b"")
             topic, _, number = path.removeprefix(OFFSETS).rpartition("/")
             tp = TopicPartition(topic, int(number))
-            if offset < 0 or tp not in self.cluster.ends:  # none, of a partition that had no leader; or of a deleted one
+            if offset < 0 or tp not in self.cluster.ends:  # had no leader, or the topic was deleted
                 continue
             owner = self.ensemble.nodes.get(f"{OWNERS}{topic}/{number}")
             is_allowed = self._is_moved if owner is None else owner.stat.ephemeral_owner == session
@@ -275,7 +275,7 @@ class Group(ScheduledGroup):
             self._committed[tp] = offset
 
     def _check_commits_to_kafka(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """None is ahead of finished work; in ZooKeeper, none goes backwards, and of the two, the larger one counts."""
+        """Check that no commit is ahead of finished work; it may be lower, as the larger of both stores' offsets counts."""
         for tp in offsets.keys() & self.cluster.ends.keys():
             self._check_finished(tp, offsets[tp])
 
@@ -284,7 +284,7 @@ class Group(ScheduledGroup):
         assert not unread, f"the offset of {partition} is {offset}, and {unread} were not read"
 
     def _check_owners(self) -> None:
-        """When all is quiet, each partition has an owner that is alive."""
+        """Check that at rest, each partition has a live owner."""
         if not any(query.member for query in self.queries):
             return
         alive = {query.member.session.session_id for query in self.queries if query.member is not None}
@@ -305,5 +305,5 @@ def _options(given: tuple[tuple[str, str], ...], fails_on_loss: bool) -> StreamO
 
 
 def simulate(seed: int, kind: str, *, steps: int = STEPS) -> Failure | None:
-    """The failure of a schedule, if it fails."""
+    """Return the failure of a schedule, or None."""
     return simulated(Group(seed, kind), seed, kind, steps)

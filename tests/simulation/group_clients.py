@@ -1,4 +1,4 @@
-"""Clients of a group's coordinator of values, as librdkafka is: calls back by `poll`, and beats in the background."""
+"""In-memory clients of a group coordinator, like librdkafka: callbacks in `poll`, heartbeats in the background."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STALE = GroupError("REFUSED", "another generation, or epoch")
 
 @dataclass
 class Request:
-    """A commit on its way, with the generation or epoch in which it was sent; None if there was no coordinator then."""
+    """A commit in flight, with the generation or epoch when it was sent; None if there was no coordinator then."""
 
     offsets: dict[TopicPartition, int]
     epoch: int | None
@@ -39,14 +39,14 @@ class Request:
 
 @dataclass
 class Client(ABC):
-    """A client, whose revocations do not block: `revoking` is what the member has not released yet.
+    """A client whose revocations do not block: `revoking` has the partitions that the member has not released yet.
 
     Attributes
     ----------
     owned : frozenset of TopicPartition
-        What the member was assigned, and has not released.
-    void : bool
-        True if the coordinator has expelled the member, which is not called back yet.
+        Partitions that the member was assigned and has not released.
+    is_void : bool
+        True if the coordinator has expelled the member, and the member does not know it yet.
     """
 
     coordinator: Coordinator
@@ -94,7 +94,7 @@ class Client(ABC):
             self.coordinator.leave(self.member_id)
 
     def poll(self) -> ZKafkaError | None:
-        """Call back, up to a revocation, which `released` ends."""
+        """Make pending callbacks, up to a revocation, which `released` ends."""
         self.polled_at = self._now
         self.poll_within()
         while self.events and self.revoking is None:
@@ -136,7 +136,7 @@ class Client(ABC):
     # --- in the background
 
     def beat(self) -> None:
-        """Send what is to be sent, and take what the coordinator says."""
+        """Send what is due, and take the coordinator's answer."""
         if not self.is_open:
             return
         self._transmit()
@@ -153,7 +153,7 @@ class Client(ABC):
     def _beat(self) -> None: ...
 
     def _miss(self) -> None:
-        """Find no coordinator; members by KIP-848 go on."""
+        """Handle an absent coordinator, which KIP-848 members ignore."""
         return
 
     @property
@@ -162,7 +162,7 @@ class Client(ABC):
 
     @property
     def _is_rebalancing(self) -> bool:
-        """True until the member has been called back for all that is known."""
+        """True until all callbacks that are due have been made."""
         return bool(self.events) or self.revoking is not None
 
     @property
@@ -170,16 +170,16 @@ class Client(ABC):
         return self.coordinator.clock()
 
     def _void(self) -> None:
-        """Note an expulsion; after a revocation that is under way, the member is told."""
+        """Note an expulsion; the member learns of it after a revocation in progress."""
         self.epoch, self.is_void = -1, True
         self.events.clear()
         if self.owned:
             self.events.append(("lost", self.owned))
 
     def _transmit(self) -> None:
-        """Send commits; one that had no coordinator has the generation, or epoch, of the time when it is sent.
+        """Send commits; a commit that had no coordinator gets the generation or epoch of the time of sending.
 
-        That is at once when there is a coordinator, but may be much later for a member that was expelled meanwhile.
+        It is sent as soon as there is a coordinator, but perhaps much later for a member that was expelled meanwhile.
         """
         sent, self.outgoing = self.outgoing, []
         for request in sent:
@@ -196,7 +196,7 @@ class Client(ABC):
 
     def _answer(self, answer: Answer, offsets: Mapping[TopicPartition, int]) -> CommitAnswer:
         if not self.is_calm() and self.chance.random() < 0.02:
-            return CommitAnswer(offsets, "again", AWAY)  # the coordinator has moved before it could answer
+            return CommitAnswer(offsets, "again", AWAY)  # the coordinator moved before it could answer
         if answer == "ok":
             return CommitAnswer(offsets)
         return CommitAnswer(offsets, "fenced" if answer == "unknown member" else "again", STALE)
@@ -204,7 +204,7 @@ class Client(ABC):
 
 @dataclass
 class ClassicClient(Client):
-    """The classic protocol: everything is revoked before a join, or, cooperatively, what moves is after it."""
+    """The classic protocol: all partitions are revoked before a join or, cooperatively, only moving ones after it."""
 
     is_joining: bool = False
     must_rejoin: bool = False
@@ -260,7 +260,7 @@ class ClassicClient(Client):
         return found != self.seen and (self.is_calm() or self.chance.random() < 0.3)
 
     def _rejoin(self) -> None:
-        """Join, after everything is revoked if need be."""
+        """Join, if necessary after a revocation of all partitions."""
         if self.owned and not self._classic.is_cooperative:
             self.events.append(("revoke", self.owned))
             return
@@ -290,7 +290,7 @@ class ClassicClient(Client):
 
 @dataclass
 class ConsumerClient(Client):
-    """KIP-848: heartbeats say what is owned, and are answered with what is assigned."""
+    """KIP-848: heartbeats report the owned partitions, and answers carry the assigned ones."""
 
     def open(self) -> None:
         super().open()

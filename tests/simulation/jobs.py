@@ -1,4 +1,4 @@
-"""Spark's jobs that write: the tasks of one write of one micro-batch, their attempts, failures and copies."""
+"""Spark jobs that write one write of a micro-batch: their tasks, attempts, failures and copies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.transactions import Broker, Fenced, Row
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where jobs run: a broker, executors, how often a task may fail, and where attempts go that Spark gives up."""
+    """Environment of jobs: a broker, executors, the allowed number of task failures, and the fate of abandoned attempts."""
 
     broker: Broker
     executors: Sequence[Executor]
@@ -25,7 +25,7 @@ class Cluster:
 
 
 class JobFailed(Exception):
-    """A task has failed too often; `error` is what it failed with last."""
+    """A task has failed too often; `error` is its last error."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -33,12 +33,12 @@ class JobFailed(Exception):
 
 
 class Job:
-    """A job that writes the slots of a frame; slots start in order, as cores are free, and a failed one goes first.
+    """A job that writes the slots of a frame; slots start in order as cores become free, retried ones first.
 
     Attributes
     ----------
     tasks : list of Task
-        The attempts that run.
+        The running attempts.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Job:
         return not self._unfinished
 
     def step(self, task: Task) -> None:
-        """One request of a task; raises JobFailed."""
+        """Take one request of a task; raises JobFailed."""
         try:
             if not task.step():
                 self._finish(task)
@@ -68,7 +68,7 @@ class Job:
             self.fail(task, error)
 
     def fail(self, task: Task, error: Exception) -> None:
-        """Spark tries again, unless a copy of the task still runs; raises JobFailed when it has tried often enough."""
+        """Retry a task unless a copy of it still runs; raises JobFailed after too many failures."""
         self.tasks.remove(task)
         self._failures[task.slot] += 1
         if self._failures[task.slot] >= self._cluster.max_failures:
@@ -76,7 +76,7 @@ class Job:
         self._retry([task.slot])
 
     def lose(self, executor: Executor, replacement: Sequence[Executor]) -> None:
-        """An executor is gone as far as Spark can tell: its tasks, of whom some may live on, run again elsewhere."""
+        """Lose an executor, and rerun its tasks elsewhere, although some of them may live on."""
         lost = [task for task in self.tasks if task.executor is executor]
         self.tasks = [task for task in self.tasks if task.executor is not executor]
         self._cluster.leave(lost)
@@ -84,7 +84,7 @@ class Job:
         self._retry([task.slot for task in lost])
 
     def speculate(self, chance: random.Random) -> None:
-        """A second attempt beside the first one, if a core is free."""
+        """Start a second attempt of a task if a core is free."""
         alone = [task.slot for task in self.tasks if self._copies(task.slot) == 1]
         free = self._free()
         if alone and free is not None:

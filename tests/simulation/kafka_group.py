@@ -1,4 +1,4 @@
-"""A group of streaming queries that Kafka coordinates under a random schedule, and what must hold after each event."""
+"""A group of streaming queries that Kafka coordinates under random schedules, and its invariants after each event."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BEAT_S = 1.0
 
 
 class KafkaGroup(ScheduledGroup):
-    """A group's queries, and what they owe: all from the group's start in each partition on.
+    """A group's queries, which owe all records from the group's start in each partition.
 
-    In the kind "static", most queries have a `group.instance.id`, which they keep when they start again.
+    In the kind "static", most queries have a `group.instance.id`, which they keep when they restart.
     """
 
     most_partitions = 4
@@ -60,7 +60,7 @@ class KafkaGroup(ScheduledGroup):
         is_cooperative = kind == "cooperative-sticky" or (kind == "static" and self.chance.random() < 0.5)
         return ClassicCoordinator(lambda: self.now, self.cluster, self._check_commit, is_cooperative=is_cooperative)
 
-    # --- what happens --------------------------------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------------------------------
 
     def _actions(self) -> Sequence[Action]:
         return (
@@ -87,7 +87,7 @@ class KafkaGroup(ScheduledGroup):
         self._check_members()
 
     def _come_to_rest(self) -> None:
-        """Also, dead members expire."""
+        """As in the base class; also let dead members expire."""
         for _ in range(10):
             self.cluster.elect()
         self._pass(max(0.0, self.coordinator.away_until - self.now) + SESSION_S + 1.0)
@@ -96,7 +96,7 @@ class KafkaGroup(ScheduledGroup):
         if self._is_static and self._unowned():
             assert not any(query.member.wait_settled(1.0) for query in self.queries), f"{self._unowned()} are missing"
             for query in self.queries:
-                query.member.wait_settled()  # a static member joins again, and any change of the group assigns them
+                query.member.wait_settled()  # a static member joins again, and any change of the group assigns the rest
             self._run_all()
         assert not self._unowned(), f"{self._unowned()} have no owner"
         assert all(self.coordinator.is_member(q.member.client) for q in self.queries), "a member is outside its group"
@@ -111,15 +111,15 @@ class KafkaGroup(ScheduledGroup):
         self._check_members()
 
     def _unowned(self) -> list[TopicPartition]:
-        """The partitions that no member takes for its own."""
+        """Return the partitions that no member owns."""
         owned = {tp for query in self.queries if query.member is not None for tp in query.member.owned()}
         return sorted(set(self.cluster.partitions()) - owned)
 
     def _is_quiet(self) -> bool:
-        """True if nothing is left to be done."""
+        """Return True if nothing is left to do."""
         running = [query for query in self.queries if query.is_running]
         if len(self.coordinator.members) > len(running):
-            return False  # some have died, and have not expired
+            return False  # some are dead and have not expired
         planned = all(query.is_idle for query in running)
         return planned and not self.lost() and self.coordinator.is_stable and all(q.member.settled for q in running)
 
@@ -127,7 +127,7 @@ class KafkaGroup(ScheduledGroup):
         self._step_one(self.chance.choice(self.queries))
 
     def _step_one(self, query: Query) -> None:
-        """Spark's next call; where it fails, the query ends, and leaves its group."""
+        """Make Spark's next call; if it fails, end the query, which may leave its group."""
         if query in self._busy:
             return
         self._busy.append(query)
@@ -163,7 +163,7 @@ class KafkaGroup(ScheduledGroup):
         query.die()
 
     def _deploy(self) -> None:
-        """All queries stop and start again, within the session timeout or after it, while topics may grow."""
+        """Stop and restart all queries, within the session timeout or after it, while topics may grow."""
         for query in self.queries:
             self._end(query, leaves=True)
         self._pass(self.chance.choice((0.5, SESSION_S + 1)))
@@ -171,7 +171,7 @@ class KafkaGroup(ScheduledGroup):
         self._restart_all()
 
     def _stand_still(self) -> None:
-        """A process stands still, so that it may be expelled; then its query goes on."""
+        """Halt a process, which may be expelled meanwhile; then its query continues."""
         query = self.chance.choice(self.queries)
         if query.is_running:
             self._pass_without(query)
@@ -195,7 +195,7 @@ class KafkaGroup(ScheduledGroup):
         self._pass(self.chance.choice((1.0, 3.0, SESSION_S + 1)))
 
     def _reset(self) -> None:
-        """An operator resets an offset of a group without members, to another one than a checkpoint names."""
+        """Reset an offset of a group without members, as an operator does, to an offset that no checkpoint names."""
         if self.coordinator.members or not self.coordinator.is_available or not self._committed:
             return
         tp = self.chance.choice(sorted(self._committed))
@@ -235,7 +235,7 @@ class KafkaGroup(ScheduledGroup):
     # --- time ----------------------------------------------------------------------------------------------------------
 
     def _pass(self, seconds: float) -> None:
-        """Let time pass, in which all processes but one that stands still go on."""
+        """Let time pass, in which all processes except a halted one continue."""
         until, slice_s = self.now + seconds, max(_SLICE_S, seconds / 8)
         while self.now < until:
             self.now = min(until, self.now + slice_s)
@@ -247,13 +247,13 @@ class KafkaGroup(ScheduledGroup):
                 self._step_one(self.chance.choice(self.queries))
 
     def _pass_for(self, query: Query, seconds: float) -> None:
-        """Let time pass for a caller that waits; now and then its process stands still."""
+        """Let time pass for a caller that waits, and sometimes halt its process."""
         if not self._is_calm and len(self._busy) < 2 and self.chance.random() < 0.02:
             self._pass_without(query)
         self._pass(seconds)
 
     def _turn(self, query: Query) -> None:
-        """Between two requests of one process, others act now and then."""
+        """Let others act sometimes between two requests of one process."""
         if self._is_calm or len(self._busy) > 1:
             return
         if self.chance.random() < 0.15:
@@ -261,18 +261,18 @@ class KafkaGroup(ScheduledGroup):
         elif self.chance.random() < 0.03:
             self._pass_without(query)
 
-    # --- what must hold ------------------------------------------------------------------------------------------------
+    # --- invariants ----------------------------------------------------------------------------------------------------
 
     def _note_started(self) -> None:
-        """When the first query has begun to plan, the group has a start."""
+        """Note the group's start when the first query has planned."""
         if not self._has_started:
             self._has_started = True
             self.owed_from = {**self.cluster.ends, **self.owed_from}
 
     def _check_commit(self, client: Client, offsets: Mapping[TopicPartition, int], is_start: bool) -> None:
-        """No commit goes backwards, none is ahead of finished work, and none is of a partition that another has gained.
+        """Check that no commit goes backwards, is ahead of finished work, or is of a partition that another member gained.
 
-        Of starts that members commit at the same time, without having committed anything else, the last one decides.
+        If members commit different starts at the same time, and nothing else, the last one decides.
         """
         self._note_start(offsets)
         for tp, offset in offsets.items():
@@ -289,25 +289,28 @@ class KafkaGroup(ScheduledGroup):
             self._committed[tp] = offset
 
     def _note_start(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """In a topic without an offset, the group begins with the first ones, and where the other logs end now."""
+        """Note the group's start in a topic without offsets: the first offsets, and the current ends of other logs."""
         begun = {tp.topic for tp in self._committed}
         for topic in {tp.topic for tp in offsets} - begun:
             ends = {tp: end for tp, end in self.cluster.ends.items() if tp.topic == topic}
             self.owed_from |= {**ends, **{tp: offset for tp, offset in offsets.items() if tp.topic == topic}}
 
     def _check_plan(self, query: Query, planned: StreamOffset) -> None:
-        """A micro-batch has only partitions that were owned when the planner asked last."""
+        """Check that a micro-batch has only partitions that were owned when the planner last asked."""
         read = {tp for tp, span in planned.ranges.items() if span.size}
         assert read <= set(query.member.planned), f"{read - set(query.member.planned)} are planned, and not owned"
 
     def _check_release(self, query: Query, partitions: Collection[TopicPartition], waited_s: float, ran_s: float) -> None:
-        """What a micro-batch reads is kept until it is done, or the hold is over; not longer while the process runs."""
+        """Check that a micro-batch keeps its partitions until it is done or the hold is over.
+
+        While the process runs, it keeps them no longer than that.
+        """
         read = query.reading.intersection(partitions)
         assert waited_s > HOLD_S - 0.01 or not read, f"{read} are released after {waited_s:.1f} s, while they are read"
         assert ran_s <= HOLD_S + 2, f"{sorted(partitions)} are released after {ran_s:.1f} s"
 
     def _check_members(self) -> None:
-        """No partition is owned by two members of the group, and none by one that has been told that it lost it."""
+        """Check that no two members of the group own one partition, and that no member owns one that its client lost."""
         owners: dict[TopicPartition, str] = {}
         for query in self.queries:
             if query.is_running and query.member.is_running:
@@ -327,5 +330,5 @@ class KafkaGroup(ScheduledGroup):
 
 
 def simulate(seed: int, kind: str, *, steps: int = STEPS) -> Failure | None:
-    """The failure of a schedule, if it fails."""
+    """Return the failure of a schedule, or None."""
     return simulated(KafkaGroup(seed, kind), seed, kind, steps)

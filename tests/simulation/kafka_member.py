@@ -1,4 +1,4 @@
-"""A member that a coordinator of values coordinates: the real one, whose turns and whose planner's are taken one by one."""
+"""The real member of a Kafka group, with an in-memory coordinator: its turns and its planner's are taken one by one."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tests.simulation.query import SessionOfValues
 __all__ = ["KafkaMember", "KafkaSession"]
 
 Pass = Callable[[float], None]
-"""Lets seconds pass, in which others act."""
+"""Lets seconds pass, during which others act."""
 
 _WAIT_S = 0.25
 
 
 class KafkaMember(KafkaGroupMember):
-    """A member without a thread: it takes its turns one by one, and a caller that waits has some taken."""
+    """A member without a thread: it takes its turns one by one, also while a caller waits."""
 
     planned: Collection[TopicPartition] = ()
-    """What was owned when the planner last asked."""
+    """The partitions that were owned when the planner last asked."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class KafkaMember(KafkaGroupMember):
         self.end()
 
     def act(self) -> None:
-        """A turn, or, while a revocation waits, a part of it."""
+        """Take a turn, or a part of one while a revocation waits."""
         if not self.is_running:
             return
         now = self._timing.clock()
@@ -93,7 +93,7 @@ class KafkaMember(KafkaGroupMember):
             self.on_release(self.client.revoking, now - self._began_at, self._held_s)
             self.end_revocation()
             self.client.released()
-            self.client.poll()  # the call that the revocation was in goes on to the assignment that follows it
+            self.client.poll()  # the call that contained the revocation continues to the assignment after it
         if self.client.revoking is None:
             self.end_iteration()
 
@@ -118,7 +118,7 @@ class KafkaMember(KafkaGroupMember):
 
 
 class StoredOfValues:
-    """The offsets that the coordinator has, as `KafkaGroupOffsets` reads them; others act before."""
+    """In-memory stand-in for `KafkaGroupOffsets`: the coordinator's offsets, before whose reading others act."""
 
     def __init__(self, coordinator: Coordinator, turn: Callable[[], None]) -> None:
         self._coordinator = coordinator
@@ -133,7 +133,7 @@ class StoredOfValues:
 
 
 class KafkaSession(SessionOfValues):
-    """What `StreamSession` is to the planner of a member."""
+    """In-memory stand-in for the `StreamSession` of a member."""
 
     def __init__(
         self,

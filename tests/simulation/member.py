@@ -1,4 +1,4 @@
-"""A member of a group, whose thread and whose planner act in turns: real claims on an ensemble of values."""
+"""A group member whose thread and planner act in turns: real claims on an in-memory ensemble."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.simulation.ensemble import Session
 GROUP = "g"
 IDS = f"/consumers/{GROUP}/ids"
 HOLD = 10
-"""How long a member keeps what it reads, in the ensemble\'s time."""
+"""How long a member keeps partitions that it reads, in the ensemble's time."""
 
 
 class Member:
-    """What `GroupMember` is to a planner, for one session.
+    """In-memory stand-in for `GroupMember`, for one session.
 
     Parameters
     ----------
     topics : collection of str
-        Those that the subscription names; empty for a pattern, which all topics match.
+        The topics that the subscription names; empty for a pattern, which matches all topics.
     """
 
     group = GROUP
@@ -50,7 +50,7 @@ class Member:
         return ClaimOwner(self.consumer, self.session.session_id)
 
     def join(self) -> None:
-        """Register, and leave a trace of what is subscribed to."""
+        """Register, and create the znodes of the subscribed topics."""
         self.session.ensemble.ensure(f"/consumers/{GROUP}")
         self.session.ensemble.ensure(IDS)
         self.session.ensemble.ensure(f"/consumers/{GROUP}/owners")
@@ -58,7 +58,7 @@ class Member:
         create_owner_znodes(self.session, GROUP, self._topics)  # type: ignore[arg-type]
 
     def register(self) -> None:
-        """Create the ephemeral znode of the present session."""
+        """Create the ephemeral znode of the current session."""
         ensemble, path = self.session.ensemble, f"{IDS}/{self.consumer}"
         if path not in ensemble.nodes:
             from pyspark_zkafka.zookeeper.transactions import Create
@@ -66,7 +66,7 @@ class Member:
             ensemble.apply([Create(path, b"", ephemeral=True)], self.session.session_id)
 
     def lose_session(self, session: Session) -> None:
-        """Go on with another session; the claims of the last one are gone."""
+        """Continue with another session; the claims of the last one are gone."""
         self.session.ensemble.expire(self.session.session_id)
         self._claims.forget()
         self.session = session
@@ -86,7 +86,7 @@ class Member:
         return self.owned()
 
     def act(self) -> None:
-        """Release and claim, once, as the member's thread does; what ZooKeeper does not answer is left for later."""
+        """Release and claim once, as the member's thread does; leave unanswered requests for later."""
         try:
             self._act()
         except ZooKeeperError:

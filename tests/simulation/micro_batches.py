@@ -1,4 +1,4 @@
-"""A streaming query that writes exactly once: its checkpoint, its runs, and what outlives them."""
+"""A streaming query that writes exactly once: its checkpoint, its runs, and the tasks that outlive them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Settings:
     tries : int
         How often a foreachBatch function tries a write.
     cores : tuple of int
-        Those of each executor.
+        The cores of each executor.
     max_failures : int
         How often a task may fail: 4 by default, 1 in local mode.
     """
@@ -65,9 +65,9 @@ class Settings:
 
 
 class Run:
-    """A run of the query: a driver, its executors and the job of the moment.
+    """A run of the query: a driver, its executors and the current job.
 
-    `write` counts the writes of the micro-batch that are done, `tries` those of the next one that have failed.
+    `write` counts the finished writes of the micro-batch, `tries` the failed tries of the next one.
     """
 
     def __init__(self, name: str, cores: Sequence[int]) -> None:
@@ -79,7 +79,7 @@ class Run:
 
 
 class Query:
-    """A checkpoint, and the runs on it, one after the other.
+    """A checkpoint, and the runs on it, one after another.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Query:
     layout : int
         The layout of the run, or of the last one.
     run : Run, optional
-        The run of the moment.
+        The current run.
     zombies : list of Task
         Attempts that no run waits for any more.
     layouts : dict
@@ -100,7 +100,7 @@ class Query:
     naming : Naming
         How its writes are identified.
     namings : dict
-        How they were when each micro-batch was tried, in order.
+        The namings with which each micro-batch was tried, in order.
     """
 
     def __init__(self, broker: Broker, plan: Plan, settings: Settings, chance: random.Random) -> None:
@@ -126,22 +126,22 @@ class Query:
         return self.run.job.tasks if self.run is not None and self.run.job is not None else []
 
     def rows(self, batch: int) -> list[tuple[int, ...]]:
-        """The identities of all rows of a micro-batch."""
+        """Return the identities of all rows of a micro-batch."""
         return [row for write in range(self.settings.writes) for row in self.plan.rows(batch, write)]
 
     def start(self, layout: int, cores: Sequence[int]) -> None:
-        """Begin another run."""
+        """Start another run."""
         self._change_layout(layout)
         self.run = Run(self._unique("run"), cores)
 
     def end(self) -> None:
-        """End the run: some of its tasks live on."""
+        """End the run; some of its tasks live on."""
         if self.run is not None:
             self._stop_job(self.run)
         self.run = None
 
     def advance(self) -> None:
-        """The driver's next move: begin a write, or the next one when all tasks are done, or complete the micro-batch."""
+        """Make the driver's next move: start a write, go to the next one, or complete the micro-batch."""
         if self.run is None or (self.run.job is not None and not self.run.job.is_complete):
             return
         if self.run.job is not None:
@@ -153,7 +153,7 @@ class Query:
             self._complete(self.run)
 
     def try_again(self) -> bool:
-        """True if the user's function tries the write that has failed again, perhaps in another layout."""
+        """Retry the failed write, perhaps in another layout; returns False if the user's function does not try again."""
         run = self.run
         if run is None or not self.settings.is_foreach or run.tries + 1 >= self.settings.tries:
             return False
@@ -164,13 +164,13 @@ class Query:
         return True
 
     def _change_layout(self, layout: int) -> None:
-        """Write in another layout from now on; what zombies of the one before could do then is in test_known_limits."""
+        """Write in another layout from now on, without zombies of the last one: test_known_limits has their effects."""
         if layout != self.layout:
             self.zombies.clear()
         self.layout = layout
 
     def _leave(self, tasks: Sequence[Task]) -> None:
-        """Each of these dies with its process, or lives on."""
+        """Let each of these tasks die with its process or live on."""
         self.zombies += [task for task in tasks if self._chance.random() < 0.5]
 
     def _complete(self, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""What a query writes: the rows of its micro-batches, and their distribution over slots, which a restart may change."""
+"""Rows of a query's micro-batches, and their distribution over slots, which a restart may change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAYOUTS = 3
 
 
 class Repeats(Enum):
-    """Which rows a second computation of a slot has."""
+    """The rows of a second computation of a slot."""
 
     THE_SAME = "the same"
     OTHER_VALUES = "as many, with other values: uuid()"
@@ -21,9 +21,9 @@ class Repeats(Enum):
 
 
 class Plan:
-    """The rows of a query's writes by micro-batch; all of it follows from the seed, except for what does not repeat itself.
+    """The rows of a query's writes by micro-batch; all of it follows from the seed, except values that do not repeat.
 
-    Layout 0 is the first one; another has some rows in other slots, or all of them, or another number of slots.
+    Layout 0 is the first one. Another layout has some or all rows in other slots, or another number of slots.
     """
 
     def __init__(self, seed: int, repeats: Repeats) -> None:
@@ -33,13 +33,13 @@ class Plan:
         self.slots = cache(self._slots)
 
     def rows(self, batch: int, write: int) -> Sequence[tuple[int, ...]]:
-        """The identities of a write's rows; two writes of a micro-batch often have the same values."""
+        """Return the identities of a write's rows; two writes of a micro-batch often have the same values."""
         chance = self._chance("rows", batch)
         size = chance.choice((0, 1, 3, 4, 5, 6))
         return [(batch, write, n) for n in range(size if chance.random() < 0.7 else chance.randint(0, 3) + write)]
 
     def _slots(self, batch: int, write: int, layout: int) -> Sequence[Sequence[tuple[int, ...]]]:
-        """The identities in each slot of a layout."""
+        """Return the identities in each slot of a layout."""
         rows = self.rows(batch, write)
         numbers = [self._chance("slots", 0).randint(1, 5)] * (LAYOUTS - 1) + [self._chance("slots", LAYOUTS).randint(1, 5)]
         chance = self._chance("layout", batch)
@@ -52,7 +52,7 @@ class Plan:
         return [[row for row, slot in zip(rows, slot_of, strict=True) if slot == n] for n in range(numbers[layout])]
 
     def compute(self, batch: int, write: int, layout: int, slot: int, chance: random.Random) -> Sequence[Row]:
-        """The rows of a slot as one attempt computes them, in any order."""
+        """Return the rows of a slot as one attempt computes them, in any order."""
         identities = list(self.slots(batch, write, layout)[slot])
         chance.shuffle(identities)
         if self.repeats is Repeats.OTHER_ROWS:

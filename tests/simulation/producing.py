@@ -1,8 +1,8 @@
-"""An idempotent producer's requests against a cluster of values, in random schedules.
+"""Random schedules of an idempotent producer's requests against an in-memory cluster.
 
-The brokers check sequences as Kafka's ``ProducerStateManager`` does, remember five batches of a producer, move leaders, and
-answer with errors before and after an append. The topic limits the size of batches, and may lower the limit.
-Connections lose requests and answers; a lost request may still be processed. The data of a batch are its records' numbers.
+The brokers check sequences like Kafka's ``ProducerStateManager``, remember five batches of a producer, move leaders, and
+answer with errors before and after an append. The topic limits the size of batches, and may lower the limit. Connections
+lose requests and answers; a lost request may still be processed. The data of a batch are its records' numbers.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ BROKERS = (1, 2, 3)
 
 @dataclass
 class Known:
-    """What the brokers know of a producer in a partition: its last five batches, as first and last sequence."""
+    """A partition's memory of a producer: its last five batches, as first and last sequence."""
 
     batches: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=5))
 
 
 @dataclass
 class Log:
-    """A partition: its leader, the batches in it, and its producers by id."""
+    """A partition: its leader, its batches, and its producers by id."""
 
     leader: int
     batches: list[tuple[int, ...]] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Log:
 
 
 class Sent(NamedTuple):
-    """A request as it was sent: batches with the sequences that they had then."""
+    """A request as it was sent: batches with their sequences at that time."""
 
     number: int
     producer: ProducerId
@@ -58,19 +58,19 @@ class Sent(NamedTuple):
 
 @dataclass
 class Connection:
-    """Requests not processed yet, and answers not received yet, both in order."""
+    """Unprocessed requests and unreceived answers, both in order."""
 
     requests: deque[Sent] = field(default_factory=deque)
     answers: deque[tuple[int, dict[TopicPartition, int]]] = field(default_factory=deque)
 
 
 def _size(records: int) -> int:
-    """The size of a batch."""
+    """Return the size of a batch."""
     return 10 + 8 * records
 
 
 class Schedule:
-    """One random schedule of a task that writes; `run` raises AssertionError where a rule is broken."""
+    """One random schedule of a task that writes; `run` raises AssertionError if a rule is broken."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -90,8 +90,8 @@ class Schedule:
         self._lowers_limit = r.random() < 0.1
         self._expanding = r.choice(
             [None, None, self._partitions[-1]]
-        )  # its batches are larger in the log than as they are sent
-        self._has_refused = False  # what it may have taken before
+        )  # its batches are larger in the log than when they are sent
+        self._has_refused = False  # a batch that it may have accepted before
         self._refuses_unknown = r.random() < 0.5
         self._first_sequence = r.choice([0, 0, SEQUENCES - r.randint(1, 40)])
         self._lost: set[int] = set()
@@ -107,7 +107,7 @@ class Schedule:
         self._made: dict[TopicPartition, list[int]] = {tp: [] for tp in self._partitions}
 
     def run(self) -> Producing:
-        """Add batches and let things happen until all is acknowledged, or a batch has failed."""
+        """Add batches and let events happen until all batches are acknowledged or one has failed."""
         to_add = self._random.randint(1, 40)
         for step in range(4_000):
             self._now += self._random.random() * 0.2
@@ -130,7 +130,7 @@ class Schedule:
         return self.producing
 
     def _begin(self) -> None:
-        """The next task."""
+        """Begin the next task."""
         self.producing.begin()
         self._begun = {tp: len(made) for tp, made in self._made.items()}
 
@@ -144,7 +144,7 @@ class Schedule:
         return Batch(partition, len(records), _size(len(records)), self._now, data=records)
 
     def halves(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Two batches with the records of one."""
+        """Return two batches with the records of one."""
         cut = batch.records // 2
         return self._batch(batch.partition, batch.data[:cut]), self._batch(batch.partition, batch.data[cut:])
 
@@ -153,7 +153,7 @@ class Schedule:
         producing.expire(self._now)
         if producing.needs_producer:
             producing.start(next(self._ids))
-            if self._first_sequence:  # as of a producer that has written much
+            if self._first_sequence:  # like a producer that has written a lot
                 for partition in producing._partitions.values():
                     partition.next_sequence = self._first_sequence
         if producing.without_leader() and self._random.random() < 0.5:
@@ -192,7 +192,7 @@ class Schedule:
             self._forget(r.choice(self._partitions))
 
     def _forget(self, partition: TopicPartition) -> None:
-        """Forget the producers of a partition, as brokers do a day after their last batch, or when retention removed it."""
+        """Forget a partition's producers, as brokers do a day after their last batch or when retention removed it."""
         sent = [*(c.requests for c in self._connections.values()), *(requests for _, requests in self._ghosts)]
         on_their_way = any(batch.partition == partition for requests in sent for s in requests for batch, _ in s.batches)
         is_open = any(b.partition == partition and b.sequence is not None for b in self.producing.open_batches())
@@ -201,7 +201,7 @@ class Schedule:
             self._has_forgotten = True
 
     def _haunt(self, ghost: tuple[int, deque[Sent]]) -> None:
-        """Process a request of a connection that is lost."""
+        """Process a request of a lost connection."""
         broker, requests = ghost
         if requests and self._random.random() < 0.8:
             self._process(broker, requests.popleft())
@@ -239,7 +239,7 @@ class Schedule:
         return r.choice([TIMED_OUT, AFTER_APPEND]) if r.random() < self._faults * 0.1 else NONE
 
     def _settle(self) -> None:
-        """Let brokers process what is still on its way."""
+        """Let brokers process the requests that are still in flight."""
         for broker, connection in self._connections.items():
             self._ghosts.append((broker, connection.requests))
         for broker, requests in self._ghosts:
@@ -266,7 +266,7 @@ class Schedule:
             assert self._may_fail(*producing.failed), f"failed without need: {producing.failed.code}"
 
     def _may_fail(self, batch: Batch, code: int) -> bool:
-        """True if something happened after which a batch may end with a code."""
+        """Return True if an event allows a batch to end with a code."""
         if code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
             return self._has_forgotten or bool(self._lost) or self._has_refused
         if code == TOO_LARGE:

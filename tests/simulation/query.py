@@ -1,4 +1,4 @@
-"""A streaming query: the real planner, called as Spark calls it, on a cluster and an ensemble of values."""
+"""A streaming query: the real planner, called as Spark calls it, on an in-memory cluster and ensemble."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.simulation.member import GROUP
 
 
 class KafkaStore:
-    """The offsets that a group has in Kafka; the brokers forget those of a deleted topic, at once or later.
+    """The offsets of a group in Kafka; brokers forget the offsets of a deleted topic at once or later.
 
     Attributes
     ----------
     outdated : set of TopicPartition
-        Those whose offset is of a deleted topic.
+        Partitions whose offset is of a deleted topic.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class KafkaStore:
             raise UnknownTopic("UNKNOWN_TOPIC", "a partition does not exist")
 
     def delete(self, topic: str, kept: Collection[TopicPartition]) -> None:
-        """Delete a topic's offsets, but those that are kept for a while."""
+        """Delete a topic's offsets, except those that are kept for a while."""
         self.offsets = {tp: offset for tp, offset in self.offsets.items() if tp.topic != topic or tp in kept}
         self.outdated.update(kept)
 
@@ -67,10 +67,10 @@ class KafkaStore:
 
 
 class SessionOfValues:
-    """What `StreamSession` is to a planner; its view of the cluster may be a while old.
+    """In-memory stand-in for `StreamSession`, whose view of the cluster may be outdated.
 
-    A topic that was created again is seen at once: a watch is faster than the creation. Without a `member`, the stream
-    reads all partitions, and commits to the group, if there is one, by `zookeeper`.
+    A recreated topic is visible at once, because a watch is faster than the creation. Without a `member`, the stream reads
+    all partitions, and commits to the group, if there is one, by `zookeeper`.
     """
 
     owned = StreamSession.owned
@@ -109,7 +109,7 @@ class SessionOfValues:
         return self
 
     def close(self) -> None:
-        """Nothing: a planner that dies does not close."""
+        """Do nothing: a planner that dies does not close."""
 
     @property
     def has_group(self) -> bool:
@@ -144,7 +144,7 @@ class SessionOfValues:
         return self.snapshot()
 
     def topic_names(self) -> list[str]:
-        """None are suggested."""
+        """Return no names to suggest."""
         return []
 
     def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
@@ -167,14 +167,14 @@ class SessionOfValues:
 
 
 class Query:
-    """A checkpoint, and the runs of a query on it, one after the other; each `step` is one of Spark's calls.
+    """A checkpoint, and the runs of a query on it, one after another; each `step` is one of Spark's calls.
 
     Attributes
     ----------
     offsets : list of dict
-        The checkpoint's offset log: the end of each micro-batch that was planned.
+        The checkpoint's offset log: the end of each planned micro-batch.
     finished : int
-        How many of them its commit log has.
+        The number of micro-batches in its commit log.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Query:
 
     @property
     def reading(self) -> set[TopicPartition]:
-        """The partitions of the micro-batch that this run has planned, and not finished."""
+        """The partitions of the micro-batch that this run has planned and not finished."""
         if not self._is_reading:
             return set()
         return {tp for tp, span in StreamOffset.from_json(self.offsets[-1]).ranges.items() if span.size}
@@ -212,21 +212,21 @@ class Query:
 
     @property
     def is_idle(self) -> bool:
-        """True if this run has nothing left to read in what it has planned."""
+        """True if this run has finished everything that it planned."""
         return len(self.offsets) == self.finished and self._start is not None
 
     def start(self, options: StreamOptions, session: SessionOfValues) -> None:
-        """Begin another run."""
+        """Start another run."""
         self.session, self._start, self._is_reading, self._has_planned = session, None, False, False
         self.fails_on_loss = options.read.fail_on_data_loss
         self._planner = StreamDriver(options, lambda: 0.0, lambda s: None, session)  # type: ignore[arg-type]
 
     def die(self) -> None:
-        """End the run: nothing is closed, the session lives on for a while."""
+        """End the run without closing anything; the session lives on for a while."""
         self._planner = self.session = None
 
     def step(self) -> None:
-        """The next of Spark's calls: initialOffset, latestOffset, or partitions and the tasks of a micro-batch."""
+        """Make Spark's next call: initialOffset, latestOffset, or partitions and the tasks of a micro-batch."""
         if self._planner is None:
             return
         if self._start is None:
@@ -237,7 +237,7 @@ class Query:
             self._plan(self._planner, self._start)
 
     def _plan(self, planner: StreamDriver, start: dict[str, Any]) -> None:
-        """Spark asks for the start once more when the first micro-batch was planned."""
+        """Plan a micro-batch; after the first one, ask for the start again, as Spark does."""
         end = planner.latest(start, limited=True)
         if not self._has_planned:
             self._on_started()
@@ -250,7 +250,7 @@ class Query:
                 assert planner.initial() == start
 
     def _run(self, planner: StreamDriver, end: dict[str, Any]) -> None:
-        """The tasks read what was planned of the topics that are still the same; the others are lost."""
+        """Read the planned records of topics that are still the same; the others are lost."""
         splits, _ = planner.splits(end)
         planned = StreamOffset.from_json(end)
         cluster: Cluster = self.session.kafka_cluster

@@ -1,20 +1,19 @@
-"""Random schedules of streaming queries: what groups of both kinds have in common.
+"""Random schedules of streaming queries: the common part of groups in ZooKeeper and in Kafka.
 
 Each schedule ends in a time without faults, and must satisfy:
 
-1.  Nothing is skipped. Each record that is owed is in a finished micro-batch in the end. Of the partitions that the first
-    run reads, all that is produced after its start is owed; of others everything: of partitions that were added, of topics
-    that were created, or created again, and of partitions that the checkpoint did not have. A group in Kafka owes what is
-    produced after its first offset in a topic.
-2.  A group's offset is never ahead of finished work, and never goes back, in one life of a topic: between two deletions.
-    Nobody but the partition's owner commits it, except a first one.
-3.  A micro-batch that is repeated is the same, of the topics that are still the same.
-4.  In the end, each partition has one owner that is alive. Static members may leave out partitions that were added while
-    they restarted, but then none of them is settled, and the next member that joins changes it.
-5.  Without a group, each micro-batch begins where the last one of its checkpoint ended, or at the beginning.
-6.  With `failOnDataLoss`, no query passes over the deletion of a topic that it has read, also not when it starts again,
-    unless other members have read the new topic; and some query fails when unread records are deleted. Without it, none
-    fails.
+1.  Nothing is skipped: in the end, each owed record is in a finished micro-batch. For the partitions that the first run
+    reads, records produced after its start are owed. For others, all records are: for added partitions, for topics that
+    were created or recreated, and for partitions that the checkpoint lacked. A group in Kafka owes records produced after
+    its first offset in a topic.
+2.  In one life of a topic, between two deletions, a group's offset is never ahead of finished work, and never decreases.
+    Only the partition's owner commits it, except the first one.
+3.  A repeated micro-batch is the same, for the topics that are still the same.
+4.  In the end, each partition has one live owner. Static members may omit partitions that were added while they restarted,
+    but then none of them is settled, and the next member that joins changes it.
+5.  Without a group, each micro-batch starts where the last one of its checkpoint ended, or at the beginning.
+6.  With `failOnDataLoss`, no query overlooks the deletion of a topic that it has read, even after a restart, unless other
+    members have read the new topic; and some query fails when unread records are deleted. Without it, none fails.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from tests.simulation.query import Query
 __all__ = ["NAMED", "Action", "Failure", "Schedule", "ScheduledGroup", "shortest", "simulated"]
 
 NAMED = ("t", "u")
-"""The topics that there may be."""
+"""All topics that may exist."""
 
 _MOST_QUERIES = 4
 
 Action = tuple[float, Callable[[], None]]
-"""What may happen, and how often it does, in relation to the others."""
+"""The weight of an event, and the event."""
 
 
 class ScheduledGroup(ABC):
-    """The queries of a group, what they have read, and the events so far."""
+    """The queries of a group, the records they have read, and the events so far."""
 
     most_partitions: int
     at_first: Sequence[int] = (1, 2, 3)
@@ -58,7 +57,7 @@ class ScheduledGroup(ABC):
         self._is_calm = False
 
     def run(self, steps: int) -> None:
-        """A random schedule, then a time in which nothing fails and all come to rest; AssertionError for a violation."""
+        """Run a random schedule, then let everything come to rest without faults. Raises AssertionError for a violation."""
         self.queries = [self._new_query() for _ in range(self.chance.choice(self.at_first))]
         for _ in range(steps):
             self._something()
@@ -68,12 +67,12 @@ class ScheduledGroup(ABC):
         assert not lost, f"{lost} were read by nobody"
 
     def lost(self) -> dict[TopicPartition, list[int]]:
-        """What was owed, and read by nobody."""
+        """Return the owed records that no query has read."""
         unread = {tp: self._unread(tp, end) for tp, end in self.cluster.ends.items()}
         return {tp: offsets for tp, offsets in unread.items() if offsets}
 
     def _something(self) -> None:
-        """One event, which is noted."""
+        """Make one event happen and note it."""
         weights, actions = zip(*self._actions(), strict=True)
         action = self.chance.choices(actions, weights)[0]
         self.events.append(action.__name__.strip("_"))
@@ -87,18 +86,18 @@ class ScheduledGroup(ABC):
 
     @abstractmethod
     def _come_to_rest(self) -> None:
-        """No more faults: all queries run, and read all that there is."""
+        """End all faults: all queries run and read everything."""
 
     @abstractmethod
     def _new_query(self) -> Query:
-        """One more query, which runs."""
+        """Start one more query."""
 
     @abstractmethod
     def _start(self, query: Query) -> None: ...
 
     @abstractmethod
     def _unread(self, partition: TopicPartition, until: int) -> list[int]:
-        """The offsets before `until` that are owed, and were read by nobody."""
+        """Return the owed offsets before `until` that no query has read."""
 
     def _produce(self) -> None:
         if self.cluster.ends:
@@ -124,7 +123,7 @@ class ScheduledGroup(ABC):
                 self._start(query)
 
     def _replace(self) -> None:
-        """A query that is dead for good, its checkpoint lost; another one takes its place, or one more joins."""
+        """Replace a dead query and its checkpoint by another one, or add a query."""
         dead = [query for query in self.queries if not query.is_running]
         if dead:
             self.queries.remove(dead[0])
@@ -132,14 +131,14 @@ class ScheduledGroup(ABC):
             self.queries.append(self._new_query())
 
     def _delete(self) -> None:
-        """Delete a topic; what it had is owed no more."""
+        """Delete a topic, whose records are no longer owed."""
         if self.cluster.announced:
             topic = self.chance.choice(sorted(self.cluster.announced))
             self._forget(topic)
             self.cluster.delete(topic)
 
     def _create(self) -> None:
-        """Create a topic that does not exist, or does not exist any more."""
+        """Create a topic that does not exist, perhaps because it was deleted."""
         missing = [topic for topic in NAMED if topic not in self.cluster.announced]
         if missing:
             topic = self.chance.choice(missing)
@@ -148,7 +147,7 @@ class ScheduledGroup(ABC):
                 self._reload(topic)
 
     def _reload(self, topic: str) -> None:
-        """Write as much to a topic as a deleted one of its name had."""
+        """Write as many records to a topic as a deleted topic of its name had."""
         for tp in [tp for tp in self.cluster.partitions() if tp.topic == topic]:
             self.cluster.elect()
             if tp in self.cluster.ends:
@@ -165,7 +164,7 @@ class ScheduledGroup(ABC):
 
 
 class Failure(NamedTuple):
-    """A schedule that breaks an invariant: how, and the events up to there."""
+    """A schedule that breaks an invariant: the error, and the events before it."""
 
     seed: int
     kind: str
@@ -179,11 +178,11 @@ class Schedule(Protocol):
     events: list[str]
 
     def run(self, steps: int) -> None:
-        """Run; AssertionError for a violation."""
+        """Run; raises AssertionError for a violation."""
 
 
 def simulated(schedule: Schedule, seed: int, kind: str, steps: int) -> Failure | None:
-    """The failure of a schedule, if it fails."""
+    """Return the failure of a schedule, or None."""
     try:
         schedule.run(steps)
     except AssertionError as error:
@@ -192,6 +191,6 @@ def simulated(schedule: Schedule, seed: int, kind: str, steps: int) -> Failure |
 
 
 def shortest(failure: Failure, simulate: Callable[..., Failure | None], steps: int) -> Failure:
-    """The same failure after as few events as possible: of a seed, fewer steps are the beginning of more."""
+    """Return the same failure after as few events as possible; a seed's shorter schedules are prefixes of longer ones."""
     found = (simulate(failure.seed, failure.kind, steps=count) for count in range(steps + 1))
     return next(one for one in found if one is not None)

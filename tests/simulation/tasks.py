@@ -1,4 +1,4 @@
-"""A Spark task that writes a slot exactly once: the real steps, taken one request at a time on a broker of values."""
+"""A Spark task that writes a slot exactly once: the real steps, one request at a time, on an in-memory broker."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ Requests = Generator[None, None, Any]
 
 @dataclass
 class Executor:
-    """A process with so many cores."""
+    """A process with a number of cores."""
 
     cores: int
 
 
 def row_set(rows: Sequence[Row]) -> RowSet:
-    """The count, and a digest that no other values have."""
+    """Return the count of rows, and a digest that is unique to their values."""
     return RowSet(len(rows), "+".join(sorted(row.value for row in rows)))
 
 
 class Task:
-    """An attempt of a slot; `step` goes on to its next request, between which all others may take theirs.
+    """An attempt of a slot; `step` advances it to its next request, between which others may take theirs.
 
     Attributes
     ----------
     executor : Executor
-        Where it runs.
+        The executor on which it runs.
     slot : int
-        Which slot it writes.
+        The slot that it writes.
     at : Step
-        The step that it takes.
+        Its current step.
     """
 
     def __init__(self, broker: Broker, executor: Executor, name: QueryName, attempt: Attempt, rows: Sequence[Row]) -> None:
@@ -72,7 +72,7 @@ class Task:
         self._requests = self._run()
 
     def step(self) -> bool:
-        """False once it has returned, or raises what it fails with."""
+        """Return False once it has returned; raises its error."""
         return next(self._requests, StopIteration) is not StopIteration
 
     def _run(self) -> Requests:
@@ -126,7 +126,7 @@ class Task:
         return found[0] if found else None
 
     def _read_ledger(self) -> Requests:
-        """One group after the other: no snapshot of all of them at once."""
+        """Read one group after another, without a common snapshot."""
         yield
         found: list[Entry] = []
         for group in self._broker.groups(self._name):
@@ -134,7 +134,7 @@ class Task:
         return newest(found)
 
     def _is_former(self, base: str) -> bool:
-        """True for a name that the write may have had before its batchId was set or left out, as `identify` has it."""
+        """Return True for a name that the write may have had before its batchId was set or omitted, as in `identify`."""
         prefix = self._name.prefix
         if self._name.writer:
             return base == str(QueryName.numbered(prefix, self._name.writer))
@@ -142,7 +142,7 @@ class Task:
         return self._attempt.is_job and QueryName.unnumbered(prefix, writer).fullmatch(base) is not None
 
     def _read_elsewhere(self, belongs: Callable[[str], bool]) -> Requests:
-        """The entries under other names, with one answer, which does not wait for transactions."""
+        """Read the entries under other names in one answer, which does not wait for transactions."""
         yield
         found: dict[str, list[Entry]] = {}
         for key in self._broker.offsets:

@@ -1,4 +1,4 @@
-"""The real direct sender in random schedules of scripted brokers: what is acknowledged is written once and in order."""
+"""The real direct sender in random schedules against scripted brokers, and mistakes that these find."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ends(seeds: Iterable[int]) -> Iterator[bool]:
-    """Run schedules, several at a time, as they wait most of their time."""
+    """Run schedules, several at a time because they mostly wait."""
 
     def ended(seed: int) -> bool:
         try:
@@ -40,7 +40,7 @@ def ends(seeds: Iterable[int]) -> Iterator[bool]:
 
 @pytest.mark.parametrize("seeds", [range(100), *seldom(range(100, 1_000))], ids=len)
 def test_schedules(seeds: range) -> None:
-    """All rows are written once and in order; a write that fails has written what it acknowledged."""
+    """All rows are written once and in order; a failed write has written at least what it acknowledged."""
     found = list(ends(seeds))
     assert found.count(True) > 0.8 * len(found)
     assert found.count(False) > 0
@@ -99,7 +99,7 @@ MISTAKES = (
 @pytest.mark.long
 @pytest.mark.parametrize("plant", MISTAKES)
 def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]) -> None:
-    """A schedule fails for each mistake that is planted."""
+    """Schedules find each planted mistake."""
     plant(monkeypatch)
     for first in range(0, MOST_SCHEDULES, 20):
         try:

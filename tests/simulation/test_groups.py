@@ -1,4 +1,4 @@
-"""Groups of streaming queries under random schedules of planning calls, claims, deaths, growth and production."""
+"""Groups of streaming queries in ZooKeeper under random schedules of plans, claims, deaths, growth and production."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEDULES = pytest.mark.parametrize(
 @pytest.mark.parametrize("kind", KINDS)
 @SCHEDULES
 def test_a_group_skips_nothing(kind: str, seeds: range) -> None:
-    """Each schedule satisfies what `tests.simulation.schedules` states."""
+    """Random schedules of a ZooKeeper group satisfy the invariants of `tests.simulation.schedules`."""
     for seed in seeds:
         failure = simulate(seed, kind)
         assert failure is None, shortest(failure, simulate, STEPS)

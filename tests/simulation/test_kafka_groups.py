@@ -1,4 +1,4 @@
-"""Groups that Kafka coordinates under random schedules of planning calls, rebalances, deaths, zombies and resets."""
+"""Groups of streaming queries in Kafka under random schedules of plans, rebalances, deaths, zombies and resets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEDULES = pytest.mark.parametrize(
 @pytest.mark.parametrize("kind", KINDS)
 @SCHEDULES
 def test_a_group_skips_nothing(kind: str, seeds: range) -> None:
-    """Each schedule satisfies what `tests.simulation.schedules` states."""
+    """Random schedules of a Kafka group satisfy the invariants of `tests.simulation.schedules`."""
     for seed in seeds:
         failure = simulate(seed, kind)
         assert failure is None, shortest(failure, simulate, STEPS)

@@ -1,9 +1,9 @@
-"""Chosen schedules of exactly-once writes: known limits, and what random schedules rarely meet, or leave out.
+"""Chosen schedules of exactly-once writes: known limits, and cases that random schedules rarely meet or leave out.
 
-A task fences the slot that it writes, and could fence others only one by one. So an attempt of an earlier run can commit in
-a slot that the new run does not have, or has not begun yet. In the same layout its rows are those of the slot, and the new
-run finds them recorded; in another one they may be those of slots that are written already. Random schedules have no such
-attempts after a change of the layout.
+A task fences only the slot that it writes. An attempt of an earlier run can therefore commit in a slot that the new run
+does not have, or has not begun yet. In the same layout its rows are those of the slot, and the new run finds them recorded;
+in another layout they may be rows of slots that are already written. Random schedules have no such attempts after a change
+of the layout.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SETTINGS = Settings(Form.SINK, writes=1, is_named=False, tries=1, cores=(1,), ma
 
 
 class PlanByHand(Plan):
-    """Rows by number, distributed by hand: the slots of each layout."""
+    """Rows by number, and the slots of each layout, chosen by hand."""
 
     def __init__(self, layouts: Mapping[int, Sequence[Sequence[int]]]) -> None:
         super().__init__(0, Repeats.THE_SAME)
@@ -42,13 +42,13 @@ class PlanByHand(Plan):
 
 
 class Steps:
-    """A query, or a batch job, that is stepped by hand."""
+    """A query or a batch job that is stepped by hand."""
 
     def __init__(self, *layouts: Sequence[Sequence[int]], form: Form = Form.SINK) -> None:
         self.visible: Counter[tuple[int, ...]] = Counter()
         self.broker = Broker(self._note_visible)
         chance = random.Random(0)
-        chance.random = lambda: 0.0  # type: ignore[method-assign]  # whatever is given up lives on
+        chance.random = lambda: 0.0  # type: ignore[method-assign]  # every abandoned attempt lives on
         plan, settings = PlanByHand(dict(enumerate(layouts))), replace(SETTINGS, form=form)
         self.query = Query(self.broker, plan, settings, chance)
 
@@ -60,24 +60,24 @@ class Steps:
         return sorted(row for row, times in self.visible.items() if times > 1)
 
     def begin(self, layout: int, *cores: int) -> None:
-        """A new run, and the job of its micro-batch."""
+        """Start a new run, and the job of its micro-batch."""
         self.query.end()
         self.query.start(layout, cores)
         self.query.advance()
 
     def copy(self, slot: int) -> Task:
-        """A speculative second attempt of a slot, on the last executor."""
+        """Start a speculative second attempt of a slot on the last executor."""
         assert self.query.run is not None
         assert self.query.run.job is not None
         self.query.run.job._start(slot, self.query.run.executors[-1])
         return self.query.tasks[-1]
 
     def task(self, slot: int) -> Task:
-        """The attempt of a slot that the run waits for."""
+        """Return the attempt of a slot that the run waits for."""
         return next(task for task in self.query.tasks if task.slot == slot)
 
     def finish(self, *slots: int) -> None:
-        """Let tasks of the run return, one after the other."""
+        """Let tasks of the run return, one after another."""
         for slot in slots:
             task = self.task(slot)
             while task in self.query.tasks:
@@ -99,13 +99,13 @@ class Steps:
             self.query.advance()
 
     def let_pass(self) -> None:
-        """Some time, in which the coordinator completes what is decided."""
+        """Let some time pass, in which the coordinator completes decided transactions."""
         self.broker.complete_all()
         self.broker.pass_time(MAX_WAIT_MS // 100)
 
 
 def let_return(task: Task, steps: Steps) -> None:
-    """Let an attempt that nobody waits for return."""
+    """Let an abandoned attempt return."""
     while task.step():
         steps.let_pass()
     steps.let_pass()
@@ -117,7 +117,7 @@ def step_until(task: Task, holds: Callable[[Task], bool]) -> None:
 
 
 def test_zombie_of_another_layout() -> None:
-    """Rows are duplicated if an attempt of an earlier run commits after the ledger was looked at, in another layout."""
+    """Rows are duplicated if an earlier run's attempt commits after a run in another layout has read the ledger."""
     steps = Steps([[1], [2]], [[1, 2]])
     steps.begin(0, 2)
     zombie = steps.task(1)
@@ -130,7 +130,7 @@ def test_zombie_of_another_layout() -> None:
 
 
 def job_at(step: type[Step]) -> tuple[Steps, Task]:
-    """A task of a job that has come to a step, while another run of the job has written its rows in another layout."""
+    """Return a job's task that has reached a step, after another run of the job wrote its rows in another layout."""
     steps = Steps([[1], [2]], [[1, 2]], form=Form.BATCH_JOB)
     steps.begin(0, 2)
     task = steps.task(1)
@@ -142,7 +142,7 @@ def job_at(step: type[Step]) -> tuple[Steps, Task]:
 
 
 def test_two_runs_of_a_job() -> None:
-    """A task of a job that still sends when another run writes its rows in another layout finds them, and gives up."""
+    """A job's task that is still sending finds the rows that another run wrote in another layout, and gives up."""
     steps, task = job_at(Send)
     with pytest.raises(LedgerError, match="LAYOUT_CHANGED"):
         let_return(task, steps)
@@ -150,14 +150,14 @@ def test_two_runs_of_a_job() -> None:
 
 
 def test_two_runs_of_a_job_that_commit_at_once() -> None:
-    """Rows are duplicated if both runs have looked for the last time, and commit."""
+    """Rows are duplicated if two runs of a job commit after both have read the ledger for the last time."""
     steps, task = job_at(Commit)
     let_return(task, steps)
     assert steps.duplicates == [(0, 0, 2)]
 
 
 def test_late_zombie_of_another_layout() -> None:
-    """So they are if it only begins then, and its run has written the slot's micro-batch before: it does not look."""
+    """Rows are duplicated even if the earlier run's attempt starts afterwards, because it trusts its slot's last entry."""
     steps = Steps([[1], [2]], [[1, 2]])
     steps.begin(0, 2)
     steps.run()
@@ -172,7 +172,7 @@ def test_late_zombie_of_another_layout() -> None:
 
 @pytest.mark.parametrize("requests", range(12))
 def test_zombie_of_the_same_layout(requests: int) -> None:
-    """In the same layout it is fenced, or its rows are found recorded, wherever it is when the new run looks."""
+    """In the same layout, an earlier run's attempt is fenced or its rows are found recorded, whatever its progress."""
     steps = Steps([[1], [2]])
     steps.begin(0, 2)
     zombie = steps.task(1)
@@ -190,7 +190,7 @@ def test_zombie_of_the_same_layout(requests: int) -> None:
 
 
 def test_zombie_that_waits() -> None:
-    """An attempt that waits is not released by the later micro-batch of a run that has overtaken it in another layout."""
+    """A waiting attempt is refused after a run in another layout has written a later micro-batch."""
     steps = Steps([[1], [2], [3]], [[1], [2, 3]])
     steps.begin(0, 3)
     steps.finish(0)
@@ -207,7 +207,7 @@ def test_zombie_that_waits() -> None:
 
 
 def test_next_micro_batch_of_an_earlier_run() -> None:
-    """A checkpoint that is rolled back by one micro-batch is found while that one is verified, not after the next."""
+    """A checkpoint rolled back by one micro-batch is detected while that micro-batch is verified, not after the next."""
     steps = Steps([[1], [2]], [[1, 2]])
     steps.begin(1, 2)
     steps.run()
@@ -222,7 +222,7 @@ def test_next_micro_batch_of_an_earlier_run() -> None:
 
 
 def test_next_micro_batch_under_another_name() -> None:
-    """So it is if the later micro-batch was written under another name, and the name was changed back as well."""
+    """A rollback by one micro-batch is detected even if the later one was written under a name that was changed back."""
     steps = Steps([[1], [2]])
     steps.begin(0, 2)
     steps.run()
@@ -239,9 +239,9 @@ def test_next_micro_batch_under_another_name() -> None:
 
 
 def test_fewer_cores() -> None:
-    """Where as many slots wait as there are cores, recorded ones never start: the run stops, and needs another core.
+    """If as many slots wait as there are cores, recorded slots never start: the run stops, and needs another core.
 
-    The same happens with as many cores if Spark has started the slots out of order before, as it does by locality.
+    The same happens with as many cores if Spark started the slots out of order before, as it does by locality.
     """
     steps = Steps([[1], [2], [3], [4]])
     steps.begin(0, 4)
@@ -257,7 +257,7 @@ def test_fewer_cores() -> None:
 
 
 def test_verified_by_a_zombie() -> None:
-    """An attempt of an earlier run that verifies a slot later makes others wait in vain: only the next run completes."""
+    """An earlier run's attempt that verifies a slot late makes others wait in vain; only the next run completes."""
     steps = Steps([[1], [2]])
     steps.begin(0, 2, 1)
     zombie = steps.copy(0)

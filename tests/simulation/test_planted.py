@@ -1,4 +1,4 @@
-"""Bugs that groups of consumers have had, planted one by one: the simulation finds each."""
+"""Bugs of past consumer groups, planted one by one: the simulation finds each."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def start_new_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """A partition that came into being while the group read its topic begins where its log ends when it is gained."""
+    """A partition added while the group reads its topic starts where its log ends when it is gained."""
     patch.setattr(SessionOfValues, "created_after_subscription", lambda self, partitions: set())
 
 
 def start_gained_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """So does every partition without an offset, also of a query that goes on."""
+    """Every gained partition without an offset starts where its log ends, also in a query that resumes."""
     rules = tuple((lambda facts: LATEST) if rule is new_partition else rule for rule in resumption.RULES)
     patch.setattr(resumption, "RULES", rules)
 
 
 def start_without_the_group(patch: pytest.MonkeyPatch) -> None:
-    """A new query keeps its start to itself until it commits."""
+    """A new query does not commit its start until it commits a micro-batch."""
     patch.setattr(StreamStarts, "commit", lambda self, initial: initial)
 
 
 def start_again_later(patch: pytest.MonkeyPatch) -> None:
-    """A later query moves the group's start to its own."""
+    """A later query overwrites the group's start with its own."""
     kept = commits._Commit._is_kept
 
     def is_kept(self: Any, partition: Any, found: Any) -> bool:
@@ -59,7 +59,7 @@ def start_again_later(patch: pytest.MonkeyPatch) -> None:
 
 
 def start_without_leaders(patch: pytest.MonkeyPatch) -> None:
-    """A partition that had no leader when the group started begins where its log ends when it has one."""
+    """A partition without a leader at the group's start begins where its log ends once it has one."""
     patch.setattr(StreamStarts, "_require_leaders", lambda self, partitions, snapshot: None)
 
 
@@ -88,19 +88,19 @@ def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_after_losing_ownership(patch: pytest.MonkeyPatch) -> None:
-    """A member whose session has ended commits all the same (the JVM consumer does)."""
+    """A member whose session has ended still commits, as the JVM consumer does."""
     patch.setattr(OwnedBy, "lost", lambda self, client, group, partitions, found: set())
     patch.setattr(OwnedBy, "operations", lambda self, client, group, partitions, found: [])
     patch.setattr(StreamState, "revoke", lambda self, owned: self)
 
 
 def commit_backwards(patch: pytest.MonkeyPatch) -> None:
-    """A commit overwrites whatever is stored (the JVM consumer does)."""
+    """A commit overwrites any stored offset, as the JVM consumer does."""
     patch.setattr(commits._Commit, "_is_kept", lambda self, partition, found: False)
 
 
 def keep_claims_of_a_lost_session(patch: pytest.MonkeyPatch) -> None:
-    """Claims count as the member's own after its session has ended, and nobody looks."""
+    """A member keeps its claims after its session has ended, without a check."""
     patch.setattr(Claims, "forget", lambda self: None)
     patch.setattr(Claims, "verify", lambda self, owner: [])
 
@@ -125,7 +125,7 @@ def give_up_claiming(patch: pytest.MonkeyPatch) -> None:
 
 
 def trust_offsets_over_work(patch: pytest.MonkeyPatch) -> None:
-    """An offset that is read is committed as the next one, whatever was done in between."""
+    """A stored offset is read as one higher than it is."""
     committed = GroupOffsets.committed
 
     def ahead(self: Any, partitions: Any, **given: Any) -> Any:
@@ -136,24 +136,24 @@ def trust_offsets_over_work(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_outdated_offsets_for_current(patch: pytest.MonkeyPatch) -> None:
-    """An offset of a deleted topic counts in the new one."""
+    """An offset of a deleted topic applies to the new one."""
     patch.setattr(positions, "outdated", lambda stored, snapshot: set())
 
 
 def begin_again_what_others_have_read(patch: pytest.MonkeyPatch) -> None:
-    """A query that finds its topic created again reads it from the beginning, though the group has got further."""
+    """A query reads its recreated topic from the beginning, although the group has read further."""
     for module in positions, resumption:
         patch.setattr(module, "is_followed", lambda *known: False)
 
 
 def take_equal_offsets_for_its_own(patch: pytest.MonkeyPatch) -> None:
-    """So it does where the group has got exactly as far as the query had in the deleted topic."""
+    """A query does so if the group is exactly where the query was in the deleted topic."""
     for module in positions, resumption:
         patch.setattr(module, "is_followed", lambda span, stored, last: bool(stored and resume(span, stored, last).moved))
 
 
 def forget_losses_at_restart(patch: pytest.MonkeyPatch) -> None:
-    """A query that data loss has ended goes on when it is started again."""
+    """A query that data loss has ended continues when it is restarted."""
 
     def check(state: StreamState, finished: StreamOffset, *known: Any, **more: Any) -> Any:
         after, losses = check_topics(state, finished, *known, **more)
@@ -164,7 +164,7 @@ def forget_losses_at_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def know_partitions_that_were_added(patch: pytest.MonkeyPatch) -> None:
-    """Partitions that come into being while a query is stopped count as known."""
+    """Partitions added while a query is stopped count as known."""
 
     def identity_after(topic: Topic, *known: Any) -> TopicIdentity:
         return replace(checkpoint.identity_after(topic, *known), known=len(topic.partitions))
@@ -173,7 +173,7 @@ def know_partitions_that_were_added(patch: pytest.MonkeyPatch) -> None:
 
 
 def know_topics_that_were_added(patch: pytest.MonkeyPatch) -> None:
-    """So do topics that a pattern matches later."""
+    """Topics that a pattern matches later count as known."""
     find = StreamStarts.find
 
     def everywhere(self: StreamStarts, gained: Any, finished: Any = None, *more: Any, **given: Any) -> Any:
@@ -187,7 +187,7 @@ def know_topics_that_were_added(patch: pytest.MonkeyPatch) -> None:
 
 
 def know_all_partitions_of_a_topic(patch: pytest.MonkeyPatch) -> None:
-    """A query that reads some partitions of a topic knows all of them."""
+    """A query that reads some partitions of a topic counts all of them as known."""
 
     def first_identity(topic: Topic, *known: Any) -> TopicIdentity:
         return replace(checkpoint.first_identity(topic, *known), known=len(topic.partitions))
@@ -196,17 +196,17 @@ def know_all_partitions_of_a_topic(patch: pytest.MonkeyPatch) -> None:
 
 
 def begin_absent_partitions_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Without a group, a partition that is absent from the checkpoint begins where its log ends."""
+    """Without a group, a partition that the checkpoint lacks starts where its log ends."""
     patch.setattr(StreamStarts, "_named", lambda self, partition: LATEST)
 
 
 def ignore_marks_with_two_stores(patch: pytest.MonkeyPatch) -> None:
-    """The larger of two offsets counts, be it of a deleted topic."""
+    """The larger of two offsets counts, even if it is of a deleted topic."""
     patch.setattr(GroupOffsets, "_outdated", lambda self, stored: set())
 
 
 def take_two_equal_offsets_for_current(patch: pytest.MonkeyPatch) -> None:
-    """An offset in Kafka counts where that in ZooKeeper is of a deleted topic, though both were committed together."""
+    """An offset in Kafka counts although the one in ZooKeeper, committed with it, is of a deleted topic."""
     committed = GroupOffsets.committed
 
     def in_kafka(self: Any, partitions: Any, **given: Any) -> Any:
@@ -247,6 +247,6 @@ PLANTS = {
 
 @pytest.mark.parametrize(("plant", "kinds"), PLANTS.items(), ids=[plant.__name__ for plant in PLANTS])
 def test_found(plant: Plant, kinds: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some schedule breaks an invariant."""
+    """A random schedule breaks an invariant with the planted bug."""
     plant(monkeypatch)
     assert any(simulate(seed, kinds[seed % len(kinds)]) for seed in range(MOST_SCHEDULES))

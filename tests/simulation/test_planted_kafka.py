@@ -1,4 +1,4 @@
-"""Bugs that a member of a group in Kafka could have, planted one by one: the simulation finds each."""
+"""Possible bugs of a member in a Kafka group, planted one by one: the simulation finds each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def commit_what_others_own(patch: pytest.MonkeyPatch) -> None:
-    """A commit has all positions, whoever owns the partitions: brokers do not look at that."""
+    """A commit has all positions, whoever owns the partitions, which brokers do not check."""
     patch.setattr(PendingCommit, "sendable", lambda self, state: self.offsets)
     patch.setattr(driver, "commit_positions", _commit_all)
 
@@ -49,34 +49,34 @@ def ignore_the_hold(patch: pytest.MonkeyPatch) -> None:
 
 
 def hold_without_end(patch: pytest.MonkeyPatch) -> None:
-    """A revocation waits for the micro-batch, however long that takes."""
+    """A revocation waits for the micro-batch, however long it takes."""
     patch.setattr(MemberState, "is_holding", lambda self, reading, now: bool(self.overdue(reading)))
 
 
 def plan_what_is_revoked(patch: pytest.MonkeyPatch) -> None:
-    """A planner goes on to plan what its member has released."""
+    """A planner keeps planning partitions that its member has released."""
     patch.setattr(StreamState, "revoke", lambda self, owned: self)
 
 
 def commit_after_coming_back(patch: pytest.MonkeyPatch) -> None:
-    """A member that was expelled commits what it has read before, when it has joined again."""
+    """An expelled member that has joined again commits what it read before."""
     expel = MemberState.expel
     patch.setattr(MemberState, "expel", lambda self: replace(expel(self), incarnation=self.incarnation))
     patch.setattr(driver, "commit_positions", _commit_all)
 
 
 def take_a_loss_for_a_revocation(patch: pytest.MonkeyPatch) -> None:
-    """A member that was expelled keeps what a micro-batch reads, until that is done."""
+    """An expelled member keeps partitions that a micro-batch reads until it is done."""
     patch.setattr(KafkaGroupMember, "lost", lambda self: self.begin_revocation(self._state.claims))
 
 
 def keep_the_client_of_an_expelled_member(patch: pytest.MonkeyPatch) -> None:
-    """A commit that was under way at an expulsion is sent with the next generation."""
+    """A commit in flight at an expulsion is sent with the next generation."""
     patch.setattr(KafkaGroupMember, "_replace_client", lambda self: None)
 
 
 def start_where_the_log_ends(patch: pytest.MonkeyPatch) -> None:
-    """A partition begins where its log ends, though another member has just committed it."""
+    """A partition starts where its log ends, although another member has just committed it."""
     committed = KafkaMemberOffsets.committed
 
     def before(self: Any, partitions: Any, **given: Any) -> dict[TopicPartition, StoredOffset]:
@@ -100,12 +100,12 @@ def commit_what_is_planned(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_a_static_assignment_for_final(patch: pytest.MonkeyPatch) -> None:
-    """A static member that was given its partitions back takes that for all of them: topics may have grown meanwhile."""
+    """A static member treats its former partitions as all of its share, although topics may have grown."""
     patch.setattr(kafka_member, "is_final", lambda assigned, member, owned, partitions: set(owned) == set(assigned[member]))
 
 
 def begin_at_the_end_what_is_assigned_late(patch: pytest.MonkeyPatch) -> None:
-    """Partitions that were added while a static member restarted begin where their logs end when they are assigned."""
+    """Partitions added while a static member restarted start where their logs end when they are assigned."""
     patch.setattr(SessionOfValues, "created_after_subscription", lambda self, partitions: set())
 
 
@@ -127,6 +127,6 @@ PLANTS = {
 
 @pytest.mark.parametrize(("plant", "kinds"), PLANTS.items(), ids=[plant.__name__ for plant in PLANTS])
 def test_found(plant: Plant, kinds: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some schedule breaks an invariant."""
+    """A random schedule breaks an invariant with the planted bug."""
     plant(monkeypatch)
     assert any(simulate(seed, kinds[seed % len(kinds)]) for seed in range(MOST_SCHEDULES))

@@ -1,4 +1,4 @@
-"""Bugs that a writer of exactly-once rows could have, planted one by one: the simulation finds each."""
+"""Possible bugs of an exactly-once writer, planted one by one: the simulation finds each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def look_before_fencing(patch: pytest.MonkeyPatch) -> None:
-    """The slot's entry is looked up before earlier attempts are fenced."""
+    """The slot's entry is read before earlier attempts are fenced."""
 
     def begin(self: Task) -> Requests:
         found = yield from self._own_entry()
@@ -37,13 +37,13 @@ def look_before_fencing(patch: pytest.MonkeyPatch) -> None:
 
 
 def fence_nobody(patch: pytest.MonkeyPatch) -> None:
-    """Each attempt has a transactional.id of its own."""
+    """Each attempt has its own transactional.id."""
     numbers = count()
     patch.setattr(QueryName, "transactional_id", lambda self, slot: f"{self}-{slot}-{next(numbers)}")
 
 
 def remember_across_fencing(patch: pytest.MonkeyPatch) -> None:
-    """A process takes the entry that it has committed last for the slot's last entry."""
+    """A process assumes that its last committed entry is still the slot's last entry."""
     commit = Task._commit
 
     def remembered(self: Task) -> dict[str, Entry]:
@@ -62,7 +62,7 @@ def remember_across_fencing(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_without_the_entry(patch: pytest.MonkeyPatch) -> None:
-    """The rows are committed, and no entry."""
+    """The rows are committed without an entry."""
 
     def commit(self: Task, entry: Entry) -> Requests:
         yield
@@ -73,7 +73,7 @@ def commit_without_the_entry(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_the_entry_afterwards(patch: pytest.MonkeyPatch) -> None:
-    """The rows are committed first, and the entry in a transaction of its own."""
+    """The rows are committed first, and the entry in a second transaction."""
     commit = Task._commit
 
     def apart(self: Task, entry: Entry) -> Requests:
@@ -86,7 +86,7 @@ def commit_the_entry_afterwards(patch: pytest.MonkeyPatch) -> None:
 
 
 def commit_the_entry_before(patch: pytest.MonkeyPatch) -> None:
-    """The entry is committed first, and the rows in a transaction of their own."""
+    """The entry is committed first, and the rows in a second transaction."""
 
     def apart(self: Task, entry: Entry) -> Requests:
         self._current.begin()
@@ -102,12 +102,12 @@ def commit_the_entry_before(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_past_pending_entries(patch: pytest.MonkeyPatch) -> None:
-    """A read of the ledger does not wait for transactions that are being committed."""
+    """A read of the ledger does not wait for transactions in progress."""
     patch.setattr(Broker, "is_pending", lambda self, keys: False)
 
 
 def take_an_unreadable_entry_for_none(patch: pytest.MonkeyPatch) -> None:
-    """Metadata that cannot be decoded is skipped."""
+    """Metadata that cannot be decoded are skipped."""
 
     def entries(self: Broker, keys: Collection[LedgerKey]) -> list[Entry]:
         found = []
@@ -122,12 +122,12 @@ def take_an_unreadable_entry_for_none(patch: pytest.MonkeyPatch) -> None:
 
 
 def share_a_key(patch: pytest.MonkeyPatch) -> None:
-    """Slots that are as many apart as the ledger is wide have one key."""
+    """Slots whose numbers differ by the ledger's width share a key."""
     patch.setattr(tasks, "key_of", lambda name, slot, width: key_of(name, slot % width, width))
 
 
 def compare_counts_alone(patch: pytest.MonkeyPatch) -> None:
-    """The same number of rows is taken for the same rows."""
+    """Slots with equal row counts are treated as equal."""
     patch.setattr(tasks, "row_set", lambda rows: RowSet(len(rows), ""))
 
 
@@ -149,13 +149,13 @@ def verify_nothing_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_lower_slots_alone(patch: pytest.MonkeyPatch) -> None:
-    """A slot waits until the recorded slots below it are verified."""
+    """A slot waits only for the recorded slots below it."""
     unverified = exactly_once.unverified
     patch.setattr(exactly_once, "unverified", lambda a, entries: tuple(s for s in unverified(a, entries) if s < a.slot))
 
 
 def wait_by_batch_alone(patch: pytest.MonkeyPatch) -> None:
-    """A slot waits as long as others are recorded for the micro-batch, whoever recorded them."""
+    """A slot waits as long as others are recorded for the micro-batch, whichever run recorded them."""
 
     def recorded(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
         return tuple(entry.slot for entry in entries.values() if entry.batch == attempt.batch)
@@ -169,7 +169,7 @@ def take_another_try_for_this_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def look_only_at_first(patch: pytest.MonkeyPatch) -> None:
-    """A slot that has written anything before does not look at the others."""
+    """A slot that has been written before does not check the other slots."""
     look = exactly_once._look
 
     def once(attempt: Attempt, own: Entry | None) -> Generator[Any, Any, Await]:
@@ -179,7 +179,7 @@ def look_only_at_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_to_mark(patch: pytest.MonkeyPatch) -> None:
-    """A slot that compares equal is not marked as verified."""
+    """A slot with equal rows is not marked as verified."""
 
     def verify(attempt: Attempt, own: Entry) -> Generator[Any, Any, Result]:
         found: RowSet = yield Measure()
@@ -191,7 +191,7 @@ def forget_to_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def compare_nothing(patch: pytest.MonkeyPatch) -> None:
-    """A slot that is recorded is taken for repeated."""
+    """A recorded slot counts as repeated without a comparison."""
 
     def verify(attempt: Attempt, own: Entry) -> Generator[Any, Any, Result]:
         yield exactly_once.Commit(exactly_once.replace(own, run=attempt.run, write=attempt.write))
@@ -201,22 +201,22 @@ def compare_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_other_names(patch: pytest.MonkeyPatch) -> None:
-    """What the query has recorded under another name is not looked at."""
+    """Entries that the query recorded under another name are ignored."""
     patch.setattr(exactly_once, "_awaited_elsewhere", lambda attempt, others: ())
 
 
 def ignore_former_names(patch: pytest.MonkeyPatch) -> None:
-    """What the write has recorded before its batchId was set or left out is not looked at."""
+    """Entries that the write recorded before its batchId was set or omitted are ignored."""
     patch.setattr(exactly_once, "_require_not_former", lambda attempt, former: None)
 
 
 def ignore_a_later_micro_batch(patch: pytest.MonkeyPatch) -> None:
-    """Entries of later micro-batches are taken for those of earlier ones."""
+    """Entries of later micro-batches count for earlier ones."""
     patch.setattr(exactly_once, "_require_not_ahead", lambda attempt, entry: None)
 
 
 def ignore_another_write(patch: pytest.MonkeyPatch) -> None:
-    """The second write under a name is taken for the first one, tried again."""
+    """The second write under a name counts as a retry of the first."""
     patch.setattr(exactly_once, "_require_same_write", lambda attempt, entries: None)
 
 
@@ -249,6 +249,6 @@ def ignore_another_write(patch: pytest.MonkeyPatch) -> None:
     ids=lambda plant: plant.__name__,
 )
 def test_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some schedule breaks an invariant."""
+    """A random schedule breaks an invariant with the planted bug."""
     plant(monkeypatch)
     assert any(simulate(seed) for seed in range(FIRST_SCHEDULE, FIRST_SCHEDULE + MOST_SCHEDULES))

@@ -1,4 +1,4 @@
-"""Random schedules of an idempotent producer: what is acknowledged is written once and in order; mistakes are found."""
+"""Random schedules of an idempotent producer, and mistakes that these find."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_SCHEDULES = 5_000
 
 
 def test_schedules() -> None:
-    """What is acknowledged is in the log once and in order; what is said not to be written is not there."""
+    """Acknowledged records are in the log once and in order; records reported as unwritten are not in it."""
     ends = Counter(schedule.run().failed is None for schedule in map(Schedule, range(SCHEDULES)))
     assert ends[True] > SCHEDULES / 2
     assert ends[False] > SCHEDULES / 50
@@ -150,7 +150,7 @@ MISTAKES = (
 
 @pytest.mark.parametrize("plant", MISTAKES)
 def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]) -> None:
-    """A schedule fails for each mistake that is planted."""
+    """Schedules find each planted mistake."""
     plant(monkeypatch)
     for seed in range(MOST_SCHEDULES):
         try:

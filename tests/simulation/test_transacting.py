@@ -1,4 +1,4 @@
-"""Random schedules of transactions: rows and offset are committed together, or never; mistakes are found."""
+"""Random schedules of transactions that commit rows and an offset together or not at all, and mistakes that these find."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ MISTAKES = (
 
 @pytest.mark.parametrize("plant", MISTAKES)
 def test_mistakes_are_found(monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]) -> None:
-    """A schedule fails for each mistake that is planted."""
+    """Schedules find each planted mistake."""
     plant(monkeypatch)
     for seed in range(MOST_SCHEDULES):
         try:

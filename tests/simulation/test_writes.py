@@ -16,7 +16,7 @@ SCHEDULES = pytest.mark.parametrize(
 def test_each_row_is_visible_once(seeds: range) -> None:
     """Each row of a completed micro-batch is visible once, and no row is ever visible twice.
 
-    The query stops only for a reason that its error names, and goes on where it is restarted in a layout that it had.
+    The query stops only for a reason that its error names, and continues when restarted in one of its earlier layouts.
     """
     for seed in seeds:
         failure = simulate(seed)

@@ -1,8 +1,8 @@
-"""Producers of one transactional id against a coordinator and logs of values, in random schedules.
+"""Random schedules of producers with one transactional id against an in-memory coordinator and logs.
 
 The coordinator follows Kafka's ``TransactionCoordinator`` with and without KIP-890: epochs, fencing, markers that are
-written after the answer, time-outs. Requests and answers are lost, and a lost request may be processed later. While one
-producer waits, another one with the same id may begin: the earlier one is a zombie from then on.
+written after the answer, timeouts. Requests and answers are lost, and a lost request may be processed later. While one
+producer waits, another one with the same id may begin and make the first one a zombie.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Log:
         return NONE
 
     def visible(self, *, last: bool = False) -> list[int]:
-        """The producers of rows that are committed; with `last`, of the last row of each transaction, as for offsets."""
+        """Return the producers of committed rows; with `last`, of each transaction's last row, as for offsets."""
         found, open_rows = [], list[int]()
         for kind, producer in self.entries:
             if kind == "row":
@@ -67,7 +67,7 @@ class Log:
 
 
 class World:
-    """The coordinator of one transactional id, its partitions, and what is on its way to them."""
+    """The coordinator of one transactional id, its partitions, and the requests in flight."""
 
     def __init__(self, chance: random.Random) -> None:
         self.random = chance
@@ -76,7 +76,7 @@ class World:
         self.logs = {tp: Log() for tp in (*PARTITIONS, OFFSETS)}
         self.now = 0.0
         self._epoch = -1
-        self._state = "empty"  # or ongoing, commit, abort (markers are due), done-commit, done-abort
+        self._state = "empty"  # or ongoing, commit, abort (markers are pending), done-commit, done-abort
         self._added: set[TopicPartition] = set()
         self._late: list[Callable[[], object]] = []
 
@@ -85,7 +85,7 @@ class World:
         return ProducerId(7, self._epoch)
 
     def happen(self) -> None:
-        """Time passes: markers are written, late requests arrive, the transaction may time out."""
+        """Let time pass: markers are written, late requests arrive, the transaction may time out."""
         r = self.random
         self.now += r.random() * 0.1
         if self._state in ("commit", "abort") and r.random() < 0.5:
@@ -96,7 +96,7 @@ class World:
             self._end("abort", self._epoch + 1)
 
     def settle(self) -> None:
-        """Everything on its way arrives, then transactions that are open time out."""
+        """Deliver all requests in flight, then let open transactions time out."""
         while self._late:
             self._late.pop(0)()
         if self._state == "ongoing":
@@ -117,7 +117,7 @@ class World:
         return None
 
     def process(self, message: Message) -> Answer:
-        """The answer of a coordinator, which may have moved."""
+        """Return the answer of the coordinator, which may have moved."""
         if self.random.random() < self.faults * 0.1:
             return Answer(self.random.choice([NOT_COORDINATOR, TIMED_OUT]))
         if isinstance(message, InitProducerId):
@@ -131,7 +131,7 @@ class World:
         return Answer(self.produce(OFFSETS, message.offset.offset, message.producer.epoch))
 
     def produce(self, partition: TopicPartition, producer: int, epoch: int) -> int:
-        """Append a row. With KIP-890, the partition is added to the transaction on the way."""
+        """Append a row. With KIP-890, this adds the partition to the transaction."""
         if self.protocol >= SECOND_PROTOCOL and (error := self._add([partition], epoch)) != NONE:
             return error
         return self.logs[partition].append(producer, epoch)
@@ -184,7 +184,7 @@ class World:
 
 @dataclass
 class Transaction:
-    """A transaction of a producer, and what became of it: open, committed, or failed before the commit or in it."""
+    """A producer's transaction and its outcome: open, committed, or failed before or in the commit."""
 
     number: int
     outcome: str = "open"
@@ -194,7 +194,7 @@ class Transaction:
 class Attempt:
     """A producer of the id that writes rows and an offset in one transaction or several.
 
-    It is also the `Rows` and the `Coordinators` of its transactions.
+    It also serves as the `Rows` and the `Coordinators` of its transactions.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -209,7 +209,7 @@ class Attempt:
         self.transactions = DirectTransactions(60_000, self, self, lambda: world.now, self._sleep)
 
     def run(self) -> None:
-        """Write until a transaction fails, or by chance."""
+        """Write until a transaction fails or chance ends it."""
         while self._start() and self._write_once() and self._world.random.random() < 0.7:
             for _ in range(self._world.random.randint(0, 3)):
                 self._wait()
@@ -249,7 +249,7 @@ class Attempt:
         return found
 
     def forget(self, coordinator: Coordinator) -> None:
-        """Nothing is kept."""
+        """Do nothing: no coordinator is cached."""
 
     def start(self, transactional_id: str, producer: ProducerId) -> None:
         self._producer = producer
@@ -268,7 +268,7 @@ class Attempt:
         return self._refusal
 
     def _write(self, written: Transaction, partition: TopicPartition) -> None:
-        """Send a row until it is acknowledged, as a sender does, whose brokers tell repeated batches by their sequences."""
+        """Send a row until it is acknowledged, as a sender does; brokers detect repeated batches by their sequences."""
         while partition not in self._registered:
             if not self.transactions.add_partitions([partition], 0.1) and (failure := self.transactions.failure):
                 raise KafkaException(failure)
@@ -323,7 +323,7 @@ class Attempt:
 
 
 class Schedule:
-    """One random schedule of attempts; `run` raises AssertionError where a rule is broken."""
+    """One random schedule of attempts; `run` raises AssertionError if a rule is broken."""
 
     def __init__(self, seed: int) -> None:
         chance = random.Random(seed)
@@ -341,12 +341,12 @@ class Schedule:
         return [transaction.outcome for transaction in self.written]
 
     def new_transaction(self) -> Transaction:
-        """The next transaction."""
+        """Return the next transaction."""
         self.written.append(Transaction(len(self.written)))
         return self.written[-1]
 
     def meanwhile(self) -> None:
-        """Begin another attempt, by chance."""
+        """Begin another attempt by chance."""
         if self._left and self._depth < 3 and self.world.random.random() < 0.03:
             self._begin()
 
@@ -358,7 +358,7 @@ class Schedule:
 
     def _check(self) -> None:
         for partition, log in self.world.logs.items():
-            # The first protocol does not protect from an offset that is committed twice, late. The next one replaces it.
+            # The first protocol may commit an offset twice, the second time late. The next offset replaces it.
             if partition != OFFSETS or self.world.protocol >= SECOND_PROTOCOL:
                 assert not log.is_open(), f"{partition}: rows without a marker: {log.entries}"
         offsets = self.world.logs[OFFSETS].visible(last=True)

@@ -1,4 +1,4 @@
-"""Kafka's transactions in values: producers that are fenced by epoch, commits that are decided first and visible later."""
+"""In-memory Kafka transactions: producers are fenced by epoch, and commits are decided first and visible later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRANSACTION_TIMEOUT_MS = 300_000
 
 
 class Row(NamedTuple):
-    """A row: the one of its micro-batch that it is, and its bytes, which another computation of the same may not repeat."""
+    """A row: its identity in the micro-batch, and its bytes, which another computation may not repeat."""
 
     identity: tuple[int, ...]
     value: str
@@ -33,9 +33,9 @@ class _Transaction:
 
 
 class Broker:
-    """A cluster, as far as transactions go.
+    """A cluster, reduced to its transactions.
 
-    `on_visible` is called with each row that a read_committed consumer can read from then on.
+    `on_visible` is called with each row when read_committed consumers can first read it.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Broker:
     # --- producers -----------------------------------------------------------------------------------------------------
 
     def init(self, transactional_id: str) -> Producer:
-        """A new producer: it fences all earlier ones, once their transaction is aborted, or complete if it was decided."""
+        """Return a new producer, after completing or aborting the last transaction; it fences all earlier producers."""
         self._end(transactional_id)
         return Producer(self, transactional_id, self._bump(transactional_id))
 
@@ -74,7 +74,7 @@ class Broker:
             raise Fenced(producer.transactional_id)
 
     def begin(self, transactional_id: str) -> None:
-        """A producer's next transaction waits until the one before it is complete."""
+        """Begin a producer's next transaction, once the last one is complete."""
         self._end(transactional_id)
         self._transactions[transactional_id] = _Transaction(self.now_ms)
 
@@ -87,11 +87,11 @@ class Broker:
     # --- the coordinator -------------------------------------------------------------------------------------------------
 
     def decided(self) -> list[str]:
-        """The transactional ids whose transaction is decided and not complete."""
+        """Return the transactional ids with a decided, incomplete transaction."""
         return [name for name, transaction in self._transactions.items() if transaction.is_decided]
 
     def complete(self, transactional_id: str) -> None:
-        """Write the markers of a transaction that is decided: its rows and its offsets become visible."""
+        """Write the markers of a decided transaction: its rows and offsets become visible."""
         found = self._transactions.pop(transactional_id)
         self.offsets.update(found.offsets)
         for row in found.rows:
@@ -102,11 +102,11 @@ class Broker:
             self.complete(transactional_id)
 
     def decided_rows(self) -> list[Row]:
-        """Rows that will be visible, whatever happens."""
+        """Return rows that will certainly become visible."""
         return [row for name in self.decided() for row in self._transactions[name].rows]
 
     def pass_time(self, ms: int) -> None:
-        """The coordinator aborts what is too old, and fences its producer."""
+        """Let the coordinator abort old transactions and fence their producers."""
         self.now_ms += ms
         for name, found in list(self._transactions.items()):
             if not found.is_decided and self.now_ms - found.began_ms > TRANSACTION_TIMEOUT_MS:
@@ -116,27 +116,27 @@ class Broker:
     # --- the ledger ------------------------------------------------------------------------------------------------------
 
     def groups(self, name: QueryName) -> list[str]:
-        """A query's groups, with those whose first offset is pending."""
+        """Return a query's groups, including those whose first offset is pending."""
         pending = (key for transaction in self._transactions.values() for key in transaction.offsets)
         return sorted({key.group for key in (*self.offsets, *pending) if name.owns(key.group)})
 
     def keys(self, group: str) -> list[LedgerKey]:
-        """The keys of a group that have a committed offset, or a pending one."""
+        """Return the keys of a group with a committed or a pending offset."""
         pending = (key for transaction in self._transactions.values() for key in transaction.offsets)
         return sorted({key for key in (*self.offsets, *pending) if key.group == group})
 
     def is_pending(self, keys: Collection[LedgerKey]) -> bool:
-        """True while an offset of these is in a transaction that is not complete: a stable read waits."""
+        """Return True while an incomplete transaction has an offset of these keys: a stable read waits."""
         return any(not transaction.offsets.keys().isdisjoint(keys) for transaction in self._transactions.values())
 
     def entries(self, keys: Collection[LedgerKey]) -> list[Entry]:
-        """The committed entries of these keys."""
+        """Return the committed entries of these keys."""
         return [decode(self.offsets[key]) for key in keys if key in self.offsets]
 
 
 @dataclass(frozen=True)
 class Producer:
-    """A transactional producer; each call raises Fenced if it is not its transactional.id's latest."""
+    """A transactional producer; each call raises Fenced if a later producer has its transactional.id."""
 
     broker: Broker
     transactional_id: str

@@ -1,4 +1,4 @@
-"""Exactly-once writes of a query under a random schedule, and what must hold after each of its events."""
+"""A query's exactly-once writes under random schedules, and their invariants after each event."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STEPS = 250
 KINDS = ("exactly-once",)
 FOREIGN = "committed by hand"
 
-# Why a query may stop with a condition: what happened since its micro-batch was tried first, or how it is written.
+# Why a query may stop with a condition: events since its micro-batch was first tried, or the way it is written.
 REASONS = {
     "ROWS_DIFFER": {"layout", "plan", "same name"},
     "LAYOUT_CHANGED": {"layout", "plan", "same name", "cores", "zombie", "stall"},
-    # A write of a foreachBatch waits for the others that are recorded. In vain, if their marks are not visible before a
-    # stall ends the wait, or if the plan gave this one no rows before: then it waits for those that come after it.
+    # A write of a foreachBatch waits for other recorded ones. It waits in vain if a stall ends the wait before their marks
+    # are visible, or if the plan gave it no rows before: then it waits for writes that come after it.
     "LEDGER_MOVED": {"renamed", "plan", "stall"},
     "CHECKPOINT_ROLLED_BACK": {"rollback"},
     "WRITTEN_TWICE": {"same name", "second try"},
@@ -38,7 +38,7 @@ class TaskDied(Exception):
 
 
 class Writes:
-    """A query, and what it owes: each row of its completed micro-batches visible once."""
+    """A query that owes each row of its completed micro-batches, visible once."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -66,16 +66,16 @@ class Writes:
         cores = tuple(self.chance.randint(1, 2) for _ in range(self.chance.randint(1, 2)))
         return Settings(form, writes, is_named, self.chance.randint(1, 3), cores, self.chance.choice((1, 1, 2, 4)))
 
-    # --- what happens --------------------------------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------------------------------
 
     def run(self, steps: int) -> None:
-        """A random schedule, then a time in which nothing fails."""
+        """Run a random schedule, then a time without faults."""
         for _ in range(steps):
             self.something()
         self.come_to_rest()
 
     def something(self) -> None:
-        """One event, which is noted."""
+        """Make one event happen and note it."""
         actions: Sequence[tuple[float, Callable[[], None]]] = (
             (60, self._step),
             (12, self._step_zombie),
@@ -133,7 +133,7 @@ class Writes:
         self.broker.pass_time(self.chance.randint(100, 5_000))
 
     def _stall(self) -> None:
-        """Nothing moves until all waits are over, or all transactions, too."""
+        """Let time pass until all waits are over, and perhaps all transactions."""
         self._reasons.add("stall")
         self.broker.pass_time(self.chance.choice((MAX_WAIT_MS, TRANSACTION_TIMEOUT_MS)) + 1)
 
@@ -182,24 +182,24 @@ class Writes:
         self.query.start(layout, cores)
 
     def _roll_back(self) -> None:
-        """The checkpoint is an older copy of itself, as long as the ledger has not forgotten what came after."""
+        """Replace the checkpoint by an older copy, as long as the ledger still has what came after it."""
         query, batches = self.query, self.chance.randint(1, 2)
         if query.run is None and self._latest is None and query.completed - batches >= self._kept_since:
             self._latest, query.completed = query.completed, query.completed - batches
             self._reasons.add("rollback")
 
     def _rename(self) -> None:
-        """The prefix changes while the query does not run, and no task of earlier runs is left."""
+        """Change the prefix while the query does not run and no task of earlier runs is left."""
         if self.query.run is None:
             self.query.zombies.clear()
             self.broker.complete_all()
             self.query.prefix = self.chance.choice((PREFIX, "team", "other"))
 
     def _renumber(self) -> None:
-        """The user sets batchId, or leaves it out, while the query does not run, and no task of earlier runs is left.
+        """Set or omit batchId while the query does not run and no task of earlier runs is left.
 
-        Where Spark does not name the micro-batch, a write that has had a batchId before may leave it out, but not set it
-        again: it finds its old ledger then, and looks no further.
+        Where Spark does not name the micro-batch, a write that has had a batchId may omit it, but not set it again: it
+        would then find its old ledger, and look no further.
         """
         query = self.query
         if query.run is None and self._latest is None:
@@ -212,7 +212,7 @@ class Writes:
             self._kept_since = query.completed
 
     def _expire(self) -> None:
-        """Some of the ledger is deleted between two micro-batches, when no task of earlier ones is left."""
+        """Delete some of the ledger between two micro-batches, when no task of earlier ones is left."""
         if self.query.completed in self.query.layouts:
             return
         self.query.zombies.clear()
@@ -222,7 +222,7 @@ class Writes:
             del self.broker.offsets[key]
 
     def _overwrite(self) -> None:
-        """Another program commits an offset under a key of the ledger."""
+        """Commit an offset under a key of the ledger, as another program could."""
         readable = sorted(self.broker.offsets.keys() - self._unreadable.keys())
         if readable:
             key = self.chance.choice(readable)
@@ -236,7 +236,7 @@ class Writes:
         self._unreadable.clear()
 
     def _fail(self, failed: JobFailed) -> None:
-        """A task has failed too often: the query stops, unless its own function tries again."""
+        """Stop the query after a task has failed too often, unless its own function tries again."""
         if isinstance(failed.error, LedgerError):
             reasons = self._all_reasons()
             assert REASONS[failed.error.condition] & reasons, f"stopped, after {sorted(reasons)}: {failed}"
@@ -245,12 +245,12 @@ class Writes:
         else:
             self.query.end()
 
-    # --- in the end ----------------------------------------------------------------------------------------------------
+    # --- end -----------------------------------------------------------------------------------------------------------
 
     def come_to_rest(self) -> None:
-        """No more faults: zombies go on for a while, then are gone.
+        """End all faults: zombies continue for a while, then are gone.
 
-        The query goes on in one of the layouts, and under one of the names, with which it tried its micro-batch.
+        The query continues in one of the layouts, and under one of the names, with which it tried its micro-batch.
         """
         self.query.end()
         for _ in range(self.chance.choice((0, 200))):
@@ -269,7 +269,7 @@ class Writes:
         assert goes_on or self._all_reasons() & {"plan", "same name"}, "the query completes its micro-batch in no layout"
 
     def _completes(self, prefix: str, naming: Naming, layout: int) -> bool:
-        """True if a run in a layout completes the micro-batch, and another one."""
+        """Return True if a run in a layout completes the micro-batch and another one."""
         until = self.query.completed + 2
         self.query.prefix, self.query.naming = prefix, naming
         self.query.start(layout, self.query.settings.cores)
@@ -284,14 +284,14 @@ class Writes:
             self.broker.pass_time(1_000)
         return self.query.completed >= until
 
-    # --- what must hold ------------------------------------------------------------------------------------------------
+    # --- invariants ----------------------------------------------------------------------------------------------------
 
     def _note_visible(self, row: Row) -> None:
         self._visible[row.identity] += 1
         assert self._visible[row.identity] == 1, f"row {row.identity} is visible twice"
 
     def _check_completed(self, batch: int) -> None:
-        """The rows of a completed micro-batch are visible, or will be as soon as the coordinator comes to it."""
+        """Check that a completed micro-batch's rows are visible, or will be when the coordinator writes its markers."""
         if self.query.plan.repeats is not Repeats.OTHER_ROWS:
             decided = {row.identity for row in self.broker.decided_rows()}
             lost = [row for row in self.query.rows(batch) if not self._visible[row] and row not in decided]
@@ -315,5 +315,5 @@ class Writes:
 
 
 def simulate(seed: int, kind: str = KINDS[0], *, steps: int = STEPS) -> Failure | None:
-    """The failure of a schedule, if it fails."""
+    """Return the failure of a schedule, or None."""
     return simulated(Writes(seed), seed, kind, steps)
