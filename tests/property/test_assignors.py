@@ -65,7 +65,7 @@ def counts(owners: Owners, threads: Iterable[str], partitions: Iterable[TopicPar
     return [owned[thread] for thread in threads]
 
 
-# A group takes longer to draw than to assign: so each one is assigned by all strategies.
+# Drawing a group takes longer than assigning it, so each group is assigned by all strategies.
 
 
 @given(groups())
@@ -80,7 +80,7 @@ def test_each_partition_has_one_owner_that_reads_it(group: Subscribers) -> None:
 
 @given(groups(), groups())
 def test_only_sticky_looks_at_the_owners(group: Subscribers, other: Subscribers) -> None:
-    """The other strategies ignore the current owners."""
+    """Every strategy except sticky ignores the current owners."""
     for strategy in STRATEGIES:
         if strategy != "sticky":
             assert assign(strategy, group) == assign(strategy, replace(group, owners=other.owners)), strategy
@@ -88,7 +88,7 @@ def test_only_sticky_looks_at_the_owners(group: Subscribers, other: Subscribers)
 
 @given(groups(), st.data())
 def test_the_order_of_topics_makes_no_difference(group: Subscribers, data: st.DataObject) -> None:
-    """The order of topics and owners does not matter."""
+    """The order of topics and owners does not change an assignment."""
     fields = [group.threads, group.partitions, group.owners]
     shuffled = Subscribers(*(dict(data.draw(st.permutations(list(f.items())))) for f in fields))
     for strategy in STRATEGIES:
@@ -97,7 +97,7 @@ def test_the_order_of_topics_makes_no_difference(group: Subscribers, data: st.Da
 
 @given(groups())
 def test_ranges_are_neighbours_in_the_order_of_threads(group: Subscribers) -> None:
-    """In each topic, the owners of the partitions in order are the threads in order."""
+    """In each topic, ranges give the partitions in order to the threads in order."""
     for strategy in RANGES:
         found = assign(strategy, group)
         for threads, partitions in classes(group).items():
@@ -108,7 +108,7 @@ def test_ranges_are_neighbours_in_the_order_of_threads(group: Subscribers) -> No
 
 @given(groups())
 def test_range_is_even_by_topic(group: Subscribers) -> None:
-    """In each topic, the first threads have at most one partition more than the others."""
+    """In each topic, range gives the first threads at most one partition more than the others."""
     found = assign("range", group)
     for topic, threads in group.threads.items():
         sizes = counts(found, threads, [TopicPartition(topic, p) for p in group.partitions.get(topic, ())])
@@ -118,7 +118,7 @@ def test_range_is_even_by_topic(group: Subscribers) -> None:
 
 @given(groups())
 def test_legacy_range_fills_one_thread_after_the_other(group: Subscribers) -> None:
-    """In each topic, all threads with partitions have the same number, except the last one, which has the rest."""
+    """In each topic, legacy-range gives all used threads the same number of partitions; the last one has the rest."""
     found = assign("legacy-range", group)
     for topic, threads in group.threads.items():
         sizes = counts(found, threads, [TopicPartition(topic, p) for p in group.partitions.get(topic, ())])
@@ -130,7 +130,7 @@ def test_legacy_range_fills_one_thread_after_the_other(group: Subscribers) -> No
 
 @given(groups(same_threads=True))
 def test_even_over_all_topics(group: Subscribers) -> None:
-    """If all threads read the same topics, their counts over all topics differ by at most one."""
+    """If all threads read the same topics, the strategies for all topics give them counts that differ by at most one."""
     for strategy in ("roundrobin", "roundrobin-0.8", "sticky"):
         found = assign(strategy, group)
         sizes = counts(found, group.threads[TOPICS[0]], found)
@@ -139,7 +139,7 @@ def test_even_over_all_topics(group: Subscribers) -> None:
 
 @given(groups())
 def test_sticky_is_even_within_a_class(group: Subscribers) -> None:
-    """Over the topics that the same threads read, the counts of these threads differ by at most one."""
+    """Over topics with the same threads, sticky gives these threads counts that differ by at most one."""
     found = assign("sticky", group)
     for threads, partitions in classes(group).items():
         sizes = counts(found, threads, partitions)
@@ -148,7 +148,7 @@ def test_sticky_is_even_within_a_class(group: Subscribers) -> None:
 
 @given(groups())
 def test_sticky_keeps_as_many_as_even_counts_allow(group: Subscribers) -> None:
-    """No assignment with even counts keeps more partitions."""
+    """The sticky assignor keeps as many partitions as even counts allow."""
     found = assign("sticky", group)
     for threads, partitions in classes(group).items():
         lower, higher = divmod(len(partitions), len(threads))
@@ -159,7 +159,7 @@ def test_sticky_keeps_as_many_as_even_counts_allow(group: Subscribers) -> None:
 
 @given(groups(same_threads=True), st.data())
 def test_sticky_moves_nothing_of_those_that_stay(group: Subscribers, data: st.DataObject) -> None:
-    """When threads leave an even group, the others keep all their partitions."""
+    """When threads leave an even group, the sticky assignor lets the others keep all their partitions."""
     before = assign("sticky", group)
     stay = in_order(data.draw(st.sets(st.sampled_from(group.threads[TOPICS[0]]), min_size=1)))
     after = assign("sticky", Subscribers(dict.fromkeys(TOPICS, stay), group.partitions, before))
@@ -190,7 +190,7 @@ def move(owners: Owners, target: Owners, partition: TopicPartition) -> Owners:
 
 @given(groups(), st.data())
 def test_sticky_converges(group: Subscribers, data: st.DataObject) -> None:
-    """In every state on the way to the target, every member computes the same target."""
+    """In every state on the way to the target, every member computes the same sticky target."""
     target = assign("sticky", group)
     owners = dict(group.owners)
     while left := moves(owners, target):
@@ -202,7 +202,7 @@ def test_sticky_converges(group: Subscribers, data: st.DataObject) -> None:
 
 @given(groups(), st.data())
 def test_sticky_converges_after_every_single_move(group: Subscribers, data: st.DataObject) -> None:
-    """No release or claim changes the target, in any order."""
+    """No single release or claim changes the sticky target, in any order."""
     target = assign("sticky", group)
     owners = dict(group.owners)
     while left := moves(owners, target):
@@ -212,7 +212,7 @@ def test_sticky_converges_after_every_single_move(group: Subscribers, data: st.D
 
 @given(groups(), st.data())
 def test_sticky_converges_with_members_that_computed_earlier(group: Subscribers, data: st.DataObject) -> None:
-    """Members that act on states of different moments reach the same owners, with each partition owned once."""
+    """Members that act on states of different moments reach the same owners, and each partition has one."""
     owners = dict(group.owners)
     plans = {thread: assign("sticky", group) for thread in THREADS + STRANGERS}
     for thread in data.draw(st.lists(st.sampled_from(THREADS + STRANGERS))):

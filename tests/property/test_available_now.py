@@ -1,4 +1,4 @@
-"""Queries with fixed ends, while leaders, owners and stores fail: they reach the ends, or raise an error."""
+"""Queries with fixed ends while leaders, owners and stores fail: they reach the ends or raise an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPIRY_S = Member.expiry_s
 class Fault:
     """A fault of a partition in ``[begin, end)``: of its leader, or of its owner in the group.
 
-    A ``ghost`` is a dead member that has not expired, a ``live`` one keeps the partition, and ``nobody`` is none at all.
+    A ``ghost`` is a dead member that has not expired, a ``live`` member keeps the partition, and ``nobody`` means no owner.
     """
 
     kind: str
@@ -57,7 +57,7 @@ class Cluster(Session):
         self.update()
 
     def update(self) -> None:
-        """Apply exactly the faults of this moment."""
+        """Apply exactly the faults of the current moment."""
         happening = [fault for fault in self.happening if fault.begin <= self.now < fault.end]
         now = {kind: {fault.partition for fault in happening if fault.kind == kind} for kind in KINDS}
         self.offline, self.silent = now["offline"], now["silent"]
@@ -75,14 +75,14 @@ KINDS = [*LEADERS, *OWNERS]
 @settings(max_examples=150)
 @given(happening=faults(LEADERS))
 def test_all_partitions(happening: list[Fault]) -> None:
-    """A query that reads all partitions has read them to their ends when it ends without an error."""
+    """A query without a group reads all partitions to their ends, or ends with an error."""
     check(Cluster(happening, None), happening)
 
 
 @settings(max_examples=250)
 @given(happening=faults(LEADERS | OWNERS))
 def test_member(happening: list[Fault]) -> None:
-    """A member of a group has read its partitions to their ends, and every partition has a live owner."""
+    """A group member reads all partitions that no other live member owns to their ends, or ends with an error."""
     check(Cluster(happening, Member(*PARTITIONS)), happening)
 
 

@@ -1,4 +1,4 @@
-"""Avro against fastavro, with random schemas that change."""
+"""Avro compared with fastavro, with random schemas that evolve."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PRIMITIVES = list(_VALUES)
 
 @st.composite
 def schemas(draw: st.DrawFn, names: count[int], depth: int, unions: bool = True) -> Any:
-    """A type in JSON; records have two to five fields."""
+    """Draw a type in JSON; records have one to five fields."""
     kinds = ["primitive"] * 3 + ["enum", "fixed"] + (["array", "map", "record", "record"] if depth else [])
     kind = draw(st.sampled_from(kinds + (["union", "nullable"] if unions else [])))
     inner = schemas(names, depth - 1)
@@ -63,7 +63,7 @@ def schemas(draw: st.DrawFn, names: count[int], depth: int, unions: bool = True)
     branches = draw(st.lists(schemas(names, max(depth - 1, 0), False), min_size=1, max_size=3))
     by_kind = {branch if isinstance(branch, str) else branch.get("name", branch["type"]): branch for branch in branches}
     if "string" in by_kind:
-        by_kind.pop("bytes", None)  # fastavro reads either as the first of the two
+        by_kind.pop("bytes", None)  # fastavro reads both as whichever comes first
     return list(by_kind.values())
 
 
@@ -77,7 +77,7 @@ def records(draw: st.DrawFn, names: count[int], depth: int = 3) -> Any:
 
 @st.composite
 def values(draw: st.DrawFn, schema: Any) -> Any:
-    """A value; of a union, the number of the branch and its value."""
+    """Draw a value; for a union, the number of the branch and its value."""
     if isinstance(schema, list):
         number = draw(st.integers(0, len(schema) - 1))
         return number, draw(values(schema[number]))
@@ -107,7 +107,7 @@ _DEFAULTS = {
 
 
 def default_of(schema: Any) -> Any:
-    """A default in JSON."""
+    """Return a default in JSON."""
     if isinstance(schema, list):
         return default_of(schema[0])
     if isinstance(schema, str):
@@ -126,7 +126,7 @@ def default_of(schema: Any) -> Any:
 
 @st.composite
 def evolved(draw: st.DrawFn, schema: Any, names: count[int]) -> Any:
-    """A reader's schema that takes the values of a writer's."""
+    """Draw a reader's schema that accepts the values of a writer's schema."""
     if isinstance(schema, list):
         branches = [draw(evolved(branch, names)) for branch in schema]
         flat = [b for branch in branches for b in (branch if isinstance(branch, list) else [branch])]
@@ -190,7 +190,7 @@ def assert_same(ours: Any, theirs: Any, schema: Any) -> None:
         expected = float(np.float32(theirs)) if kind == "float" else float(theirs)
         assert ours == expected or (math.isnan(ours) and math.isnan(expected))
     else:
-        # fastavro takes the first branch that fits, we the same kind if there is one. It leaves defaults of bytes in JSON.
+        # fastavro takes the first branch that fits, we prefer the same kind. It leaves defaults of bytes in JSON.
         if isinstance(theirs, float) and isinstance(ours, int):
             ours = float(ours)
         if isinstance(ours, bytes) and isinstance(theirs, str):
@@ -201,7 +201,7 @@ def assert_same(ours: Any, theirs: Any, schema: Any) -> None:
 
 
 def encoded(schema: Any, value: Any) -> bytes:
-    """The bytes of a value, after Avro's specification: fastavro's writer cannot be told the branch of each union."""
+    """Encode a value by Avro's specification, because fastavro's writer does not take the branch of each union."""
     if isinstance(schema, list):
         return varint(value[0]) + encoded(schema[value[0]], value[1])
     kind = schema if isinstance(schema, str) else schema["type"]
@@ -226,7 +226,7 @@ def encoded(schema: Any, value: Any) -> bytes:
         items = [encoded(schema["items"], item) for item in value]
     else:
         items = [encoded("string", key) + encoded(schema["values"], item) for key, item in value.items()]
-    # The first item has a block of its own, with its size.
+    # The first item has its own block, with its size.
     first = varint(-1) + varint(len(items[0])) + items[0] if items else b""
     return first + (varint(len(items) - 1) + b"".join(items[1:]) if len(items) > 1 else b"") + b"\0"
 
@@ -241,7 +241,7 @@ def varint(number: int) -> bytes:
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Any, Any, list[bytes], list[Any]]:
-    """A writer's schema, a reader's, payloads, and what fastavro decodes from them."""
+    """Draw a writer's schema, a reader's schema, payloads, and the values that fastavro decodes from them."""
     names = count()
     writer = draw(records(names))
     reader = draw(evolved(writer, names))
@@ -260,7 +260,7 @@ def decode(writer: Any, reader: Any, payloads: list[bytes | None], type: pa.Data
 @settings(max_examples=60)
 @given(pairs())
 def test_evolution(pair: tuple[Any, Any, list[bytes], list[Any]]) -> None:
-    """A reader's schema gives the values that fastavro gives."""
+    """Payloads decode to the same values as with fastavro, whatever the reader's schema."""
     writer, reader, payloads, expected = pair
     done = decode(writer, reader, payloads)
     assert not done.malformed
@@ -270,7 +270,7 @@ def test_evolution(pair: tuple[Any, Any, list[bytes], list[Any]]) -> None:
 
 @st.composite
 def projections(draw: st.DrawFn, type: pa.DataType) -> pa.DataType:
-    """Some of the fields, in any order, at every depth."""
+    """Draw some of the fields, in any order, at every depth."""
     if pa.types.is_struct(type):
         kept = draw(st.lists(st.sampled_from(range(type.num_fields)), unique=True)) if type.num_fields else []
         return pa.struct([pa.field(type[i].name, draw(projections(type[i].type)), type[i].nullable) for i in kept])
@@ -283,7 +283,7 @@ def projections(draw: st.DrawFn, type: pa.DataType) -> pa.DataType:
 
 
 def projected(value: Any, type: pa.DataType) -> Any:
-    """What is left of a value in a projection."""
+    """Return the part of a value that a projection keeps."""
     if value is None:
         return None
     if pa.types.is_struct(type):
@@ -292,13 +292,13 @@ def projected(value: Any, type: pa.DataType) -> Any:
         return [projected(item, type.value_type) for item in value]
     if pa.types.is_map(type):
         return [(key, projected(item, type.item_type)) for key, item in value]
-    return None if value is None else repr(value)  # NaN is itself
+    return None if value is None else repr(value)  # makes NaN equal to itself
 
 
 @settings(max_examples=40)
 @given(pairs(), st.data())
 def test_projection(pair: tuple[Any, Any, list[bytes], list[Any]], data: st.DataObject) -> None:
-    """A projection has the requested part of the whole type, and its payloads may have nulls among them."""
+    """A projection decodes to the requested part of the whole type; nulls among the payloads stay null."""
     writer, reader, payloads, _ = pair
     whole = decode(writer, reader, payloads).column
     type = data.draw(projections(whole.type))
@@ -312,7 +312,7 @@ def test_projection(pair: tuple[Any, Any, list[bytes], list[Any]], data: st.Data
 @settings(max_examples=40)
 @given(pairs())
 def test_encoded_again(pair: tuple[Any, Any, list[bytes], list[Any]]) -> None:
-    """What was decoded is encoded to payloads that decode to the same, and that fastavro reads."""
+    """Encoding decoded values gives payloads that decode to the same values and that fastavro reads."""
     writer, reader, payloads, _ = pair
     column = decode(writer, reader, [None, *payloads]).column
     made = avro.parse(json.dumps(reader)).encoder(column.type).encode(column).to_pylist()
@@ -326,7 +326,7 @@ def test_encoded_again(pair: tuple[Any, Any, list[bytes], list[Any]]) -> None:
 @settings(max_examples=60)
 @given(pairs(), st.data())
 def test_damaged(pair: tuple[Any, Any, list[bytes], list[Any]], data: st.DataObject) -> None:
-    """A damaged payload is null with a reason, or another value; the others are as they were."""
+    """A damaged payload decodes to null with a reason, or to another value, and does not change other rows."""
     writer, reader, payloads, _ = pair
     victim = bytearray(payloads[0])
     for _ in range(data.draw(st.integers(1, 3))):

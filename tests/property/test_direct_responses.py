@@ -1,4 +1,4 @@
-"""Responses of brokers as arbitrary bytes."""
+"""Broker responses as arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ READERS: dict[str, Callable[[Reader], Any]] = {
     "OffsetForLeaderEpoch": lambda r: messages.read_epoch_end(r, TP),
     **{f"Fetch {v}": lambda r, v=v: read_fetch(r, v, PARTS) for v in (4, 11, 12, 17)},
 }
-# Small numbers are more likely to be lengths that lead on.
+# Small numbers are more likely to be lengths that lead further.
 RESPONSES = st.lists(st.one_of(st.binary(max_size=8), st.integers(0, 3).map(lambda n: n.to_bytes(4, "big")))).map(b"".join)
 
 
 @given(data=RESPONSES)
 @each("name", READERS)
 def test_any_bytes(name: str, data: bytes) -> None:
-    """Any response is read, or left to librdkafka."""
+    """Any response is decoded, or raises `Unsupported`, which leaves it to librdkafka."""
     with suppress(Unsupported):
         READERS[name](Reader(data))
 

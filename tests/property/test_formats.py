@@ -1,4 +1,4 @@
-"""Round trips of formats, and bytes that are damaged."""
+"""Round trips of formats, and damaged payloads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def columns(kind: pa.DataType) -> st.SearchStrategy[pa.Array]:
 
 
 def comparable(column: pa.Array) -> list[Any]:
-    """The rows, with maps in any order."""
+    """Return the rows, with the entries of maps in a fixed order."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -98,7 +98,7 @@ def comparable(column: pa.Array) -> list[Any]:
 
 
 def check(decoded: Decoded, payloads: list[bytes | None], kind: pa.DataType) -> None:
-    """A cell is null where the payload is, and where it is malformed; the column is valid."""
+    """Check that the column is valid, and that malformed rows are null with a reason."""
     decoded.column.validate(full=True)
     assert decoded.column.type == kind
     assert len(decoded.column) == len(payloads)
@@ -108,7 +108,7 @@ def check(decoded: Decoded, payloads: list[bytes | None], kind: pa.DataType) -> 
 
 @given(st.data(), st.sampled_from(["proto2", "proto3"]))
 def test_protobuf_round_trip(data: st.DataObject, syntax: str) -> None:
-    """A column is the same after encoding and decoding."""
+    """Encoding and decoding a Protobuf column returns the same column."""
     schema = protobuf(syntax)
     column = data.draw(columns(schema.type))
     encoded = schema.encoder(schema.type).encode(column)
@@ -120,7 +120,7 @@ def test_protobuf_round_trip(data: st.DataObject, syntax: str) -> None:
 
 @given(st.data())
 def test_json_round_trip(data: st.DataObject) -> None:
-    """A column is the same after encoding and decoding."""
+    """Encoding and decoding a JSON column returns the same column."""
     schema = json()
     column = data.draw(columns(schema.type))
     encoded = schema.encoder(schema.type).encode(column)
@@ -140,7 +140,7 @@ def damaged(draw: st.DrawFn, payload: bytes) -> bytes:
 
 @given(st.data(), st.sampled_from(["proto2", "proto3"]), st.booleans())
 def test_damaged_messages(data: st.DataObject, syntax: str, indexed: bool) -> None:
-    """Damaged messages raise nothing: each is decoded, or is null with a reason."""
+    """Damaged Protobuf messages raise nothing: each is decoded, or is null with a reason."""
     schema = protobuf(syntax)
     column = data.draw(columns(schema.type))
     intact = [
@@ -155,7 +155,7 @@ def test_damaged_messages(data: st.DataObject, syntax: str, indexed: bool) -> No
 
 @given(st.data())
 def test_damaged_documents(data: st.DataObject) -> None:
-    """Damaged documents raise nothing: each is decoded, or is null with a reason."""
+    """Damaged JSON documents raise nothing: each is decoded, or is null with a reason."""
     schema = json()
     intact = schema.encoder(schema.type).encode(data.draw(columns(schema.type))).drop_null().to_pylist()
     payloads = [data.draw(damaged(payload)) for payload in intact]
@@ -182,7 +182,7 @@ DOCUMENTS = st.recursive(
     )
 )
 def test_documents_of_any_shape(documents: list[Any]) -> None:
-    """Documents with values of any type raise nothing, and do not harm each other."""
+    """JSON documents with values of any type raise nothing, and do not affect each other."""
     import json as standard
 
     schema = json()

@@ -1,4 +1,4 @@
-"""Texts of others, except znodes: they give a value, or an error of this package, in bounded time."""
+"""Foreign texts other than znodes: they give a value, or an error of this package, in bounded time."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ PARSERS: dict[str, Callable[[str], object]] = {
 @each("name", PARSERS)
 @each("text", [*DEEP, *ODD])
 def test_hostile_texts(name: str, text: str) -> None:
-    """Deep, large and mistyped texts, and names with slashes, are read, or refused in a few lines."""
+    """Deep, large and mistyped texts, and names with slashes, are parsed or refused in a few lines."""
     try_to_read(name, text)
 
 
 @given(text=TEXTS)
 @each("name", PARSERS)
 def test_any_text(name: str, text: str) -> None:
-    """Any text and any JSON is read or refused."""
+    """Any text and any JSON is parsed or refused."""
     try_to_read(name, text)
 
 
@@ -99,7 +99,7 @@ def try_to_read(name: str, text: str) -> None:
 
 
 def refusal(read: Callable[[], object]) -> OptionError | LedgerError | None:
-    """Return the error of a text that is refused, None if it is read."""
+    """Return the error of a refused text, or None."""
     try:
         read()
     except (OptionError, LedgerError) as error:
@@ -133,7 +133,7 @@ HOSTILE_VALUES = [json.loads(t) for t in ODD if t not in ("", "\0", "9" * 5000)]
 
 @each("name", [*ENTRY, "ends"])
 def test_ledger_entries(name: str) -> None:
-    """Entries with a hostile value: what is decoded has offsets that a job can compare and ZooKeeper can name."""
+    """A ledger entry with a hostile value is refused, or its offsets fit a job and ZooKeeper's names."""
     for value in HOSTILE_VALUES:
         text = json.dumps({**ENTRY, name: value})
         error = refusal(lambda text=text: ledger.decode(text))  # type: ignore[misc]
@@ -149,7 +149,7 @@ def test_ledger_entries(name: str) -> None:
 @settings(max_examples=100)
 @given(JSON | st.fixed_dictionaries({"version": st.just(1), "topics": st.dictionaries(st.sampled_from(["a", ".."]), JSON)}))
 def test_checkpoints(found: Any) -> None:
-    """An offset in a checkpoint has the form that is written, or is refused."""
+    """Any JSON is read as an offset of a checkpoint that round-trips, or is refused."""
     with suppress(CheckpointError):
         offset = StreamOffset.from_json(found)
         assert StreamOffset.from_json(offset.to_json()) == offset
@@ -184,7 +184,7 @@ def test_claim_owners(text: str) -> None:
 
 @given(st.text(st.sampled_from("ab(){}[]|*+?\\^$.,-0123456789:<!=PpQE&#"), max_size=40) | st.text(max_size=40))
 def test_filters(regex: str) -> None:
-    """A member's regex is evaluated, or refused."""
+    """A member's regex is evaluated or refused."""
     with suppress(FilterError):
         topic_filter(regex).select(["a", "orders", "__consumer_offsets"])
 

@@ -31,21 +31,21 @@ JSON = st.recursive(
 
 @given(BASES, st.integers(1, 2**31 - 1), NUMBERS)
 def test_group(base: str, width: int, number: int) -> None:
-    """Parsing a group's name returns its parts, for any name of the query."""
+    """Parsing the name of a ledger group returns its parts, for any name of the query."""
     group = LedgerGroup(base, width, number)
     assert LedgerGroup.parse(str(group)) == group
 
 
 @given(st.text() | st.builds("{}.slots-{}-{}".format, BASES, st.text("0123456789-+ "), st.text("0123456789-+ ")))
 def test_group_of_any_name(name: str) -> None:
-    """A name is not a ledger's, or it is the name of the parsed group."""
+    """A group name is not a ledger's, or equals the name of the parsed group."""
     group = LedgerGroup.parse(name)
     assert group is None or str(group) == name
 
 
 @given(BASES, st.integers(1, 50), st.sets(NUMBERS, min_size=2, max_size=2))
 def test_keys_are_distinct(query: str, width: int, slots: set[int]) -> None:
-    """No two slots have the same key, and each key is an existing partition in a group of the query."""
+    """No two slots share a key, and each key is an existing partition in a group of the query."""
     name = QueryName("zkafka", query)
     keys = [key_of(name, slot, width) for slot in slots]
     assert len(set(keys)) == len(slots)
@@ -54,7 +54,7 @@ def test_keys_are_distinct(query: str, width: int, slots: set[int]) -> None:
 
 @given(st.integers(1, 20))
 def test_keys_are_filled(width: int) -> None:
-    """Each group's keys are used up before the next group is started."""
+    """Slots fill all keys of a ledger group before the next group starts."""
     keys = {key_of(QueryName("z", "q"), slot, width) for slot in range(3 * width)}
     assert keys == {(f"z-q.slots-{width}-{number}", partition) for number in range(3) for partition in range(width)}
 
@@ -68,7 +68,7 @@ def test_entries(entry: Entry) -> None:
 
 @given(st.text() | JSON.map(json.dumps))
 def test_hostile_metadata(metadata: str) -> None:
-    """Metadata gives an entry or a LedgerError."""
+    """Any metadata gives a ledger entry or a LedgerError."""
     try:
         found = decode(metadata)
     except LedgerError:
@@ -78,7 +78,7 @@ def test_hostile_metadata(metadata: str) -> None:
 
 @given(st.lists(st.builds(Entry, st.integers(0, 3), st.integers(0, 5), LONGS, st.just("d"), st.just("r"))))
 def test_newest(entries: list[Entry]) -> None:
-    """Each slot has an entry of its latest micro-batch."""
+    """The newest entry of each slot is of its latest micro-batch."""
     found = newest(entries)
     assert {slot: entry.batch for slot, entry in found.items()} == {
         slot: max(e.batch for e in entries if e.slot == slot) for slot in {e.slot for e in entries}

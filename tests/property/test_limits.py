@@ -1,4 +1,4 @@
-"""Laws of the limits of every micro-batch."""
+"""Laws of the limits of micro-batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def some_ranges(draw: st.DrawFn) -> Ranges:
 
 @st.composite
 def some_sizes(draw: st.DrawFn) -> dict[TopicPartition, float]:
-    """Draw mean sizes of records for some partitions."""
+    """Draw mean record sizes for some partitions."""
     return {TopicPartition("t", n): draw(RECORD_BYTES) for n in draw(st.sets(st.integers(0, 9)))}
 
 
@@ -34,7 +34,7 @@ def size(ranges: Ranges) -> int:
 
 @given(some_ranges(), LIMITS, some_sizes())
 def test_every_limit_stays_within_its_range(ranges: Ranges, limit: int, record_bytes: dict[TopicPartition, float]) -> None:
-    """Partitions, starts and empty ranges do not change, no end increases, and every backlog advances."""
+    """A limit changes no partition, start or empty range, raises no end, and lets every backlog advance."""
     for found in (limit_records(ranges, limit), limit_bytes(ranges, limit, record_bytes)):
         assert list(found) == list(ranges)
         for tp, whole in ranges.items():
@@ -44,26 +44,26 @@ def test_every_limit_stays_within_its_range(ranges: Ranges, limit: int, record_b
 
 @given(some_ranges(), LIMITS)
 def test_records_are_hardly_more_than_the_limit(ranges: Ranges, limit: int) -> None:
-    """All shares together exceed the limit by at most one record for each backlog."""
+    """All shares together exceed a limit of records by at most one record per backlog."""
     assert size(limit_records(ranges, limit)) <= limit + sum(r.size > 0 for r in ranges.values())
 
 
 @given(some_ranges(), LIMITS, st.integers(0, 1000))
 def test_a_higher_limit_never_reads_less(ranges: Ranges, limit: int, more: int) -> None:
-    """A larger limit lowers no end."""
+    """A larger limit of records lowers no end."""
     low, high = limit_records(ranges, limit), limit_records(ranges, limit + more)
     assert all(low[tp].until <= high[tp].until for tp in ranges)
 
 
 @given(some_ranges(), st.integers(0, 1000))
 def test_nothing_changes_when_all_fits(ranges: Ranges, spare: int) -> None:
-    """A limit that is not below the backlog changes nothing."""
+    """A limit of at least the whole backlog changes nothing."""
     assert limit_records(ranges, max(size(ranges), 1) + spare) == ranges
 
 
 @given(some_ranges(), LIMITS, st.integers(1, 2000))
 def test_bytes_are_records_where_all_are_of_one_size(ranges: Ranges, limit: int, each: int) -> None:
-    """With records of one size, a limit of bytes equals a limit of the same records."""
+    """If all records have one size, a limit of bytes equals the corresponding limit of records."""
     assert limit_bytes(ranges, limit * each, {TopicPartition("t", 0): float(each)}) == limit_records(ranges, limit)
 
 

@@ -1,4 +1,4 @@
-"""Queries while new leaders report ends of logs that are too low for a moment (KAFKA-7703): nothing is lost or repeated."""
+"""Queries while new leaders briefly report log ends that are too low (KAFKA-7703): no record is lost or repeated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Cluster(Session):
 
 
 def election() -> st.SearchStrategy[LowEnd]:
-    """Draw low ends that are shorter than the retries, and do not overlap for a partition."""
+    """Draw low ends that last less than the retries and do not overlap in a partition."""
     turns = st.sampled_from([0.0, 10.0, 20.0, 30.0])
     lasting = st.sampled_from([0.5, 1.5, SHORTER_THAN_RETRIES_S])
     made = st.tuples(st.sampled_from([T0, T1]), turns, lasting, st.sampled_from([1, 20, 1000]))
@@ -59,7 +59,7 @@ STEPS = st.lists(st.sampled_from(["produce", "plan", "restart", "claim again", "
 @settings(max_examples=150)
 @given(elections=st.lists(election(), max_size=5), steps=STEPS, is_member=st.booleans())
 def test_low_ends(elections: list[LowEnd], steps: list[str], is_member: bool) -> None:
-    """Each micro-batch starts at the end of the one before, and all records are read, through restarts and rebalances."""
+    """Each micro-batch starts at the end of the last one, and all records are read, through restarts and rebalances."""
     member = Member(T0, T1) if is_member else None
     cluster = Cluster(elections, member)
     found = driver(cluster)

@@ -1,4 +1,4 @@
-"""Laws of the partitioners, over keys of all shapes."""
+"""Laws of the partitioners, for keys of all shapes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def signed(h: int) -> int:
 
 @given(some_keys, cuts, st.sampled_from([pa.binary(), pa.large_binary()]))
 def test_hashes_equal_the_plain_ones(keys: list[bytes | None], cut: tuple[int, int], kind: pa.DataType) -> None:
-    """Arrays and slices give the hashes of the single keys, and 0 for null."""
+    """Arrays and slices hash like their single keys; null hashes to 0."""
     first, count = cut
     array, kept = pa.array(keys, kind).slice(first, count), keys[first : first + count]
     for hash_of, plain in ((murmur2, plain_murmur2), (fnv1a, plain_fnv1a), (murmur3, mmh3.hash), (crc32, zlib.crc32)):
@@ -51,7 +51,7 @@ def test_hashes_equal_the_plain_ones(keys: list[bytes | None], cut: tuple[int, i
 
 @given(st.lists(st.none() | st.text(max_size=30), max_size=60), st.integers(0, 60))
 def test_chunks_do_not_matter(texts: list[str | None], at: int) -> None:
-    """A chunked array of strings hashes as the same rows in one piece."""
+    """A chunked array of strings hashes like the same rows in one chunk."""
     whole = pa.array(texts, pa.string())
     assert murmur2(pa.chunked_array([whole.slice(0, at), whole.slice(at)])).tolist() == murmur2(whole).tolist()
 
@@ -69,7 +69,7 @@ def batches(draw: st.DrawFn) -> tuple[Router, list[bytes | None], list[int | Non
 
 @given(batches())
 def test_every_row_is_routed_as_promised(batch: tuple[Router, list[bytes | None], list[int | None], int]) -> None:
-    """Routes are in range and as explicit. Equal keys share a partition. Counts of other rows differ by at most one."""
+    """Explicit partitions are kept, equal keys share a partition, and counts of other rows differ by at most one."""
     router, keys, explicit, start = batch
     routed, end = router.route(len(keys), pa.array(keys, pa.binary()), pa.array(explicit, pa.int32()), start)
     rows = list(zip(keys, explicit, routed.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Laws of every plan."""
+"""Laws of plans."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_plan_covers_each_range_exactly_once(ranges: list[OffsetRange], minimu
 
 @given(some_ranges(), LIMITS, st.integers(1, 60))
 def test_no_piece_is_larger_than_the_cap(ranges: list[OffsetRange], minimum: int | None, maximum: int) -> None:
-    """maxRecordsPerPartition holds for every piece, also after minPartitions."""
+    """No piece exceeds maxRecordsPerPartition, whatever minPartitions is."""
     assert max((piece.size for piece in split_ranges(ranges, minimum, maximum)), default=0) <= maximum
 
 
 @given(some_ranges(), st.integers(1, 60))
 def test_the_cap_makes_no_more_pieces_than_it_must(ranges: list[OffsetRange], maximum: int) -> None:
-    """The cap alone cuts a range into the fewest pieces, as equal as possible."""
+    """maxRecordsPerPartition alone cuts a range into the fewest pieces, as equal as possible."""
     pieces = split_ranges(ranges, None, maximum)
     for whole in ranges:
         sizes = [piece.size for piece in pieces if piece.partition == whole.partition]
@@ -63,7 +63,7 @@ def test_min_partitions_never_makes_fewer(ranges: list[OffsetRange], minimum: in
 
 @given(st.integers(1, 10_000), st.integers(1, 200))
 def test_a_single_range_is_cut_exactly(size: int, minimum: int) -> None:
-    """With one range, minPartitions is exact if there are enough records."""
+    """minPartitions is exact for a single range with enough records."""
     assert len(split_ranges([OffsetRange(TopicPartition("t", 0), 7, 7 + size)], minimum)) == min(size, minimum)
 
 
@@ -80,7 +80,7 @@ def test_neighbours_share_a_leader_only_at_the_end(leaders: list[int]) -> None:
 
 @given(st.lists(st.integers(1, 5), max_size=40))
 def test_a_leaders_own_splits_keep_their_order(leaders: list[int]) -> None:
-    """Spreading moves splits past those of other leaders only."""
+    """Spreading over leaders keeps the order of each leader's splits."""
     splits = [Split(TopicPartition("t", n), 0, 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
     spread = spread_over_leaders(splits)
     for leader in set(leaders):
@@ -89,7 +89,7 @@ def test_a_leaders_own_splits_keep_their_order(leaders: list[int]) -> None:
 
 @given(st.lists(st.integers(1, 50), max_size=40), LIMITS, LIMITS)
 def test_lots_are_large_enough(sizes: list[int], minimum: int | None, maximum: int | None) -> None:
-    """Groups have every split once, in order. Each except the last has enough records, or no room for the next split."""
+    """Lots have every split once, in order; each except the last has enough records, or no room for the next split."""
     splits = [Split(TopicPartition("t", n), 7, 7 + size, 1, 0, (), ()) for n, size in enumerate(sizes)]
     lots = coalesce(splits, minimum, maximum)
     assert [split for lot in lots for split in lot] == splits

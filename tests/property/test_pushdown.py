@@ -42,7 +42,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "topic": st.sampled_from(["a", "b", "c"]),
     "partition": st.integers(-1, 3),
     "offset": st.integers(-2, 40),
-    # microseconds around a few milliseconds on both sides of the epoch, since records without a time show as -1 ms
+    # microseconds around a few milliseconds on both sides of the epoch, because records without a time show as -1 ms
     "timestamp": st.integers(-3000, 12_000).map(lambda us: EPOCH + timedelta(microseconds=us)),
 }
 
@@ -65,7 +65,7 @@ def logs(draw: st.DrawFn) -> list[Record]:
 
 @given(logs(), st.lists(comparisons(), max_size=4))
 def test_narrowing_never_drops_a_matching_record(log: list[Record], filters: list[Comparison]) -> None:
-    """Each record that passes all filters is in an admitted partition and in the remaining range."""
+    """A record that passes all filters is in an admitted partition and in the remaining range."""
     pushed = pushed_filters(filters)
     for record in log:
         if not all(record.matches(comparison) for comparison in filters):
@@ -81,7 +81,7 @@ def test_narrowing_never_drops_a_matching_record(log: list[Record], filters: lis
 
 @given(st.integers(0, 30), st.integers(0, 30), st.lists(comparisons(), max_size=4), st.integers(-1, 40))
 def test_narrowing_never_adds(start: int, size: int, filters: list[Comparison], first: int) -> None:
-    """The remaining range is inside the whole range, or empty."""
+    """The range that filters leave is inside the whole range, or empty."""
     partition = TopicPartition("a", 0)
     left = pushed_filters(filters).cut(OffsetRange(partition, start, start + size), {partition: first})
     assert left.start <= left.until

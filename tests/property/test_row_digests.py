@@ -1,4 +1,4 @@
-"""Digests of random rows, by both implementations."""
+"""Digests of random rows, in both implementations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ COLUMNS = st.frozensets(st.sampled_from(["key", "partition", "timestamp_ms", "he
 
 @given(st.lists(ROW, max_size=12), COLUMNS, st.booleans())
 def test_both_are_equal(rows: list[Row], columns: frozenset[str], large: bool) -> None:
-    """Both implementations agree on any rows, with any columns and any width of offsets."""
+    """Both implementations give the same digest for any rows, columns and width of Arrow's offsets."""
     found = digest(compiled, batch(rows, columns, large))
     assert found == digest(python, batch(rows, columns, large)) == digest(python, batch(rows, columns))
     assert found.rows == len(rows)
@@ -63,7 +63,7 @@ def test_both_are_equal(rows: list[Row], columns: frozenset[str], large: bool) -
 
 @given(st.lists(ROW, max_size=12), COLUMNS, st.integers(0, 12), st.randoms(use_true_random=False))
 def test_neither_order_nor_batches_matter(rows: list[Row], columns: frozenset[str], cut: int, random: Any) -> None:
-    """The same rows in another order, and in other batches, have the same digest."""
+    """The same rows in another order and in other batches have the same digest."""
     others = random.sample(rows, len(rows))
     parts = batch(others[:cut], columns), batch([], columns), batch(others[cut:], columns)
     for hash_rows in (python, compiled):
@@ -72,7 +72,7 @@ def test_neither_order_nor_batches_matter(rows: list[Row], columns: frozenset[st
 
 @given(st.lists(ROW, min_size=1, max_size=8), COLUMNS, st.integers(0, 8), st.integers(0, 8))
 def test_slices(rows: list[Row], columns: frozenset[str], start: int, count: int) -> None:
-    """A slice, or a selection, has the digest of its own rows."""
+    """A slice has the digest of its own rows."""
     whole = batch(rows, columns)
     arrays = (whole.value, whole.key, whole.partition, whole.timestamp_ms, whole.headers)
     sliced = OutgoingBatch("orders", *(None if a is None else a.slice(start, count) for a in arrays))

@@ -1,4 +1,4 @@
-"""Laws of slices of rows, and of topics' parts."""
+"""Laws of slices of rows, and of the parts per topic."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ BESIDE: list[dict[str, str]] = [
     OAUTH,
     {"zookeeper.ssl.client.enable": "true"},
 ]
-# Distinct from every name and message, so that it is found only where the value is shown.
+# Differs from every name and message, so that a match means that the value is shown.
 SECRETS = st.text(st.characters(codec="utf-8", exclude_characters='"\\'), max_size=12).map("Pl4nted{}Secr3t".format)
 
 
@@ -99,7 +99,7 @@ def test_no_text_has_the_value(
 @pytest.mark.parametrize("kind", ["env", "file"])
 @pytest.mark.parametrize("name", [*TABLE_SECRETS, "kafka.sasl.password", "kafka.ssl.key.password"])
 def test_referred_secrets(name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A secret that an option refers to is not shown, even if it is malformed."""
+    """A referenced secret is never shown, even if its option is malformed."""
     secret = "Pl4ntedSecr3t"
     monkeypatch.setenv("PLACE", secret)
     (tmp_path / "place").write_text(secret)
@@ -125,7 +125,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_the_table_names_the_secrets() -> None:
-    """An option with the name of a secret is marked as secret."""
+    """Every option whose name looks secret is marked as secret, except the public ones of logins."""
     unmarked = [o.name for o in TABLE if not o.secret and (is_secret(o.name) or "password" in o.name or "auth" in o.name)]
     assert unmarked == [f"schema.registry.{name}" for name in PUBLIC_OF_LOGINS]
     assert TABLE_SECRETS == [

@@ -1,4 +1,4 @@
-"""Offsets of streams: reading returns what was written, and equal offsets give equal text."""
+"""Offsets of streams: reading returns what was written, and equal offsets have equal text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OFFSETS = st.builds(
 
 
 def told(offset: StreamOffset) -> StreamOffset:
-    """Return the offset with what the text leaves out: unknown topics."""
+    """Return the offset with an unknown identity for each topic that has none, as in the text."""
     return replace(offset, topics={**{tp.topic: TopicIdentity() for tp in offset.ranges}, **offset.topics})
 
 
@@ -63,7 +63,7 @@ def test_equal_offsets_give_equal_text(offset: StreamOffset, random: Any) -> Non
 
 @given(OFFSETS, OFFSETS)
 def test_other_offsets_give_other_text(one: StreamOffset, other: StreamOffset) -> None:
-    """Only equal offsets have equal texts."""
+    """Different offsets have different texts."""
     assert (json.dumps(one.to_json()) == json.dumps(other.to_json())) is (told(one) == told(other))
 
 

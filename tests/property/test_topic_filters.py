@@ -1,4 +1,4 @@
-"""Filters of topics, compared with Python's own matcher."""
+"""Topic filters compared with Python's own matcher."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ BEHIND = st.sampled_from(["", "", "(?<!a)", "(?<=[ab])", "(?<!-x)"])
 @given(AHEAD, PATTERNS, BEHIND, st.lists(NAMES, max_size=8))
 @example("(?!a)", "(?:b|a)+", "(?<!b)", ["ba", "ab"])
 def test_like_python(ahead: str, pattern: str, behind: str, names: list[str]) -> None:
-    """A filter selects the names that Python's matcher matches as a whole."""
+    """A filter selects the names that Python's matcher matches completely."""
     regex = f"{ahead}(?:{pattern}){behind}"
     assert topic_filter(regex).select(names) == {name for name in names if re.fullmatch(regex, name)}
 
 
 @given(PATTERNS, st.lists(NAMES, max_size=8))
 def test_alternatives(pattern: str, names: list[str]) -> None:
-    """A regex of alternatives, also plain names, selects the same names as Python's matcher."""
+    """A regex with alternatives, including plain names, selects the same names as Python's matcher."""
     regex = f"abc|{pattern}|x-0"
     assert topic_filter(regex).select(["abc", *names]) == {n for n in ["abc", *names] if re.fullmatch(regex, n)}

@@ -11,7 +11,7 @@ PARTS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 400)), max_siz
 
 
 def operations_of(part: tuple[str, int]) -> list[Operation]:
-    """Draw a parent that other parts may share, and two writes."""
+    """Return the creation of a parent, which other parts may share, and two writes."""
     parent, size = part
     path = f"/{parent}/{size}"
     return [Create(f"/{parent}", None), Create(path, bytes(size)), SetData(path, bytes(size))]
@@ -19,7 +19,7 @@ def operations_of(part: tuple[str, int]) -> list[Operation]:
 
 @given(PARTS, st.integers(0, 3000))
 def test_pieces(parts: list[tuple[str, int]], max_bytes: int) -> None:
-    """All parts are included once, in order. No piece is empty, and no piece of several parts is too large."""
+    """Division keeps all parts once, in order; no piece is empty, and no piece of several parts is too large."""
     found = list(pieces(parts, operations_of, "/kafka", max_bytes))
     assert [part for piece in found for part in piece] == parts
     for piece in found:
@@ -29,6 +29,6 @@ def test_pieces(parts: list[tuple[str, int]], max_bytes: int) -> None:
 
 @given(PARTS)
 def test_one_piece(parts: list[tuple[str, int]]) -> None:
-    """Parts that fit go into one transaction. A shared parent counts once."""
+    """Parts that fit form one transaction; a shared parent counts once."""
     needed = {operation for part in parts for operation in operations_of(part)}
     assert len(list(pieces(parts, operations_of, "", request_bytes(needed)))) == bool(parts)

@@ -1,4 +1,4 @@
-"""Paths that are built of names: each leads to the intended znode, or is an error."""
+"""Paths built from names: each leads to the intended znode or is refused."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BUILDERS: dict[str, Callable[..., Any]] = {
 
 
 def test_all_builders_are_found() -> None:
-    """Every function that builds a path ends with ``_path``, and is tested here."""
+    """The expected functions that build a path end with ``_path``, and are tested here."""
     assert {"topic_path", "partition_state_path", "topic_config_path", "delete_topic_path", "group_path"} <= set(BUILDERS)
     assert {"id_path", "ids_path", "owner_path", "owners_path", "offset_path", "offsets_path"} <= set(BUILDERS)
 
@@ -67,7 +67,7 @@ def test_all_builders_are_found() -> None:
 @given(names=st.lists(NAMES, min_size=4, max_size=4))
 @each("builder", BUILDERS)
 def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
-    """With any names, each name is one part of the path, or the call is refused."""
+    """Each name is one part of the path, or the call is refused."""
     build = BUILDERS[builder]
     parameters = [p for p in inspect.signature(build).parameters]
     given_names = names[: len(parameters)]
@@ -91,7 +91,7 @@ def test_a_path_stays_below_its_parent(builder: str, names: list[str]) -> None:
 
 
 def refusal(call: Callable[[], object]) -> OptionError | None:
-    """Return the error of a call that is refused, None if it returns."""
+    """Return the error of a refused call, or None."""
     try:
         call()
     except OptionError as error:
@@ -127,7 +127,7 @@ OPTIONS: dict[str, tuple[Callable[[dict[str, str]], object], dict[str, str], str
 @given(name=NAMES)
 @each("option", OPTIONS)
 def test_options_with_names(option: str, name: str) -> None:
-    """A name in an option is refused, or leads to a znode of that name."""
+    """A name in an option leads to a znode of that name, or is refused."""
     parse, others, key = OPTIONS[option]
     value = (
         json.dumps({name: {"0": 1}}) if key.endswith("Offsets") else json.dumps({name: [0]}) if key == "assign" else name

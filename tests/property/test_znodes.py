@@ -1,4 +1,4 @@
-"""Decoding returns what was written, and any other bytes raise `CodecError`."""
+"""Decoding of znodes: it returns what was written, or raises `CodecError`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_topics(partitions: dict[int, tuple[int, ...]], topic_id: str | None) ->
 
 @given(st.builds(PartitionState, st.integers(-1, 2**31 - 1), INT, st.lists(INT, max_size=5).map(tuple), INT))
 def test_partition_states(state: PartitionState) -> None:
-    """Decoding a state returns leader, epochs and ISR."""
+    """Decoding a partition's state returns leader, epochs and ISR."""
     written = {key: getattr(state, key) for key in ("controller_epoch", "leader", "leader_epoch", "isr")}
     assert znodes.decode_partition_state("/s", encode_json(written)) == state
 
