@@ -1,4 +1,4 @@
-"""Record batches through the decoder, and the rows that Python builds of the same records."""
+"""Record batches through the decoder, and Python's rows of the same records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ APPEND_TIME = 2
 
 @dataclass(frozen=True)
 class Message:
-    """A row as `build_batch` takes it."""
+    """A row in the form that `build_batch` takes."""
 
     row: Row
     time: tuple[int, int]
@@ -68,7 +68,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a poll may bring, and where the range ends."""
+    """The most that a poll may return, and the end of the range."""
 
     records: int = 1000
     size_bytes: int = 1 << 20
@@ -76,7 +76,7 @@ class Limits:
 
 
 def messages(batches: Iterable[Batch | MessageSet], start: int = 0, until: int = 2**62) -> list[Message]:
-    """The records of batches in a range of offsets."""
+    """Return the records of batches in a range of offsets."""
     return [
         Message(row, batch.time(row) if isinstance(batch, MessageSet) else _time(batch, row))
         for batch in batches
@@ -92,7 +92,7 @@ def _time(batch: Batch, row: Row) -> tuple[int, int]:
 
 
 def expected(batches: Iterable[Batch | MessageSet], schema: pa.Schema = ALL, start: int = 0, until: int = 2**62) -> Any:
-    """The batch of Python's code, or the text of its error; None for no records."""
+    """Return the batch of Python's code, or the text of its error; None for no records."""
     found = messages(batches, start, until)
     try:
         return build_batch(found, schema) if found else None
@@ -101,7 +101,7 @@ def expected(batches: Iterable[Batch | MessageSet], schema: pa.Schema = ALL, sta
 
 
 def taken(decoder: RecordDecoder) -> Any:
-    """The batch, or the error's text."""
+    """Take the batch, or return the error's text."""
     try:
         batch = decoder.take()
     except ZKafkaError as error:
@@ -131,7 +131,7 @@ def decoded(
     limits: Limits | None = None,
     aborted: Sequence[tuple[int, int]] | None = None,
 ) -> tuple[Any, int]:
-    """The batch of all records of a response, or the text of its error, or None; and the position after it."""
+    """Decode a whole response; returns its batch, the text of its error, or None, and the position after it."""
     with RecordDecoder(PARTITION, schema) as decoder:
         decoder.seek(start)
         decoder.feed(fed, aborted)
@@ -140,7 +140,7 @@ def decoded(
 
 
 def polled(decoder: RecordDecoder, limits: Limits) -> int:
-    """Poll until nothing moves; the number of records."""
+    """Poll until nothing moves; returns the number of records."""
     rows, before = 0, decoder.position
     while True:
         poll = decoder.poll(limits.records, limits.size_bytes, limits.until)
@@ -154,5 +154,5 @@ def polled(decoder: RecordDecoder, limits: Limits) -> int:
 
 
 def fields(fed: FedBatches) -> tuple[int, int, int, int, bool, bool]:
-    """The fields of a struct, in their order."""
+    """Return the fields of a struct in their order."""
     return fed.size, fed.first_offset, fed.next_offset, fed.last_epoch, bool(fed.malformed), bool(fed.exhausted)

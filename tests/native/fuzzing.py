@@ -31,14 +31,14 @@ class Fuzzer:
         self._program = compile_c(folder / "fuzz", *_CHECKS, Path(__file__).with_name("fuzz_record_batches.c"), *sources)
 
     def run(self, seed: int, rounds: int, *more: str) -> subprocess.CompletedProcess[str]:
-        """Decode so many damaged responses; prints the numbers of records decoded, and of stops for each reason."""
+        """Decode `rounds` damaged responses; prints the number of decoded records, and of stops for each reason."""
         command = [str(self._program), str(self._corpus), str(seed), str(rounds), *more]
         environment = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
         return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
 def _corpus() -> Iterator[bytes]:
-    """Recorded responses, the records of their compressed batches, and messages of old formats with their inner ones."""
+    """Yield recorded responses, the records of their compressed batches, and old message sets."""
     for log in recorded_logs():
         yield log.records
         for codec, batch in _batches(log.records):

@@ -1,4 +1,4 @@
-"""Accesses to memory, watched while the C code decodes damaged Avro payloads."""
+"""Memory accesses of the C code while it decodes damaged Avro payloads."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _payload(schema: Any, value: Any) -> bytes:
 
 
 def _corpus() -> Iterator[bytes]:
-    """Programs for whole types, projections, other readers, and skipped values, each with its payloads."""
+    """Yield decoder programs for whole types, projections, other readers and skipped values, each with its payloads."""
     plain = {**_ALL, "fields": [field for field in _ALL["fields"] if field["name"] != "list"]}
     physical = json.loads(json.dumps(_ALL).replace('"logicalType"', '"was"'))
     values = [_value(n) for n in range(24)]
@@ -109,7 +109,7 @@ def _corpus() -> Iterator[bytes]:
 
 @pytest.fixture(scope="module")
 def fuzz(tmp_path_factory: pytest.TempPathFactory) -> Fuzz:
-    """The decoder as a program, which watches every access to memory."""
+    """The decoder as a program under the sanitizers."""
     folder = tmp_path_factory.mktemp("avro")
     corpus = folder / "corpus"
     corpus.write_bytes(b"".join(_corpus()))
@@ -126,7 +126,7 @@ def fuzz(tmp_path_factory: pytest.TempPathFactory) -> Fuzz:
 
 @pytest.mark.parametrize(("seed", "rounds"), [(1, 60_000), *seldom((2, 500_000))])
 def test_no_fault_of_memory(fuzz: Fuzz, seed: int, rounds: int) -> None:
-    """Damaged payloads touch no memory that is not theirs, leave none, spoil no others, and reach every flaw."""
+    """Decoding damaged payloads accesses no foreign memory, leaks none, spoils no other rows, and meets every flaw."""
     done = fuzz(seed, rounds)
     assert (done.returncode, done.stderr) == (0, "")
     decoded, *flaws = map(int, done.stdout.split())
@@ -135,7 +135,7 @@ def test_no_fault_of_memory(fuzz: Fuzz, seed: int, rounds: int) -> None:
 
 
 def test_the_watch_is_on(fuzz: Fuzz) -> None:
-    """A step beyond a payload made on purpose is found."""
+    """The sanitizers find a deliberate access beyond a payload."""
     done = fuzz(1, 1, "crash")
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr

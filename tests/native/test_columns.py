@@ -1,4 +1,4 @@
-"""The Arrow columns that the C code builds, against those that Python builds of the same records."""
+"""Arrow columns built by the C code, compared with Python's columns of the same records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT = pa.schema([("value", pa.string())])
 
 
 def assert_rows(*rows: Row, schema: pa.Schema = ALL) -> None:
-    """Rows are in one batch as Python builds it."""
+    """Check that rows decode to one batch as Python builds it."""
     batches = [Batch(rows)]
     found, _ = decoded(encode(batches), schema, rows[0].offset, WIDE)
     assert_same(found, expected(batches, schema))
@@ -29,7 +29,7 @@ def assert_rows(*rows: Row, schema: pa.Schema = ALL) -> None:
 @each("rows", [1, 1023, 1024, 1025, 2048, 5000])
 @each("first_null", [0, 1, 1024, 4999, None])
 def test_columns_that_grow(rows: int, first_null: int | None) -> None:
-    """Columns are whole where their buffers have grown, with and without nulls before."""
+    """Columns are complete after their buffers have grown, with and without nulls before."""
     numbers = random.Random(rows)
 
     def data(n: int) -> bytes | None:
@@ -40,13 +40,13 @@ def test_columns_that_grow(rows: int, first_null: int | None) -> None:
 
 
 def test_large_values() -> None:
-    """Values of hundreds of kilobytes are whole, and records after them as well."""
+    """Values of hundreds of kilobytes, and records after them, are decoded completely."""
     values = [bytes([n]) * (300_000 * (n % 3)) for n in range(9)]
     assert_rows(*(Row(n, value, value, headers=((b"h", value),)) for n, value in enumerate(values)))
 
 
 def test_take_without_records() -> None:
-    """A batch of nothing has all columns, each with buffers that can be read."""
+    """A batch without records has all columns, with readable buffers."""
     with RecordDecoder(PARTITION, ALL) as decoder:
         for _ in range(3):
             assert_same(taken(decoder), pa.RecordBatch.from_pylist([], ALL))
@@ -55,14 +55,14 @@ def test_take_without_records() -> None:
 @each("milliseconds", [2**63 // 1000, 2**63 - 1, -(2**63) // 1000, -(2**63), -1, 0])
 @each("more", [-1, 0, 1])
 def test_edges_of_time(milliseconds: int, more: int) -> None:
-    """Times are microseconds up to the last that Spark can hold, and an error beyond it."""
+    """Times decode to microseconds up to the last that Spark can hold, and to an error beyond it."""
     far = max(-(2**63), min(2**63 - 1, milliseconds + more))
     assert_rows(*(Row(n, timestamp_ms=t) for n, t in enumerate((5, far, far))))
 
 
 @pytest.mark.parametrize("name", ["key", "value"])
 def test_first_flaw_is_told(name: str) -> None:
-    """Of several records that cannot be held, the first is named, and the next batch has its own."""
+    """The first of several invalid records is named, and the next batch has its own error."""
     schema = pa.schema([(name, pa.string()), ("timestamp", COLUMNS["timestamp"][0])])
     bad = Batch(tuple(Row(n, **{name: b"\xff"}) for n in range(3)))
     late = Batch(tuple(Row(n, timestamp_ms=2**62 + n) for n in range(3, 6)))
@@ -77,7 +77,7 @@ def test_first_flaw_is_told(name: str) -> None:
 
 
 def test_a_batch_outlives_its_decoder() -> None:
-    """A batch is its own: neither the next batch nor the end of its decoder change it."""
+    """Neither the next batch nor the end of its decoder changes a batch."""
     batches = [Batch(tuple(Row(n, b"%d" % n, b"v" * n, headers=((b"%d" % n, None),)) for n in range(200)))]
     kept = []
     with RecordDecoder(PARTITION, ALL) as decoder:
@@ -103,7 +103,7 @@ MIXED = (
 
 
 def assert_texts(*texts: bytes) -> None:
-    """Each text alone is UTF-8 where Python's decoder says so."""
+    """Check that each text alone is valid UTF-8 exactly if Python's decoder accepts it."""
     for text in texts:
         assert_rows(Row(5, None, text), schema=TEXT)
 
@@ -111,17 +111,17 @@ def assert_texts(*texts: bytes) -> None:
 @each("before", [b"", b"a", b"1234567", b"12345678", "\u00e4\u4e2d".encode()])
 @each("behind", [b"", b"z", b"12345678"])
 def test_edges_of_utf8(before: bytes, behind: bytes) -> None:
-    """Overlong forms, surrogates, what is beyond U+10FFFF and what is cut off are no UTF-8, wherever they are."""
+    """Overlong forms, surrogates, truncated forms and values beyond U+10FFFF are invalid UTF-8, wherever they are."""
     assert_texts(*(before + edge + behind for edge in EDGES))
 
 
 def test_all_pairs_of_bytes() -> None:
-    """Two bytes are UTF-8 where Python's decoder says so."""
+    """Two bytes are valid UTF-8 exactly if Python's decoder accepts them."""
     for first in (0x7F, 0x80, *range(0xC0, 0xE2), 0xED, 0xEF, 0xF0, 0xF4, 0xF5, 0xFF):
         assert_texts(*(bytes((first, second)) for second in range(0, 256, 5 if first < 0xE0 else 17)))
 
 
 @given(st.lists(MIXED, max_size=9))
 def test_any_bytes_as_text(texts: list[bytes]) -> None:
-    """Bytes are UTF-8 where Python's decoder says so."""
+    """Any bytes are valid UTF-8 exactly if Python's decoder accepts them."""
     assert_texts(*texts)

@@ -1,4 +1,4 @@
-"""CRC-32C by the processor's instructions and by tables."""
+"""CRC-32C by processor instructions and by tables."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def crc32c(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 class TestChecksums:
-    """Both ways of summing."""
+    """Checksums of both functions."""
 
     @pytest.mark.parametrize("data", PUBLISHED, ids=repr)
     def test_published_values(self, crc32c: Checksum, data: bytes) -> None:
-        """The values that the standard gives."""
+        """The published checksums are computed."""
         assert crc32c(data) == PUBLISHED[data] == record_batches.crc32c(data)
 
     def test_all_short_lengths(self, crc32c: Checksum) -> None:
-        """Every length up to some steps of eight bytes, at every alignment."""
+        """Data of every length below 72 bytes, at every alignment, have the right checksum."""
         text = random.Random(1).randbytes(80)
         for begin in range(8):
             for size in range(72):
@@ -57,7 +57,7 @@ class TestChecksums:
                 assert crc32c(part) == record_batches.crc32c(part)
 
     def test_lengths_about_lanes(self, crc32c: Checksum) -> None:
-        """Lengths about those at which several lanes are summed side by side."""
+        """Data around the lengths at which several lanes are summed in parallel have the right checksum."""
         text = random.Random(2).randbytes(9999)
         for size in (511, 512, 513, 1535, 1536, 1537, 3071, 3072, 3073, 4607, 4608, 4609, 5000, 9999):
             assert crc32c(text[:size]) == record_batches.crc32c(text[:size])

@@ -1,4 +1,4 @@
-"""Responses that are cut off or damaged, at every byte."""
+"""Truncated and damaged responses, at every byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CODEC_NAMES = [name for name in CODECS if name != "unknown"]
 ROWS = tuple(Row(n, b"key%d" % n, b"value" * n, 1000 + n, ((b"h", b"%d" % n), (b"none", None))) for n in range(1, 6))
 ABORTED = [(7, 6)]
 NOT_SUMMED = 21
-"""The bytes of a batch before those that its checksum covers."""
+"""The number of a batch's bytes before those that its checksum covers."""
 
 
 def log(codec: str) -> list[Batch]:
@@ -34,8 +34,9 @@ def visible(batches: list[Batch]) -> list[Batch]:
 
 
 def read(fed: bytes) -> tuple[Any, int, bool]:
-    """The rows of a response up to the first batch that cannot be read, or the text of their error, or None; the position;
-    and if there was such a batch.
+    """Return a response's rows up to the first unreadable batch, the position, and whether there was such a batch.
+
+    The rows are the text of their error if they cannot be built, and None if there are none.
     """
     with RecordDecoder(PARTITION, ALL) as decoder:
         decoder.seek(0)
@@ -63,7 +64,7 @@ def assert_read(found: Any, batches: list[Batch]) -> None:
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 def test_cut_off(codec: str) -> None:
-    """Cut off at any byte, a response yields the batches that are whole, and the position after them."""
+    """A response truncated at any byte yields its complete batches, and the position after them."""
     batches = log(codec)
     parts = [batch.encode() for batch in batches]
     ends = [sum(map(len, parts[:n])) for n in range(len(parts) + 1)]
@@ -77,7 +78,7 @@ def test_cut_off(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 def test_flipped_bits(codec: str) -> None:
-    """Any bit that the checksum covers, flipped, ends the read before its batch; the others never change a value."""
+    """A flipped bit under the checksum ends the read before its batch; any other flipped bit never changes a value."""
     batches = log(codec)
     parts = [batch.encode() for batch in batches]
     fed = b"".join(parts)
@@ -98,7 +99,7 @@ def test_flipped_bits(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", CODEC_NAMES)
 def test_damage_with_a_right_checksum(codec: str) -> None:
-    """Random damage that a checksum does not reveal leads to errors or to other rows, of a valid batch, and to no crash."""
+    """Random damage with a valid checksum leads to errors or to other rows in a valid batch, never to a crash."""
     chance, parts = random.Random(codec), [batch.encode() for batch in log(codec)]
     for _ in range(3000):
         damaged = [with_checksum(damage(chance, part)) if chance.random() < 0.5 else part for part in parts]
@@ -122,13 +123,13 @@ FIELDS = {
     "producer id": (43, 8),
     "count": (57, 4),
 }
-"""Place and size of the numbers in a batch's header."""
+"""Position and size of the numbers in a batch's header."""
 
 
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_fields_at_their_limits(name: str, codec: str) -> None:
-    """A number of a batch's header at and beside its limits, with a right checksum, leads to no crash."""
+    """A number of a batch's header at or near its limits, with a valid checksum, causes no crash."""
     (at, size), part = FIELDS[name], log(codec)[0].encode()
     for bits in (8 * size - 1, 31, 15, 7):
         for value in (2**bits - 1, 2**bits - 2, -(2**bits), -(2**bits) + 1, 0, 1, -1):
@@ -138,7 +139,7 @@ def test_fields_at_their_limits(name: str, codec: str) -> None:
 
 
 def test_wrong_checksums_of_skipped_batches() -> None:
-    """The checksum of a marker, of an aborted batch and of one before the position is checked, too."""
+    """The checksums of markers, of aborted batches and of batches before the position are checked, too."""
     parts = [batch.encode() for batch in log("none")]
     for n, start in (1, 6), (2, 6), (0, 7):
         damaged = [*parts[:n], parts[n][:-1] + bytes([parts[n][-1] ^ 1]), *parts[n + 1 :]]

@@ -1,4 +1,4 @@
-"""The decoder against a simple model: batches that can and cannot be read, in any order, polled within random limits."""
+"""The decoder compared with a simple model: readable and flawed batches, in any order, polled within random limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLAWS = ["", "", "", "checksum", "garbage", "too large", "too few rows"]
 
 @dataclass(frozen=True)
 class Part:
-    """An encoded batch, its rows as (offset, value), and its flaw, if it has one."""
+    """An encoded batch, its rows as (offset, value), and its flaw, if any."""
 
     data: bytes
     rows: tuple[tuple[int, bytes], ...]
@@ -34,7 +34,7 @@ class Part:
 
 
 def part(base: int, sizes: list[int], codec: str, flaw: str) -> Part:
-    """Encode a batch whose values have the given sizes, and which has the flaw."""
+    """Encode a batch with values of the given sizes and with the flaw."""
     if flaw == "too large":
         sizes, codec = [*sizes, 2 * BOUND_BYTES], "gzip" if codec == "none" else codec
     rows = tuple((base + n, b"%07d" % (base + n) + b"." * size) for n, size in enumerate(sizes))
@@ -48,7 +48,7 @@ def part(base: int, sizes: list[int], codec: str, flaw: str) -> Part:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Part]:
-    """Consecutive batches."""
+    """Draw consecutive batches."""
     found, base = [], 0
     for _ in range(draw(st.integers(1, 6))):
         sizes = draw(st.lists(st.integers(0, 300), min_size=1, max_size=4))

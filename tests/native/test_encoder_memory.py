@@ -1,4 +1,4 @@
-"""Accesses to memory, watched while the C code encodes record batches, and hashes keys and rows."""
+"""Memory accesses of the C code while it encodes record batches, and hashes keys and rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHECKS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=a
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    """The encoder as a program, which watches every access to memory, and reads again what was encoded."""
+    """The encoder as a program under the sanitizers, which decodes what it encoded."""
     sources = [SOURCES / f"{name}.c" for name in ("encoder", "crc32c", "hashes", "row_hashes")]
     program = compile_c(tmp_path_factory.mktemp("encoder") / "drive", *_CHECKS, _HERE / "drive_encoder.c", *sources)
 
@@ -33,7 +33,7 @@ _HERE = Path(__file__).parent
 
 @pytest.mark.parametrize(("seed", "rows"), [(1, 200_000), *seldom((2, 20_000_000))])
 def test_no_fault_of_memory(driver: Driver, seed: int, rows: int) -> None:
-    """Rows of all kinds, in few and in thousands of batches, are read as they were, without a fault of memory."""
+    """Rows of all kinds, encoded in few or thousands of batches, decode to themselves without memory faults."""
     done = driver(str(seed), str(rows))
     assert (done.returncode, done.stderr) == (0, "")
     records, closed, grown = map(int, done.stdout.split())
@@ -42,7 +42,7 @@ def test_no_fault_of_memory(driver: Driver, seed: int, rows: int) -> None:
 
 
 def test_the_watch_is_on(driver: Driver) -> None:
-    """A header in memory that is too short, made on purpose, is found."""
+    """The sanitizers find a deliberate header in memory that is too short."""
     done = driver("1", "1", "crash")
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr

@@ -1,4 +1,4 @@
-"""Some seconds of damaged responses, with every access to memory watched."""
+"""Seconds of damaged responses under the sanitizers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
 
 @pytest.mark.parametrize("seed", [1, *seldom(2)])
 def test_no_fault_of_memory(fuzzer: Fuzzer, seed: int) -> None:
-    """60,000 damaged responses touch no memory that is not theirs, leave none, and reach every reason to stop."""
+    """Decoding 60,000 damaged responses accesses no foreign memory, leaks none, and meets every reason to stop."""
     done = fuzzer.run(seed, 60_000)
     assert (done.returncode, done.stderr) == (0, "")
     records, *stops = map(int, done.stdout.split())
@@ -24,7 +24,7 @@ def test_no_fault_of_memory(fuzzer: Fuzzer, seed: int) -> None:
 
 
 def test_the_watch_is_on(fuzzer: Fuzzer) -> None:
-    """A step beyond a response made on purpose is found."""
+    """The sanitizers find a deliberate access beyond a response."""
     done = fuzzer.run(1, 1, "crash")
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr

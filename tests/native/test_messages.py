@@ -1,4 +1,4 @@
-"""The decoder of messages of formats 0 and 1, which brokers before 0.11 store, against an encoder of the tests' own."""
+"""Decoder of message formats 0 and 1, which brokers before 0.11 store, compared with an encoder for tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROWS = (
 
 
 def numbered(start: int, rows: int, **fields: Any) -> MessageSet:
-    """Messages of consecutive offsets."""
+    """Return messages of consecutive offsets."""
     return MessageSet(tuple(Row(n, None, b"%d" % n, n) for n in range(start, start + rows)), **fields)
 
 
@@ -40,7 +40,7 @@ def gzipped(data: bytes) -> bytes:
 @each("magic", [0, 1])
 @each("codec", KNOWN)
 def test_all_kinds_of_messages(magic: int, codec: str) -> None:
-    """Nulls, empty values, gaps and times are read from messages of every codec, also next to others."""
+    """Nulls, empty values, gaps and times are decoded from messages of every codec, also next to other sets."""
     sets = [MessageSet(ROWS, magic, codec), numbered(16, 3, magic=magic), numbered(19, 5, magic=magic, codec=codec)]
     found, position = decoded(encode(sets), start=10)
     assert_same(found, expected(sets))
@@ -57,7 +57,7 @@ def test_times(codec: str) -> None:
 
 
 def test_formats_of_all_times() -> None:
-    """A log that was written over the years is read through."""
+    """A log of both message formats and record batches is read completely."""
     log = [numbered(0, 3, magic=0), numbered(3, 3, magic=0, codec="lz4"), numbered(6, 3), numbered(9, 3, codec="snappy")]
     rows = tuple(Row(n, None, b"%d" % n, n) for n in range(12, 15))
     found, position = decoded(encode([*log, Batch(rows)]))
@@ -70,7 +70,7 @@ def test_formats_of_all_times() -> None:
 @each("start", [0, 3, 7, 9])
 @each("until", [5, 8, 20])
 def test_ranges(magic: int, codec: str, start: int, until: int) -> None:
-    """Messages before the position and behind the range are skipped, also within a set."""
+    """Messages before the position and beyond the range are skipped, also within a set."""
     sets = [numbered(0, 5, magic=magic, codec=codec), numbered(5, 5, magic=magic, codec=codec)]
     found, position = decoded(encode(sets), start=start, limits=Limits(until=until))
     assert_same(found, expected(sets, start=start, until=until))
@@ -92,7 +92,7 @@ def test_limits(codec: str) -> None:
 
 
 def test_whole_messages() -> None:
-    """What was fed is known by its headers; messages have no leader epoch."""
+    """Headers give the extent of the fed messages, which have no leader epoch."""
     first, second = numbered(5, 1).encode(), numbered(6, 4, codec="gzip").encode()
     with RecordDecoder(PARTITION, ALL) as decoder:
         assert fields(decoder.feed(first + second))[:4] == (len(first + second), 5, 10, -1)
@@ -105,7 +105,7 @@ def test_whole_messages() -> None:
 
 
 def test_gaps_of_compaction() -> None:
-    """A set whose first messages were removed keeps the offsets of the others: the last one's is the set's."""
+    """In a set that lost its first messages, each message keeps its offset; the set's offset is the last one's."""
     inner = message(3, None, b"d") + message(5, None, b"f")
     found, position = decoded(message(105, None, gzipped(inner), attributes=GZIP), start=100)
     assert (found.column("offset").to_pylist(), position) == ([103, 105], 106)
@@ -138,7 +138,7 @@ def with_bad_crc(data: bytes) -> bytes:
     ],
 )
 def test_corrupt(data: bytes, flaw: str) -> None:
-    """Messages that are damaged, or contradict each other, are an error; those before them are gathered."""
+    """Messages that are damaged or contradict each other raise an error."""
     with RecordDecoder(PARTITION, ALL) as decoder:
         decoder.seek(0)
         decoder.feed(data)
@@ -156,7 +156,7 @@ def test_unknown_codec() -> None:
 
 
 def swallow(data: bytes) -> None:
-    """Decode bytes as far as they can be."""
+    """Decode bytes as far as possible."""
     with RecordDecoder(PARTITION, ALL) as decoder, suppress(ClusterStateError, Unsupported):
         decoder.seek(0)
         decoder.feed(data)
@@ -166,7 +166,7 @@ def swallow(data: bytes) -> None:
 @each("magic", [0, 1])
 @each("codec", ["none", "lz4", "xerial"])
 def test_damage(magic: int, codec: str) -> None:
-    """No byte that is changed or missing leads to anything but an error, or other records."""
+    """A changed or missing byte leads to an error or to other records, nothing else."""
     data = MessageSet((Row(0, b"k", b"v", 1), Row(1, None, b"w", 2)), magic, codec).encode()
     for at in range(len(data)):
         swallow(data[:at])
@@ -191,7 +191,7 @@ SETS = st.builds(
     st.integers(0, 40),
 )
 def test_round_trip(sets: list[MessageSet], limits: Limits, start: int) -> None:
-    """Messages of any kind, in any portions, are the rows that Python builds."""
+    """Messages of any kind, in any portions, decode to Python's rows."""
     log, at = [], -1
     for each_set in sets:
         rows = [replace(row, offset=(at := at + row.offset)) for row in each_set.rows]

@@ -1,4 +1,4 @@
-"""The decoder of record batches, against an encoder of the tests' own."""
+"""Decoder of record batches, compared with an encoder for tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MIXED = (
 
 
 def numbered(start: int, rows: int, **fields: Any) -> Batch:
-    """A batch of consecutive offsets."""
+    """Return a batch of consecutive offsets."""
     return Batch(tuple(Row(n, None, b"%d" % n, n) for n in range(start, start + rows)), **fields)
 
 
@@ -47,11 +47,11 @@ def offsets_of(batch: pa.RecordBatch | None) -> list[int]:
 
 
 class TestRecords:
-    """Batches of records alone."""
+    """Batches without transactions."""
 
     @pytest.mark.parametrize("codec", KNOWN_CODECS)
     def test_all_kinds_of_records(self, codec: str) -> None:
-        """Nulls, empty values, headers and times in either direction are read from batches of every codec."""
+        """Nulls, empty values, headers and times in any order are decoded from batches of every codec."""
         batches = [Batch(MIXED, codec=codec), numbered(14, 3), numbered(17, 5, codec=codec)]
         found, position = decoded(encode(batches), start=10)
         assert_same(found, expected(batches))
@@ -59,25 +59,25 @@ class TestRecords:
 
     @pytest.mark.parametrize("name", COLUMNS)
     def test_each_column_alone(self, name: str) -> None:
-        """A column is the same without the others."""
+        """A column decodes to the same values without the others."""
         schema = pa.schema([(name, COLUMNS[name][0])])
         found, _ = decoded(encode([Batch(MIXED)]), schema, 10)
         assert_same(found, expected([Batch(MIXED)], schema))
 
     def test_no_columns(self) -> None:
-        """A count of records needs no column."""
+        """Records are counted without any column."""
         found, _ = decoded(encode([Batch(MIXED)]), pa.schema([]), 10)
         assert found.num_rows == 4
 
     def test_log_append_time(self) -> None:
-        """A batch with the broker's time has it in every record."""
+        """Every record of a batch with the broker's time has this time."""
         batches = [Batch(MIXED, flags=LOG_APPEND_TIME, max_timestamp_ms=5_000)]
         found, _ = decoded(encode(batches), start=10)
         assert found.column("timestampType").to_pylist() == [1] * 4
         assert_same(found, expected(batches))
 
     def test_sizes_of_records(self) -> None:
-        """The size of a poll counts keys, values, and headers, also empty ones, only if they are asked for."""
+        """The size of a poll counts keys, values and headers, including empty ones, only if they are requested."""
         for names, size in ([*COLUMNS], 1008 + 3 + 3 * 8), (["offset"], 1008):
             with RecordDecoder(PARTITION, pa.schema([ALL.field(name) for name in names])) as decoder:
                 decoder.seek(10)
@@ -91,7 +91,7 @@ class TestRecords:
         assert (offsets_of(found), position) == ([*range(7, 15)], 15)
 
     def test_gaps_of_compaction(self) -> None:
-        """Gaps within a batch, at its ends and between batches move the position, and have no rows."""
+        """Gaps within a batch, at its ends and between batches advance the position without rows."""
         batches = [
             Batch((Row(12), Row(15)), base_offset=10, last_offset=19),
             Batch((), base_offset=20, last_offset=29),
@@ -101,7 +101,7 @@ class TestRecords:
         assert (offsets_of(found), position) == ([12, 15, 41], 50)
 
     def test_gap_at_the_end_of_a_range(self) -> None:
-        """A gap up to the end of the range moves the position there; the end of a batch, behind the batch."""
+        """A gap at the end of the range moves the position to the range's end; a batch's end moves it past the batch."""
         batches = [Batch((Row(12), Row(25)), base_offset=10, last_offset=29), numbered(30, 2)]
         for until in 13, 20, 25:
             found, position = decoded(encode(batches), start=10, limits=Limits(until=until))
@@ -113,7 +113,7 @@ class TestRecords:
 
     @pytest.mark.parametrize("codec", ["none", "zstd"])
     def test_limits(self, codec: str) -> None:
-        """Polls stop at their limits within a batch, and go on from there."""
+        """Polls stop at their limits within a batch, and continue from there."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([numbered(0, 50, codec=codec), numbered(50, 50, codec=codec)]), None)
@@ -127,7 +127,7 @@ class TestRecords:
             assert offsets_of(decoder.take()) == [*range(100)]
 
     def test_later_range(self) -> None:
-        """A batch in which a range ended can be read on with the next range."""
+        """A batch in which a range ended can be continued with the next range."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([Batch((Row(2), Row(8)), base_offset=0, last_offset=9)]), None)
@@ -144,7 +144,7 @@ class TestRecords:
             assert f"The {name} of {PARTITION} at offset" in found
 
     def test_headers_that_are_not_utf8(self) -> None:
-        """A header's key that is not UTF-8 is an error only where headers are asked for."""
+        """A header key that is not UTF-8 is an error only if headers are requested."""
         batches = [Batch((Row(1, None, b"v", 0, ((b"\xff", b"1"),)),))]
         found, _ = decoded(encode(batches))
         assert found == expected(batches)
@@ -152,7 +152,7 @@ class TestRecords:
         assert found.num_rows == 1
 
     def test_time_beyond_microseconds(self) -> None:
-        """A time that is no timestamp of Spark's is an error that names its record."""
+        """A time beyond Spark's timestamps is an error that names its record."""
         batches = [Batch((Row(1, timestamp_ms=5), Row(2, timestamp_ms=2**62)))]
         found, _ = decoded(encode(batches))
         assert found == expected(batches)
@@ -163,7 +163,7 @@ class TestTransactions:
     """Markers and aborted records."""
 
     def log(self) -> list[Batch]:
-        """Producers 7 and 8, each with an aborted and a committed transaction, between records without one."""
+        """Return transactions of producers 7 and 8, aborted and committed, and records without a transaction."""
         of = {"flags": TRANSACTIONAL}
         return [
             numbered(0, 2, producer_id=7, **of),
@@ -179,17 +179,17 @@ class TestTransactions:
         ]
 
     def test_read_uncommitted(self) -> None:
-        """Markers alone are skipped, and the position moves past them."""
+        """Uncommitted reads skip only markers, and the position moves past them."""
         found, position = decoded(encode(self.log()))
         assert (offsets_of(found), position) == ([0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13], 15)
 
     def test_read_committed(self) -> None:
-        """Aborted transactions are skipped up to their markers, later ones of the same producer read."""
+        """Committed reads skip aborted transactions up to their markers, and read later ones of the same producer."""
         found, position = decoded(encode(self.log()), aborted=[(8, 2), (7, 0)])
         assert (offsets_of(found), position) == ([4, 5, 7, 8, 12, 13], 15)
 
     def test_several_aborts_of_a_producer(self) -> None:
-        """Transactions of one producer are aborted each by itself."""
+        """Each transaction of a producer is aborted or committed separately."""
         of = {"flags": TRANSACTIONAL, "producer_id": 7}
         log = [numbered(0, 2, **of), marker(2, 7, ABORT), numbered(3, 2, **of), marker(5, 7, COMMIT)]
         log += [numbered(6, 2, **of), marker(8, 7, ABORT)]
@@ -203,7 +203,7 @@ class TestTransactions:
         assert offsets_of(found) == [2, 3]
 
     def test_nothing_visible(self) -> None:
-        """A response without a visible record moves the position, which the result of the poll tells."""
+        """A response without a visible record advances the position, and the poll reports it."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([numbered(0, 9, producer_id=7, flags=TRANSACTIONAL), marker(9, 7, ABORT)]), [(7, 0)])
@@ -212,13 +212,13 @@ class TestTransactions:
             assert decoder.is_exhausted
 
     def test_position_behind_the_begin_of_a_transaction(self) -> None:
-        """A transaction that began before the response is skipped as well."""
+        """An aborted transaction that began before the response is skipped, too."""
         log = [numbered(5, 2, producer_id=7, flags=TRANSACTIONAL), marker(7, 7, ABORT), numbered(8, 1)]
         found, _ = decoded(encode(log), start=5, aborted=[(7, 1)])
         assert offsets_of(found) == [8]
 
     def test_many_transactions(self) -> None:
-        """A thousand producers with open transactions are told apart."""
+        """A thousand producers with open transactions are distinguished."""
         producers = [(n * 37) % 1009 for n in range(1000)]
         log = [numbered(n, 1, producer_id=producer, flags=TRANSACTIONAL) for n, producer in enumerate(producers)]
         log += [marker(1000 + n, producer, ABORT if producer % 2 else COMMIT) for n, producer in enumerate(producers)]
@@ -229,10 +229,10 @@ class TestTransactions:
 
 
 class TestResponses:
-    """Responses one after the other."""
+    """Consecutive responses."""
 
     def test_partial_batch(self) -> None:
-        """A batch whose end is missing is left for the next fetch."""
+        """A batch without its end is left for the next fetch."""
         whole, partial = encode([numbered(0, 3)]), encode([numbered(3, 3)])
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
@@ -245,7 +245,7 @@ class TestResponses:
             assert offsets_of(decoder.take()) == [*range(6)]
 
     def test_whole_batches(self) -> None:
-        """What was fed is known by its headers: the whole batches, their offsets, and the last one's epoch."""
+        """Headers give the size and offsets of the complete batches, and the last one's epoch."""
         batches = [Batch((Row(101),), base_offset=100, last_offset=104), numbered(110, 10, leader_epoch=8, codec="lz4")]
         first, second = (batch.encode() for batch in batches)
         with RecordDecoder(PARTITION, ALL) as decoder:
@@ -255,7 +255,7 @@ class TestResponses:
                 assert fields(decoder.feed(first + second[:end]))[:4] == (len(first), 100, 105, 0)
 
     def test_no_whole_batch(self) -> None:
-        """A response without a whole batch is exhausted."""
+        """A response without a complete batch is exhausted."""
         batch = encode([numbered(0, 3)])
         with RecordDecoder(PARTITION, ALL) as decoder:
             for end in range(len(batch)):
@@ -266,7 +266,7 @@ class TestResponses:
 
     @pytest.mark.parametrize("length", [-1, 0, 48, -(2**31)])
     def test_lengths(self, length: int) -> None:
-        """A length that is too small for a header is malformed: it would never end."""
+        """A batch length smaller than a header is malformed: the decoder would never end."""
         good, bad = encode([numbered(0, 3)]), bytearray(encode([numbered(3, 3)]))
         bad[8:12] = length.to_bytes(4, "big", signed=True)
         with RecordDecoder(PARTITION, ALL) as decoder:
@@ -276,12 +276,12 @@ class TestResponses:
 
     @given(st.binary(max_size=400))
     def test_any_bytes(self, data: bytes) -> None:
-        """Whole batches are never more than the bytes."""
+        """Complete batches are never larger than the bytes fed."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             assert 0 <= decoder.feed(data).size <= len(data)
 
     def test_seek(self) -> None:
-        """A seek forgets the response, and keeps the records gathered."""
+        """A seek discards the response, and keeps the records gathered."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([numbered(0, 5, codec="lz4")]), None)
@@ -295,7 +295,7 @@ class TestResponses:
 
     @pytest.mark.parametrize("kind", [bytes, bytearray, lambda data: memoryview(b"--" + data)[2:]])
     def test_kinds_of_memory(self, kind: type) -> None:
-        """Bytes, a bytearray and a part of a buffer are read in place, and let go once exhausted."""
+        """Bytes, a bytearray and a part of a buffer are read in place, and released once exhausted."""
         fed = kind(encode([numbered(0, 5)]))
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
@@ -306,13 +306,13 @@ class TestResponses:
             assert offsets_of(decoder.take()) == [*range(5)]
 
     def test_used_outside_of_its_block(self) -> None:
-        """A decoder that is not open is a programming error."""
+        """Use of a decoder that is not open is a programming error."""
         with pytest.raises(RuntimeError, match="outside of its with block"):
             RecordDecoder(PARTITION, ALL).feed(b"", None)
 
 
 class TestUnreadable:
-    """Batches for librdkafka, and corrupt ones."""
+    """Batches for librdkafka, and corrupt batches."""
 
     @pytest.mark.parametrize(
         ("batch", "reason"),
@@ -325,7 +325,7 @@ class TestUnreadable:
         ids=lambda value: value if isinstance(value, str) else "",
     )
     def test_unsupported(self, batch: Batch, reason: str) -> None:
-        """What only librdkafka reads is refused at the position that was reached, after what is before it."""
+        """A batch that only librdkafka reads is refused at the reached position, after the records before it are read."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([numbered(0, 5), batch]), None)
@@ -339,7 +339,7 @@ class TestUnreadable:
             assert offsets_of(decoder.take()) == [*range(reached + 1)]
 
     def test_wrong_checksum(self) -> None:
-        """A batch whose checksum is wrong is the same error as librdkafka's, after what is before it."""
+        """A batch with a wrong checksum raises librdkafka's error, after the records before it are read."""
         bad = encode([numbered(5, 1)])[:-1] + b"\x01"
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
@@ -377,7 +377,7 @@ class TestUnreadable:
         ],
     )
     def test_wrong_lengths_and_counts(self, batch: Batch) -> None:
-        """A batch with a right checksum and lengths, counts or offsets that do not fit raises."""
+        """A batch with a valid checksum raises an error if its lengths, counts or offsets contradict each other."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([batch, numbered(7, 1)]), None)
@@ -386,7 +386,7 @@ class TestUnreadable:
 
     @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])
     def test_wrong_length_of_a_batch(self, length: int) -> None:
-        """A batch that is shorter than its header is corrupt."""
+        """A batch shorter than its header is corrupt."""
         bad = bytearray(encode([numbered(5, 1)]))
         bad[8:12] = length.to_bytes(4, "big", signed=True)
         with RecordDecoder(PARTITION, ALL) as decoder:
@@ -395,7 +395,7 @@ class TestUnreadable:
                 decoder.poll(1, 1, 1)
 
     def test_unordered_offsets(self) -> None:
-        """Offsets that fall within a batch are reported."""
+        """Decreasing offsets within a batch are reported."""
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
             decoder.feed(encode([Batch((Row(2), Row(1)), base_offset=0, last_offset=2)]), None)
@@ -420,7 +420,7 @@ LIMITS = st.builds(Limits, st.integers(1, 30), st.integers(1, 3000), st.integers
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Batch]:
-    """Batches with gaps within, before and after them, of every codec; some are markers, some empty."""
+    """Draw batches of every codec with gaps within, before and after them; some are markers, some empty."""
     found, at = [], draw(st.sampled_from([0, 0, 5, 2**62]))
     for steps in draw(st.lists(st.lists(st.integers(1, 3) | st.integers(1, 2**20), max_size=6), max_size=5)):
         base, rows = at + draw(st.integers(0, 2)), []
@@ -440,7 +440,7 @@ def logs(draw: st.DrawFn) -> list[Batch]:
 
 @given(logs(), SCHEMAS, LIMITS, st.integers(0, 100))
 def test_round_trip(batches: list[Batch], schema: pa.Schema, limits: Limits, start: int) -> None:
-    """Whatever is encoded is decoded as Python builds it, by polls of every size, up to the end of the log or the range."""
+    """Any batches decode to Python's rows, in polls of every size, up to the end of the log or the range."""
     found, position = decoded(encode(batches), schema, start, limits)
     wanted = expected(batches, schema, start, limits.until)
     if wanted is None:

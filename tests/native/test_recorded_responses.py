@@ -1,4 +1,4 @@
-"""Responses of real brokers, as librdkafka read the same logs."""
+"""Recorded responses of real brokers, compared with librdkafka's reads of the same logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 @each_log
 def test_all_records(log: RecordedLog) -> None:
-    """Every record is read as librdkafka reads it, and the position is the end of the log."""
+    """Every record is decoded as librdkafka reads it, and the position is beyond the last record."""
     found, position = decoded(log.records)
     assert rows_of(found) == log.rows
     assert position > log.rows[-1]["offset"]
@@ -39,7 +39,7 @@ def test_committed_records(log: RecordedLog) -> None:
 
 @each_log
 def test_every_start(log: RecordedLog) -> None:
-    """From every offset on, and in portions of every size, the rows are the same."""
+    """A response yields the same rows from any starting offset and in portions of any size."""
     for start in range(0, log.rows[-1]["offset"] + 2, 3):
         wanted = [row for row in log.rows if row["offset"] >= start]
         found, _ = decoded(log.records, start=start, limits=Limits(1 + start % 7, 1 + 97 * (start % 3)))
@@ -48,7 +48,7 @@ def test_every_start(log: RecordedLog) -> None:
 
 @each_log
 def test_cut_off(log: RecordedLog) -> None:
-    """Cut off anywhere, a response yields the first of its rows."""
+    """A truncated response yields the first of its rows."""
     for cut in range(0, len(log.records), 7):
         with RecordDecoder(PARTITION, ALL) as decoder:
             decoder.seek(0)
@@ -58,7 +58,7 @@ def test_cut_off(log: RecordedLog) -> None:
 
 
 def test_corpus_is_varied() -> None:
-    """There are logs of all codecs, with transactions, gaps and times of the broker."""
+    """The recorded logs have all codecs, transactions, gaps and broker times."""
     assert {int.from_bytes(log.records[21:23], "big") & 7 for log in LOGS.values()} == {0, 1, 2, 3, 4}
     transactions = LOGS["transactions"]
     assert len(transactions.aborted) > 1
