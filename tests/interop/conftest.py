@@ -1,4 +1,4 @@
-"""One consumer group with members of both kinds, the JVM's own and ours, and what ZooKeeper says of it."""
+"""Consumer groups with JVM consumers and our members, and their state in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 Place: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset."""
 
-# What the first rebalances of several members need is time, and sessions of 2 s are the shortest that are safe here.
+# The first rebalances of several members need time; sessions under 2 s are not safe here.
 JVM = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "30", "zookeeper.session.timeout.ms": "2000"}
-# Nobody kills ours: what is gone before 30 s has left by itself.
+# Our members are never killed: one that is gone within 30 s has left by itself.
 OURS = {"rebalance.backoff.ms": "300", "auto.offset.reset": "earliest", "zookeeper.session.timeout.ms": "30000"}
 POLL_S = 0.02
 PATIENCE_S = 60
 
 
 class Journal:
-    """Writes to all partitions of some topics, one after the other, until its block ends; knows what was acknowledged."""
+    """Writes to all partitions of some topics in turn until its block ends, and knows the acknowledged records."""
 
     def __init__(self, cluster: LocalCluster, topics: Mapping[str, int], every_s: float = 0.01) -> None:
         self._config = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 5}
@@ -62,7 +62,7 @@ class Journal:
         self._thread.join()
 
     def ends(self) -> dict[TopicPartition, int]:
-        """The last offset that is acknowledged of each partition."""
+        """Return the last acknowledged offset of each partition."""
         found: dict[TopicPartition, int] = {}
         for topic, partition, offset in self.acknowledged.copy():
             tp = TopicPartition(topic, partition)
@@ -70,15 +70,15 @@ class Journal:
         return found
 
     def require_owners_read(self, readers: Mapping[str, Reader], owners: Mapping[TopicPartition, str]) -> None:
-        """Wait until each partition's owner has read what was written from now on, and nobody else has.
+        """Wait until each partition's owner has read new records, and check that no other reader has.
 
-        `owners` are threads, of members that are called ``group_name``, where `readers` has them by name.
+        `owners` are threads of members called ``group_name``; `readers` has the members by name.
         """
         ends = self.ends()
         assert ends.keys() == owners.keys()
 
         def new(name: str) -> set[TopicPartition]:
-            """The partitions that the reader has read past their ends."""
+            """Return the partitions that the reader has read past their ends."""
             return {tp for t, p, offset in places(readers[name]) if offset > ends[tp := TopicPartition(t, p)]}
 
         owned = {
@@ -91,7 +91,7 @@ class Journal:
         assert {name: new(name) for name in readers} == owned
 
     def require_all_read(self, readers: Iterable[Reader]) -> int:
-        """Wait until all that was acknowledged is read; how many times a record was read that had been read before."""
+        """Wait until all acknowledged records are read; returns the number of repeated reads."""
         readers = list(readers)
 
         def missing() -> set[Place]:
@@ -119,7 +119,7 @@ class Journal:
 
 
 class Query:
-    """A streaming query of ours, which collects where its records were."""
+    """A streaming query of ours that collects the places of its records."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
         self._spark, self._options = spark, options
@@ -127,7 +127,7 @@ class Query:
         self.places: list[Place] = []
 
     def start(self) -> Query:
-        """This query, started; it joins the group within a second or two."""
+        """Start this query, which joins the group within a second or two, and return it."""
         frame = self._spark.readStream.format("zkafka").schema("topic string, partition int, offset bigint")
         stream = frame.options(**self._options).load().writeStream.foreachBatch(self._take)
         self._query = stream.trigger(processingTime="50 milliseconds").start()
@@ -140,13 +140,13 @@ class Query:
             self.check()
 
     def check(self) -> None:
-        """Raise what ended the query, if something has."""
+        """Raise the error that ended the query, if any."""
         if self._query is not None and (error := self._query.exception()) is not None:
             raise error
 
     @property
     def active(self) -> bool:
-        """Whether it runs."""
+        """Whether the query runs."""
         return self._query is not None and self._query.isActive
 
     def __enter__(self) -> Query:
@@ -164,7 +164,7 @@ Reader: TypeAlias = OldConsumer | Query
 
 
 def places(reader: Reader) -> list[Place]:
-    """The places that a member has read, in its order."""
+    """Return the places that a member has read, in its order."""
     if isinstance(reader, Query):
         return list(reader.places)
     return [(r.topic, r.partition, r.offset) for r in reader.records]
@@ -172,7 +172,7 @@ def places(reader: Reader) -> list[Place]:
 
 @dataclass(frozen=True)
 class Znode:
-    """Data, the transaction that made it, and the session of an ephemeral one, else 0."""
+    """Data, the creating transaction, and the session of an ephemeral znode, else 0."""
 
     data: bytes | None
     made_by: int
@@ -180,10 +180,10 @@ class Znode:
 
 
 class Group:
-    """A group of a name of its own.
+    """A group under a new name.
 
-    `jvm`, `query` and `member` make members, which end with the test at the latest. Their ids are the group's name, ``_``
-    and the name that they are given here; None leaves the making of an id to them.
+    `jvm`, `query` and `member` create members, which end with the test at the latest. A member's id is the group's name,
+    ``_`` and the name given here; with None, the member generates its id.
     """
 
     def __init__(self, cluster: LocalCluster, name: str, test: pytest.FixtureRequest) -> None:
@@ -200,21 +200,21 @@ class Group:
 
     @staticmethod
     def places(reader: Reader) -> list[Place]:
-        """The places that a member has read, in its order."""
+        """Return the places that a member has read, in its order."""
         return places(reader)
 
     def note(self, name: str, value: object) -> None:
-        """Record a property of the test, which --junitxml shows."""
+        """Record a property of the test for --junitxml."""
         self._test.node.user_properties.append((name, value))
 
     def journal(self, topics: Mapping[str, int]) -> Journal:
-        """Writes to topics of so many partitions, as long as its block lasts."""
+        """Write to topics with the given partition counts while the block lasts."""
         return Journal(self.cluster, topics)
 
     # --- members -------------------------------------------------------------------------------------------------------
 
     def jvm(self, name: str | None, version: str = "1.1.1", *, start: bool = True, **options: Any) -> OldConsumer:
-        """A consumer of the JVM, which returns when its first rebalance succeeded, or one that is to be started."""
+        """Return a JVM consumer, started and past its first rebalance unless `start` is False."""
         properties = {**JVM, **options.pop("properties", {})}
         options |= {"kafka_version": version, "consumer_id": name, "properties": properties}
         consumer = OldConsumer(self.cluster.zookeeper_connect, self.name, **options)
@@ -223,13 +223,13 @@ class Group:
         return consumer.start() if start else consumer
 
     def query(self, name: str, options: Mapping[str, str]) -> Query:
-        """A streaming query of ours, started."""
+        """Return a started streaming query of ours."""
         query = Query(self._test.getfixturevalue("spark"), self._ours(name, options))
         self._queries.append(query)
         return self._opened.enter_context(query)
 
     def member(self, name: str | None, options: Mapping[str, str]) -> GroupMember:
-        """A member of ours in this process, joined: it owns, and reads nothing."""
+        """Return a joined member of ours in this process, which owns partitions and reads nothing."""
         parsed = parse_stream(self._ours(name, options))
         assert parsed.read.connection.zookeeper is not None
         assert parsed.group is not None
@@ -244,45 +244,45 @@ class Group:
         return {**where, **({} if name is None else {"consumer.id": name}), **OURS, **options}
 
     def stop(self, last: Reader) -> None:
-        """Stop the last member, and wait until its znodes are gone, which must not take until its session expires."""
+        """Stop the last member, and wait until its znodes are gone, well before its session would expire."""
         last.stop()
         self.settle(timeout_s=15)
 
-    # --- what ZooKeeper says -------------------------------------------------------------------------------------------
+    # --- state in ZooKeeper --------------------------------------------------------------------------------------------
 
     def under(self, path: str) -> dict[str, Znode]:
-        """The children of a znode of the group, by name; none if it is not there."""
+        """Return the children of one of the group's znodes, by name; none if it does not exist."""
         found = {}
         for name in self._children(path):
             try:
                 data, stat = self.znodes.get(f"{self.path}/{path}/{name}")
             except NoNodeError:
-                continue  # gone since we looked
+                continue  # deleted meanwhile
             found[name] = Znode(data, stat.czxid, stat.ephemeralOwner)
         return found
 
     def registrations(self) -> dict[str, ConsumerRegistration]:
-        """The members' registrations, by id."""
+        """Return the members' registrations, by id."""
         found = self.under("ids")
         return {name: group_znodes.decode_registration(name, node.data) for name, node in found.items()}
 
     def claims(self) -> dict[TopicPartition, Znode]:
-        """The owner's znode of each partition that has one."""
+        """Return the owner znode of each partition that has one."""
         return {
             TopicPartition(t, int(p)): n for t in self._children("owners") for p, n in self.under(f"owners/{t}").items()
         }
 
     def owners(self) -> dict[TopicPartition, str]:
-        """The thread that owns each partition, as its znode has it."""
+        """Return the thread that owns each partition, by its znode."""
         return {tp: (node.data or b"").decode() for tp, node in self.claims().items()}
 
     def offsets(self) -> dict[TopicPartition, int]:
-        """The group's committed offsets."""
+        """Return the group's committed offsets."""
         found = {t: self.under(f"offsets/{t}") for t in self._children("offsets")}
         return {TopicPartition(t, int(p)): int(n.data or b"") for t, nodes in found.items() for p, n in nodes.items()}
 
     def computed(self, strategy: str) -> dict[TopicPartition, str]:
-        """The assignment by the registrations and topics that are in ZooKeeper now."""
+        """Compute the assignment from the registrations and topics that are in ZooKeeper now."""
         threads = threads_by_topic(self.registrations(), self.znodes.get_children("/brokers/topics"))
         return assign(strategy, Subscribers(threads, {topic: self._partitions(topic) for topic in threads}))
 
@@ -298,16 +298,16 @@ class Group:
         except NoNodeError:
             return []
 
-    # --- what is to be -------------------------------------------------------------------------------------------------
+    # --- expectations --------------------------------------------------------------------------------------------------
 
     def settle(
         self, *names: str, strategy: str = "range", after: str = "", timeout_s: float = PATIENCE_S
     ) -> dict[TopicPartition, str]:
-        """Wait until these are the members, and each partition is owned by the thread that is to own it; the owners.
+        """Wait until the group has these members and each partition has its computed owner; returns the owners.
 
-        The claims must be of the sessions that the owners are registered with, and those of the JVMs, which release all and
-        claim again whenever the ids change, be younger than that. `after` names what has happened: how long the group took
-        for it, from that moment and from when it showed in the ids, is recorded as a property of the test.
+        Claims must be of their owners' registered sessions. JVM consumers release and claim everything again whenever the
+        ids change, so their claims must be newer than that. `after` names the event before: the time that the group took,
+        since the call and since the ids showed the event, is recorded as a property of the test.
         """
         began = time.monotonic()
         showed: float | None = None
@@ -332,12 +332,12 @@ class Group:
         return owners
 
     def _ids_changed_by(self) -> int:
-        """The transaction in which the last member came or left."""
+        """Return the transaction in which the last member joined or left."""
         stat = self.znodes.exists(f"{self.path}/ids")
         return 0 if stat is None else stat.pzxid
 
     def _is_good(self, claim: Znode, registered: Mapping[str, Znode], ids_changed_by: int) -> bool:
-        """Whether the claim is that of a registered session and, where it is a JVM's, made since the ids changed."""
+        """Return whether a claim is of a registered session and, if a JVM's, was made since the ids changed."""
         owner = consumer_of_thread((claim.data or b"").decode())
         is_live = owner in registered and registered[owner].session == claim.session
         return is_live and (owner not in self._jvms or claim.made_by > ids_changed_by)
@@ -345,7 +345,7 @@ class Group:
 
 @pytest.fixture
 def new_group(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Callable[[], Group]]:
-    """Makes a group without members."""
+    """Factory of groups without members."""
     with ExitStack() as opened:
 
         def make() -> Group:

@@ -1,4 +1,4 @@
-"""JVM consumers and our members compute the same owners: by range, by roundrobin, by filters, with many threads."""
+"""Owners that JVM consumers and our members compute alike: by range, by roundrobin, by filters, with many threads."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 VERSIONS = ("1.1.1", "0.8.2.2")
 ROUNDROBIN = {"1.1.1": "roundrobin", "0.8.2.2": "roundrobin-0.8"}
-TOPICS = {"peer-b": 3, "peer.w2": 3, "peer-c": 5}  # whose partitions come in another order in the two roundrobins
+TOPICS = {"peer-b": 3, "peer.w2": 3, "peer-c": 5}  # the two roundrobins order their partitions differently
 
 
 @pytest.fixture(scope="module")
 def topics(zkafka_cluster: LocalCluster) -> dict[str, int]:
-    """Several topics, with their numbers of partitions."""
+    """Several topics, by name, with their partition counts."""
     for name, partitions in TOPICS.items():
         zkafka_cluster.create_topic(name, partitions)
     return TOPICS
@@ -31,7 +31,7 @@ def topics(zkafka_cluster: LocalCluster) -> dict[str, int]:
 
 @pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_roundrobin(group: Group, topics: dict[str, int], version: str) -> None:
-    """All threads take turns over all topics, in the order of the JVM's version."""
+    """Our members and JVM consumers compute the same roundrobin assignment, in the order of the JVM's version."""
     strategy = ROUNDROBIN[version]
     ours = {"subscribe": ",".join(topics), "consumer.threads": "2", "partition.assignment.strategy": strategy}
     jvm = {"topics": dict.fromkeys(topics, 2), "strategy": "roundrobin"}
@@ -48,7 +48,7 @@ def test_roundrobin(group: Group, topics: dict[str, int], version: str) -> None:
 
 @pytest.mark.long
 def test_roundrobin_with_a_topic_that_only_ours_reads(group: Group, topics: dict[str, int]) -> None:
-    """With 1.1.1, threads that do not read a topic lose their turns."""
+    """With roundrobin of 1.1.1, threads that do not read a topic lose their turns."""
     mine = {"subscribe": ",".join(topics), "consumer.threads": "2", "partition.assignment.strategy": "roundrobin"}
     member = group.member("m", mine)
     group.jvm("a", topics={"peer-b": 1, "peer.w2": 3}, strategy="roundrobin")
@@ -58,7 +58,7 @@ def test_roundrobin_with_a_topic_that_only_ours_reads(group: Group, topics: dict
 
 
 def test_many_threads(group: Group, new_topic: NewTopic) -> None:
-    """Threads sort as texts, the tenth before the second; those that are one too many own nothing, until others leave."""
+    """Members sort threads as text, the tenth before the second; surplus threads own nothing until others leave."""
     topic = new_topic(partitions=13)
     ours = group.member("m", {"subscribe": topic, "consumer.threads": "11"})
     a = group.jvm("a", "1.1.1", topics={topic: 3})
@@ -77,7 +77,7 @@ def test_many_threads(group: Group, new_topic: NewTopic) -> None:
 
 @pytest.mark.parametrize("white_list_of", ["1.1.1", *seldom("0.8.2.2")])
 def test_filters(group: Group, zkafka_cluster: LocalCluster, white_list_of: str) -> None:
-    """White lists and black lists of all kinds of members share what they match, and a topic that comes later."""
+    """Members with white lists and black lists of all kinds share the matching topics, and a topic created later."""
     prefix = f"filtered-{group.name}"
     first, second, later = (f"{prefix}.{name}" for name in "abc")
     zkafka_cluster.create_topic(first, partitions=2)
@@ -101,7 +101,7 @@ def test_filters(group: Group, zkafka_cluster: LocalCluster, white_list_of: str)
 def test_a_topic_grows_and_another_comes_into_being(
     group: Group, new_topic: NewTopic, zkafka_cluster: LocalCluster, version: str
 ) -> None:
-    """Partitions that are added are shared, and so is a topic that was subscribed to before it existed."""
+    """Members share added partitions, and a topic that they subscribed to before it existed."""
     topic, missing = new_topic(partitions=2), f"late-{group.name}"
     group.jvm("a", version, topics={topic: 1, missing: 1})
     group.member("m", {"subscribe": f"{topic},{missing}"})
@@ -114,7 +114,7 @@ def test_a_topic_grows_and_another_comes_into_being(
 
 @pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_what_is_being_read_is_kept_for_a_while(group: Group, new_topic: NewTopic, version: str) -> None:
-    """A member gives away what it reads after rebalance.hold.ms: a JVM that waits for it has tries left."""
+    """A member releases what it reads after rebalance.hold.ms, before a waiting JVM consumer runs out of retries."""
     topic = new_topic(partitions=2)
     ours = group.member("m", {"subscribe": topic, "rebalance.hold.ms": "700"})
     ours.read(ours.rebalance())
@@ -127,7 +127,7 @@ def test_what_is_being_read_is_kept_for_a_while(group: Group, new_topic: NewTopi
 
 @pytest.mark.long
 def test_what_is_no_longer_being_read_is_given_away(group: Group, new_topic: NewTopic) -> None:
-    """A member keeps what it reads, for a JVM that has come, and gives it away as soon as it says that it is done."""
+    """A member keeps what it reads when a JVM consumer joins, and releases it as soon as it reports that it is done."""
     topic = new_topic(partitions=2)
     both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     ours = group.member("m", {"subscribe": topic, "rebalance.hold.ms": "60000"})

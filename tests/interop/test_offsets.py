@@ -1,4 +1,4 @@
-"""Offsets go from one kind of member to the other and back: what both stopped in order with, nobody reads twice."""
+"""Offsets passed between JVM consumers and our queries: after an orderly stop, no record is read twice."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
 
 
 class Topic:
-    """A topic that is written to in rounds."""
+    """A topic that is written in rounds."""
 
     def __init__(self, group: Group, name: str) -> None:
         self.name, self._group = name, group
 
     def write(self, records: int) -> set[Place]:
-        """Write so many records to each partition; where they are."""
+        """Write `records` records to each partition; returns their places."""
         written = fill(self._group.cluster, self.name, records, range(PARTITIONS))
         return {(self.name, p, offset) for p, offsets in written.items() for offset in offsets}
 
     def at(self, offset: int) -> dict[TopicPartition, int]:
-        """That offset in each partition."""
+        """Return the same offset for each partition."""
         return {TopicPartition(self.name, p): offset for p in range(PARTITIONS)}
 
     def require_read(self, reader: Any, expected: set[Place]) -> None:
-        """Wait until a member has read just that, each record once."""
+        """Wait until a member has read exactly the expected records, each once."""
         places = self._group.places
         eventually(lambda: len(places(reader)) >= len(expected), 60, lambda: len(places(reader)))
         assert sorted(places(reader)) == sorted(expected)
@@ -53,7 +53,7 @@ def topic(group: Group, new_topic: NewTopic) -> Topic:
 
 @pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_each_goes_on_where_the_other_stopped(group: Group, topic: Topic, version: str) -> None:
-    """A query goes on at what the JVM committed, and the JVM at what the query committed: no record is read twice."""
+    """A query resumes from the JVM's commits, and the JVM from the query's, and no record is read twice."""
     first = topic.write(7)
     jvm = group.jvm("a", version, topics={topic.name: 1})
     topic.require_read(jvm, first)
@@ -76,7 +76,7 @@ def test_each_goes_on_where_the_other_stopped(group: Group, topic: Topic, versio
 
 @pytest.fixture
 def in_kafka(group: Group, topic: Topic) -> Iterator[Callable[[], dict[TopicPartition, int]]]:
-    """Asks the brokers for the group's offsets."""
+    """Function that asks the brokers for the group's offsets."""
     asked = [KafkaTopicPartition(tp.topic, tp.partition) for tp in topic.at(0)]
     consumer = Consumer({"bootstrap.servers": group.cluster.bootstrap_servers, "group.id": group.name})
 
@@ -90,7 +90,7 @@ def in_kafka(group: Group, topic: Topic) -> Iterator[Callable[[], dict[TopicPart
 def test_offsets_in_kafka_and_zookeeper(
     group: Group, topic: Topic, in_kafka: Callable[[], dict[TopicPartition, int]]
 ) -> None:
-    """With offsets.storage=kafka and dual commits, both commit to both stores, and go on at the larger of two offsets."""
+    """With dual commits, JVM and query commit to both stores, and resume from the larger of two offsets."""
 
     def rewind_zookeeper(offset: bytes) -> None:
         for p in range(PARTITIONS):
@@ -127,7 +127,7 @@ def test_offsets_in_kafka_and_zookeeper(
 def test_a_query_moves_a_group_to_kafka(
     group: Group, topic: Topic, in_kafka: Callable[[], dict[TopicPartition, int]]
 ) -> None:
-    """A query with offsets in Kafka goes on where a JVM left off in ZooKeeper, and a JVM that uses Kafka alone after it."""
+    """A query with offsets in Kafka resumes a JVM's ZooKeeper offsets, and a JVM using only Kafka resumes the query's."""
     first = topic.write(7)
     jvm = group.jvm("a", "1.1.1", topics={topic.name: 1})
     topic.require_read(jvm, first)

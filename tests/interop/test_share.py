@@ -1,4 +1,4 @@
-"""Members of both kinds share a topic, come and go; whatever happens, the group as a whole reads every record."""
+"""JVM consumers and our queries that share a topic, join, leave and die: the group reads every record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NewTopic = Callable[..., str]
 
 @pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
 def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, version: str) -> None:
-    """Whoever comes, is stopped or dies: the others own all by range and read it, and no record is lost."""
+    """When a member of either kind joins, stops or dies, the others own and read all partitions; no record is lost."""
     topic = new_topic(partitions=4)
     with group.journal({topic: 4}) as journal:
         ours = group.query("ours", {"subscribe": topic})
@@ -40,7 +40,7 @@ def test_a_query_and_a_jvm_consumer_share(group: Group, new_topic: NewTopic, ver
 
 @pytest.mark.long
 def test_both_kinds_of_jvm_consumers_and_two_queries(group: Group, new_topic: NewTopic) -> None:
-    """Four that come at once share; one JVM is killed, the other stopped: the queries own their shares; nothing is lost."""
+    """Four members of three kinds share a topic; after one is killed and one stopped, the queries take over."""
     topic = new_topic(partitions=4)
     with group.journal({topic: 4}) as journal:
         old, new = (group.jvm(n, v, topics={topic: 1}, start=False) for n, v in (("a", "0.8.2.2"), ("n", "1.1.1")))
@@ -63,7 +63,7 @@ def test_both_kinds_of_jvm_consumers_and_two_queries(group: Group, new_topic: Ne
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["1.1.1", "0.8.2.2"])
 def test_an_idle_query_takes_over(group: Group, new_topic: NewTopic, version: str) -> None:
-    """With more members than partitions, a query owns nothing and runs on, and goes on where an owner left."""
+    """A query without partitions stays active, and takes over when an owner leaves or dies."""
     topic = new_topic(partitions=2)
     with group.journal({topic: 2}) as journal:
         a, b = (group.jvm(name, version, topics={topic: 1}) for name in "ab")
@@ -82,7 +82,7 @@ def test_an_idle_query_takes_over(group: Group, new_topic: NewTopic, version: st
 
 @pytest.mark.long
 def test_a_jvm_that_was_paused_comes_back(group: Group, new_topic: NewTopic) -> None:
-    """A JVM that is paused until its session has expired loses its share, and gets it back later; no record is lost."""
+    """A JVM consumer paused beyond its session loses its share and regains it later; no record is lost."""
     topic = new_topic(partitions=2)
     with group.journal({topic: 2}) as journal:
         a, ours = group.jvm("a", topics={topic: 1}), group.query("ours", {"subscribe": topic})

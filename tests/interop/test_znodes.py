@@ -1,4 +1,4 @@
-"""Our members write the same znodes as those of the JVM, byte for byte, and Kafka's own tools read them."""
+"""Znodes of our members: byte for byte those of the JVM consumers, and readable by Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
 
 @dataclass(frozen=True)
 class Left:
-    """A znode: its data, with the timestamp taken out, and whether it is ephemeral."""
+    """A znode: its data without the timestamp, and whether it is ephemeral."""
 
     data: bytes | None
     ephemeral: bool
 
 
 def tree(group: Group, path: str = "") -> dict[str, Left]:
-    """All znodes of the group, from a path down, with the group's name taken out; all of them are open to everybody."""
+    """Return all znodes of the group below a path, without the group's name; checks that everybody has access."""
     whole = group.path + path
     data, stat = group.znodes.get(whole)
     assert group.znodes.get_acls(whole)[0] == OPEN_ACL_UNSAFE
@@ -54,7 +54,7 @@ def tree(group: Group, path: str = "") -> dict[str, Left]:
 def test_the_znodes_are_those_of_the_jvm(
     new_group: Callable[[], Group], new_topic: NewTopic, zkafka_cluster: LocalCluster
 ) -> None:
-    """Our group has the znodes of a JVM's group, alive and after it has left: names, bytes or null, ephemeral or not."""
+    """Our group has the same znodes as a JVM's group, live and after leaving: names, bytes or null, ephemeral or not."""
     group, other_group, topic = new_group(), new_group(), new_topic(partitions=3)
     zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (0, 1, 1, 2)])
     jvm = other_group.jvm("c", "1.1.1", topics={topic: 2})
@@ -81,7 +81,7 @@ def test_the_znodes_are_those_of_the_jvm(
 
 @pytest.mark.parametrize("kind", ["static", *seldom("white_list", "black_list")])
 def test_registrations_are_those_of_the_jvm(group: Group, kind: str) -> None:
-    """Our registration and those of both JVMs differ in nothing but the time, and in the random part of a generated id."""
+    """Our registration and the JVMs' differ only in the time and in the random part of a generated id."""
     regex = f"(?!{group.name}[.]a|{group.name}[.]b).*" if kind == "black_list" else f"{group.name}[.](a|b).*"
     topics = [f"{group.name}.{name}" for name in "ab"]
     theirs: dict[str, dict[str, Any]] = {
@@ -111,14 +111,14 @@ def test_registrations_are_those_of_the_jvm(group: Group, kind: str) -> None:
 
 
 def asked(cluster: LocalCluster, word: str) -> str:
-    """ZooKeeper's answer to one of its four-letter words."""
+    """Return ZooKeeper's answer to one of its four-letter words."""
     with socket.create_connection(("127.0.0.1", cluster.port("zookeeper")), 5) as connection:
         connection.sendall(word.encode())
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
 def data_watches(cluster: LocalCluster, session: int) -> set[str]:
-    """The paths, in the cluster's chroot, whose data a session watches; the words omit watches of children."""
+    """Return the paths, below the cluster's chroot, whose data a session watches; child watches are not reported."""
     chroot = "/" + cluster.zookeeper_connect.partition("/")[2]
     blocks = re.split(r"^(?=0x)", asked(cluster, "wchc"), flags=re.MULTILINE)
     lines = next((block.split() for block in blocks if block.startswith(f"0x{session:x}\n")), [])
@@ -126,13 +126,13 @@ def data_watches(cluster: LocalCluster, session: int) -> set[str]:
 
 
 def watches(cluster: LocalCluster) -> int:
-    """The number of watches of all sessions, those of children too."""
+    """Return the number of watches of all sessions, including child watches."""
     return int(re.findall(r"^zk_watch_count\t(\d+)", asked(cluster, "mntr"), flags=re.MULTILINE)[0])
 
 
 @pytest.mark.parametrize("kind", ["static", *seldom("white_list")])
 def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
-    """A query watches what a JVM does, the group's ids, its topics and a filter's list of topics, and the brokers, too."""
+    """A query watches what a JVM consumer watches, and also the brokers."""
     topic = new_topic(partitions=2)
     query = group.query("m", {"subscribe" if kind == "static" else "subscribePattern": topic})
     group.settle("m")
@@ -151,7 +151,7 @@ def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
 
 @pytest.mark.long
 def test_tools(group: Group, new_topic: NewTopic, tmp_path: Path) -> None:
-    """Kafka's tools see a group of both kinds rebalanced, who reads which partition how far, and our offsets."""
+    """Kafka's tools verify a group of both kinds, describe its owners and offsets, and export our offsets."""
     topic = new_topic(partitions=4)
     group.cluster.produce(topic, [{"value": b"v", "partition": p} for p in range(4) for _ in range(p + 1)])
     group.query("ours", {"subscribe": topic})
