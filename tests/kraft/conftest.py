@@ -1,4 +1,4 @@
-"""Clusters in KRaft mode, and reads, writes and commands that reach them through their brokers."""
+"""Clusters in KRaft mode, and fixtures for reads, writes and commands through their brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBERS = count()
 
 @pytest.fixture(scope="session", params=["4.3.1", pytest.param("3.9.1", marks=pytest.mark.long)])
 def kraft_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A cluster in KRaft mode: nodes that are brokers and controllers, or a controller that is a node of its own."""
+    """A cluster in KRaft mode: combined brokers and controllers (4.3.1), or a separate controller (3.9.1)."""
     if request.param == "4.3.1":
         yield request.getfixturevalue("kafka4")
         return
@@ -32,7 +32,7 @@ def kraft_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def brokers(kraft_cluster: LocalCluster) -> dict[str, str]:
-    """The options that reach the cluster."""
+    """The options that connect to the cluster."""
     return {"kafka.bootstrap.servers": kraft_cluster.bootstrap_servers}
 
 
@@ -48,13 +48,13 @@ def topic(kraft_cluster: LocalCluster) -> str:
 
 @pytest.fixture
 def read_kraft(spark: SparkSession, brokers: dict[str, str]) -> Callable[..., DataFrame]:
-    """Reads through the brokers: ``read_kraft({"subscribe": topic})``."""
+    """Function that reads through the brokers: ``read_kraft({"subscribe": topic})``."""
     return lambda options: spark.read.format("zkafka").options(**brokers, **options).load()
 
 
 @pytest.fixture
 def run_kraft(kraft_cluster: LocalCluster) -> Callable[..., Result]:
-    """Runs ``zkafka`` on the cluster: ``run_kraft("topics", "list", status=0)``."""
+    """Function that runs ``zkafka`` on the cluster: ``run_kraft("topics", "list", status=0)``."""
 
     def run(*arguments: str, status: int = 0) -> Result:
         result = CliRunner().invoke(zkafka, [*arguments, "--bootstrap-server", kraft_cluster.bootstrap_servers])
@@ -66,5 +66,5 @@ def run_kraft(kraft_cluster: LocalCluster) -> Callable[..., Result]:
 
 @pytest.fixture
 def rows_of(run_kraft: Callable[..., Result]) -> Callable[..., list[dict[str, Any]]]:
-    """The JSON rows of a command: ``rows_of("topics", "list")``."""
+    """Function that returns a command's JSON rows: ``rows_of("topics", "list")``."""
     return lambda *arguments: json.loads(run_kraft(*arguments, "--json").stdout)

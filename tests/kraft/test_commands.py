@@ -27,7 +27,7 @@ def test_commands_of_brokers(rows_of: Callable[..., Any], kraft_cluster: LocalCl
 
 
 def test_controller(run_kraft: Callable[..., Result]) -> None:
-    """The controller, which brokers do not name in KRaft mode, is left out, with the tool that shows it."""
+    """``zkafka controller`` shows no controller in KRaft mode, and names the tool that shows it."""
     result = run_kraft("controller", "--json")
     (row,) = json.loads(result.stdout)
     assert row["broker"] is None
@@ -53,7 +53,7 @@ def test_controller(run_kraft: Callable[..., Result]) -> None:
     ],
 )
 def test_commands_of_zookeeper(run_kraft: Callable[..., Result], command: str) -> None:
-    """Any other command ends with one line that says that it needs ZooKeeper, and the exit status of wrong options."""
+    """A command that needs ZooKeeper says so in one line, and exits with the status of wrong options."""
     result = run_kraft(*command.split(), status=2)
     (line,) = result.stderr.splitlines()
     assert "--zookeeper" in line or "zookeeper.connect" in line

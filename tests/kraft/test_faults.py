@@ -1,4 +1,4 @@
-"""Brokers that fall silent while they are asked, without ZooKeeper."""
+"""Brokers without ZooKeeper that fall silent."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pyspark_zkafka.read.batch_planner import plan_batch
 from pyspark_zkafka.read.batch_reader import topic_identity
 from pyspark_zkafka.testing import LocalCluster
 
-# One broker answers everything.
+# In the 3.9.1 cluster, one broker answers everything.
 pytestmark = [pytest.mark.long, pytest.mark.parametrize("kraft_cluster", ["3.9.1"], indirect=True)]
 
 
 @pytest.fixture
 def silent(kraft_cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """The cluster, whose broker is to be paused; it is ready again after the test."""
+    """The cluster with a broker to pause, which is ready again after the test."""
     yield kraft_cluster
     if not kraft_cluster.running_broker_ids:
         kraft_cluster.resume(0)
@@ -30,7 +30,7 @@ def silent(kraft_cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 
 def test_commit_ends_in_time(silent: LocalCluster, topic: str) -> None:
-    """A commit to Kafka that is not answered ends within its time, and so does the end of the session."""
+    """An unanswered commit to Kafka fails within its timeout, and closing the client takes no longer."""
     place = TopicPartition(topic, 0)
     began = time.monotonic()
     with KafkaGroupOffsets(silent.bootstrap_servers, {}, f"g-{topic}", timeout_s=4) as offsets:
@@ -43,7 +43,7 @@ def test_commit_ends_in_time(silent: LocalCluster, topic: str) -> None:
 
 
 def test_commit_waits_for_an_answer(silent: LocalCluster, topic: str) -> None:
-    """A commit is done when brokers answer again within its time."""
+    """A commit succeeds if brokers answer again within its timeout."""
     place = TopicPartition(topic, 0)
     with KafkaGroupOffsets(silent.bootstrap_servers, {}, f"h-{topic}") as offsets:
         offsets.commit({place: 1})
@@ -54,7 +54,7 @@ def test_commit_waits_for_an_answer(silent: LocalCluster, topic: str) -> None:
 
 
 def test_identity_is_asked_again(silent: LocalCluster, topic: str) -> None:
-    """A task asks for its topic's identity again, by the read's retries, while brokers do not answer."""
+    """A task retries the request for its topic's identity while brokers do not answer."""
     options = parse_read(
         {
             "kafka.bootstrap.servers": silent.bootstrap_servers,

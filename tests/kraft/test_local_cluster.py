@@ -1,4 +1,4 @@
-"""LocalCluster in KRaft mode: its nodes, its topics and their leaders."""
+"""LocalCluster in KRaft mode: nodes, topics and their leaders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_zkafka.testing import LocalCluster, run_kafka_tool
 
 @pytest.mark.parametrize("kraft_cluster", ["4.3.1"], indirect=True)
 def test_no_zookeeper(kraft_cluster: LocalCluster) -> None:
-    """Whatever needs ZooKeeper is refused, with the reason and a cluster that has one."""
+    """LocalCluster refuses whatever needs ZooKeeper, with the reason and a version that has it."""
     for request in (
         lambda: kraft_cluster.zookeeper_connect,
         kraft_cluster.zookeeper,
@@ -24,7 +24,7 @@ def test_no_zookeeper(kraft_cluster: LocalCluster) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kraft_cluster", ["4.3.1"], indirect=True)
 def test_features(kraft_cluster: LocalCluster) -> None:
-    """The storage is formatted by Kafka's tool: the features are those of a real cluster, with groups of KIP-848."""
+    """LocalCluster has a real cluster's features, such as KIP-848 groups, because Kafka's tool formats its storage."""
     tool = "org.apache.kafka.tools.FeatureCommand"
     described = run_kafka_tool("4.3.1", tool, "--bootstrap-server", kraft_cluster.bootstrap_servers, "describe")
     (groups,) = [line for line in described.splitlines() if "group.version" in line and "share" not in line]
@@ -34,7 +34,7 @@ def test_features(kraft_cluster: LocalCluster) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kraft_cluster", ["4.3.1"], indirect=True)
 def test_brokers_that_are_controllers(kraft_cluster: LocalCluster) -> None:
-    """A topic's leader moves when its broker is stopped or killed, though that is a controller, and back by an election."""
+    """A topic's leader moves when its broker, also a controller, is stopped or killed, and back by an election."""
     cluster = kraft_cluster
     assert cluster.controller_ids == cluster.broker_ids == [0, 1, 2]
     cluster.create_topic("moved", partitions=3, replication=2)
@@ -58,7 +58,7 @@ def test_brokers_that_are_controllers(kraft_cluster: LocalCluster) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kraft_cluster", ["3.9.1"], indirect=True)
 def test_separate_controller(kraft_cluster: LocalCluster) -> None:
-    """A controller of its own can be killed and started again; records are written without it."""
+    """A separate controller can be killed and restarted; records are written without it."""
     (controller,) = kraft_cluster.controller_ids
     kraft_cluster.create_topic("before")
     kraft_cluster.kill(controller)

@@ -1,4 +1,4 @@
-"""Batches and streams without ZooKeeper."""
+"""Batches, streams and writes without ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ pytestmark = pytest.mark.parametrize("kraft_cluster", ["4.3.1", *seldom("3.9.1")
 
 
 def places(frame: DataFrame) -> list[tuple[int, int]]:
-    """Partitions and offsets, sorted."""
+    """Return partitions and offsets, sorted."""
     return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
 
 
 def between(*ends: range) -> list[tuple[int, int]]:
-    """The places of ranges of offsets, by partition."""
+    """Return the places of ranges of offsets, one range per partition."""
     return [(partition, offset) for partition, end in enumerate(ends) for offset in end]
 
 
@@ -54,13 +54,13 @@ def between(*ends: range) -> list[tuple[int, int]]:
     ],
 )
 def test_batch(read_kraft: Read, topic: str, options: dict[str, str], expected: list[tuple[int, int]]) -> None:
-    """A batch starts and ends at offsets and at times."""
+    """A batch without ZooKeeper starts and ends at the given offsets or timestamps."""
     frame = read_kraft({"subscribe": topic, **{name: value.replace("T", topic) for name, value in options.items()}})
     assert places(frame) == expected
 
 
 def test_transports(kraft_cluster: LocalCluster, topic: str) -> None:
-    """Every transport reads the same records of all codecs."""
+    """Every transport reads the same records, whatever the codec."""
     assert ByEachTransport(kraft_cluster)(topic, 10).num_rows == 10
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         name = f"{topic}-{codec}"
@@ -73,7 +73,7 @@ def test_transports(kraft_cluster: LocalCluster, topic: str) -> None:
 
 @pytest.mark.parametrize("transport", BOTH)
 def test_writes_of_each_transport(kraft_cluster: LocalCluster, topic: str, transport: Transport) -> None:
-    """Each transport writes by all codecs."""
+    """Each transport writes with all codecs."""
     servers = kraft_cluster.bootstrap_servers
     batch = frame(key=[b"k", None] * 500, value=[b"v" * (n % 300) for n in range(1000)])
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
@@ -90,7 +90,7 @@ def test_pattern(read_kraft: Read, topic: str) -> None:
 
 
 def test_committed_start(read_kraft: Read, kraft_cluster: LocalCluster, topic: str) -> None:
-    """A batch starts at the offsets that a group has committed to Kafka, and otherwise where auto.offset.reset says."""
+    """A batch starts at a group's offsets in Kafka, and without an offset where auto.offset.reset says."""
     with KafkaGroupOffsets(kraft_cluster.bootstrap_servers, {}, f"g-{topic}") as offsets:
         offsets.commit({TopicPartition(topic, 0): 7})
     group = {"group.id": f"g-{topic}", "offsets.storage": "kafka", "auto.offset.reset": "earliest"}
@@ -100,7 +100,7 @@ def test_committed_start(read_kraft: Read, kraft_cluster: LocalCluster, topic: s
 
 
 def test_stream(stream: Callable[..., Stream], brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str) -> None:
-    """A stream reads each record once, over a restart, and partitions that are added."""
+    """A stream reads each record once across a restart, including those of added partitions."""
     mine = stream({"subscribe": topic, "startingOffsets": "earliest"}, connection=brokers)
     mine.run()
     kraft_cluster.add_partitions(topic, 3)
@@ -112,7 +112,7 @@ def test_stream(stream: Callable[..., Stream], brokers: dict[str, str], kraft_cl
 def test_stream_commits_to_kafka(
     stream: Callable[..., Stream], brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str
 ) -> None:
-    """A stream without membership commits a group's offsets to Kafka, and another one goes on from there."""
+    """A stream without membership commits a group's offsets to Kafka, and another stream resumes from them."""
     group = {"group.id": f"g-{topic}", "groupMembership": "none", "offsets.storage": "kafka"}
     options = {"subscribe": topic, "auto.offset.reset": "earliest", **group}
     first = stream(options, connection=brokers)
@@ -132,14 +132,14 @@ def test_stream_commits_to_kafka(
 def test_membership_needs_zookeeper(
     read_kraft: Read, stream: Callable[..., Stream], brokers: dict[str, str], topic: str
 ) -> None:
-    """A stream that would join a group in ZooKeeper is refused with the options that it needs instead."""
+    """A stream that would join a group in ZooKeeper is refused, and zookeeper.connect is named."""
     with pytest.raises(Exception, match=r"zookeeper\.connect"):
         stream({"subscribe": topic, "group.id": "g", "groupMembership": "zookeeper"}, connection=brokers).run()
 
 
 @pytest.mark.parametrize("view", ["brokers", "topics", "partitions", "plan"])
 def test_views(read_kraft: Read, kraft_cluster: LocalCluster, topic: str, view: str) -> None:
-    """The views of what brokers know have its rows."""
+    """The views of broker metadata have the cluster's rows."""
     rows = read_kraft({"view": view, **({} if view == "brokers" else {"subscribe": topic})}).collect()
     if view == "brokers":
         assert [row.id for row in rows] == kraft_cluster.broker_ids
@@ -152,7 +152,7 @@ def test_views(read_kraft: Read, kraft_cluster: LocalCluster, topic: str, view: 
 def test_write(
     spark: object, read_kraft: Read, brokers: dict[str, str], kraft_cluster: LocalCluster, topic: str, transport: str
 ) -> None:
-    """Both paths write each row once, and a batch's write commits a group's offsets to Kafka."""
+    """Each transport writes each row once, and a batch write commits a group's offsets to Kafka."""
     target = f"{topic}-copy-{transport}"
     kraft_cluster.create_topic(target, partitions=2)
     ends = json.dumps({topic: {"0": 10, "1": 10}})
