@@ -1,4 +1,4 @@
-"""The same options through Spark's JVM connector and through ours, side by side."""
+"""Fixtures that give the same options to Spark's JVM connector and to ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _plain(value: Any) -> Any:
 
 
 def _record(row: Any) -> Record:
-    """A row as a tuple that sorts by topic, partition and offset, with headers as pairs."""
+    """Return a row as a tuple that sorts by topic, partition and offset, with headers as pairs."""
     fields = row.asDict()
     place = (fields.pop("topic"), fields.pop("partition"), fields.pop("offset"))
     headers = fields.pop("headers", None)
@@ -31,24 +31,24 @@ def _record(row: Any) -> Record:
 
 @dataclass(frozen=True)
 class Peers:
-    """Two readers of one cluster: `ours` finds it through ZooKeeper, `theirs` by its brokers."""
+    """Two readers of one cluster: `ours` connects through ZooKeeper, `theirs` through the brokers."""
 
     spark: SparkSession
     cluster: LocalCluster
 
     def ours(self, options: dict[str, str]) -> DataFrame:
-        """The frame of format("zkafka")."""
+        """Return the frame of format("zkafka")."""
         reader = self.spark.read.format("zkafka").option("zookeeper.connect", self.cluster.zookeeper_connect)
         return reader.options(**options).load()
 
     def theirs(self, options: dict[str, str]) -> DataFrame:
-        """The frame of format("kafka")."""
+        """Return the frame of format("kafka")."""
         reader = self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
-        # Its pooled consumers wait out the fetch before a seek: half a second for every partition.
+        # Its pooled consumers wait for the fetch before a seek: half a second for every partition.
         return reader.option("kafka.fetch.max.wait.ms", "20").options(**options).load()
 
     def same(self, options: dict[str, str], **ours_alone: str) -> list[Record]:
-        """The records that both read, in order: (topic, partition, offset, key, value, timestamp, type, headers)."""
+        """Return the records that both read, in order: (topic, partition, offset, key, value, timestamp, type, headers)."""
         ours, theirs = self.ours({**options, **ours_alone}), self.theirs(options)
         assert ours.schema == theirs.schema
         found, expected = ([*sorted(map(_record, f.collect()))] for f in (ours, theirs))
@@ -56,7 +56,7 @@ class Peers:
         return found
 
     def both_refuse(self, options: dict[str, str], our_reason: str) -> None:
-        """Both fail, ours with a message of ours."""
+        """Check that both fail, ours with the given reason."""
         with pytest.raises(Exception, match=our_reason):
             self.ours(options).collect()
         with pytest.raises(Exception, match=r"."):
@@ -65,11 +65,11 @@ class Peers:
 
 @pytest.fixture
 def peers(spark: SparkSession, zkafka_cluster: LocalCluster) -> Peers:
-    """Both readers, on the shared cluster."""
+    """Both readers on the shared cluster."""
     return Peers(spark, zkafka_cluster)
 
 
 @pytest.fixture
 def peers_of(spark: SparkSession) -> Callable[[LocalCluster], Peers]:
-    """Both readers, on a cluster of the test's own."""
+    """Function that returns both readers on a given cluster."""
     return lambda cluster: Peers(spark, cluster)

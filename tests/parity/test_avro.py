@@ -1,4 +1,4 @@
-"""Spark's from_avro and to_avro, next to our decoder and encoder."""
+"""Our Avro decoder and encoder, compared with Spark's from_avro and to_avro."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ _READER = {
 
 
 def _payloads() -> list[bytes]:
-    """Two records in bytes. Values are physical: fastavro must not convert them."""
+    """Encode two records. Values are physical, because fastavro must not convert them."""
     schema = json.loads(json.dumps(_SCHEMA).replace("logicalType", "was"))
     made = []
     for row in (0, 1):
@@ -109,7 +109,7 @@ def _payloads() -> list[bytes]:
 
 
 def _both_read(spark: SparkSession, schema: Any, **options: str) -> None:
-    """from_avro gives the type and the rows that our decoder gives."""
+    """Check that our decoder gives the type and the rows of from_avro."""
     from pyspark.sql.avro.functions import from_avro
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -131,12 +131,12 @@ def _both_read(spark: SparkSession, schema: Any, **options: str) -> None:
 
 
 def test_types_and_values(spark: SparkSession) -> None:
-    """Every type of Avro becomes the type and the values that from_avro gives."""
+    """Every Avro type decodes to the same type and values as with from_avro."""
     _both_read(spark, _SCHEMA)
 
 
 def test_another_reader(spark: SparkSession) -> None:
-    """Payloads of an older schema are read by a newer one as from_avro's option avroSchema does."""
+    """Payloads of an older schema decode with a newer one as with from_avro's option avroSchema."""
     _both_read(spark, _READER, avroSchema=json.dumps(_READER))
 
 
@@ -146,7 +146,7 @@ _FRAME = """flag boolean, tiny tinyint, small smallint, number int, big bigint, 
 
 
 def test_written_as_to_avro_does(spark: SparkSession) -> None:
-    """A frame has the Avro schema that Spark derives, and the same bytes."""
+    """A frame gets the Avro schema that Spark derives, and encodes to the same bytes."""
     from pyspark.sql.avro.functions import to_avro
     from pyspark.sql.functions import struct
 

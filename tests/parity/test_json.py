@@ -1,4 +1,4 @@
-"""Documents through Spark's from_json and to_json, and through ours: the same values."""
+"""Our JSON decoder and encoder, compared with Spark's from_json and to_json."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def session(spark: SparkSession) -> SparkSession:
 
 
 def plain(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with numbers that can be compared, without the column of malformed documents."""
+    """Return the row with comparable numbers and without the column of malformed documents."""
     return {name: repr(value) if isinstance(value, float) else value for name, value in row.items() if name != "bad"}
 
 
 def test_from_json(session: SparkSession) -> None:
-    """Well-formed documents have the same values, and both find the same documents malformed."""
+    """Well-formed documents have the same values as with from_json, and both find the same documents malformed."""
     from pyspark.sql.functions import from_json
 
     given = [*DOCUMENTS, *MALFORMED]
@@ -67,7 +67,7 @@ def test_from_json(session: SparkSession) -> None:
 
 
 def test_to_json(session: SparkSession) -> None:
-    """The same bytes are written, where times have milliseconds."""
+    """Rows encode to the same bytes as with to_json if their times have milliseconds."""
     from pyspark.sql.functions import to_json
 
     time = dt.datetime(2026, 2, 28, 10, 0, 0, 120_000, dt.timezone.utc)

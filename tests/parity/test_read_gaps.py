@@ -1,4 +1,4 @@
-"""Logs with gaps through Spark's JVM connector and through ours: deleted, compacted and invisible records."""
+"""Logs with gaps, read by Spark's JVM connector and by ours: deleted, compacted and invisible records."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support.transactions import abort, commit, transaction
 
 NewTopic = Callable[..., str]
 Peers = Any
-"""Of conftest.py, which tests cannot import."""
+"""`Peers` of conftest.py, which tests cannot import."""
 
 
 @pytest.fixture(scope="module")
 def begins_at_40(zkafka_cluster: LocalCluster) -> str:
-    """A topic of 100 records in partition 0 of which the first 40 are deleted, and 10 in partition 1."""
+    """A topic with 100 records in partition 0, of which the first 40 are deleted, and 10 in partition 1."""
     create_afresh(zkafka_cluster, "parity-cut", partitions=2)
     fill(zkafka_cluster, "parity-cut", 100, 0)
     fill(zkafka_cluster, "parity-cut", 10, 1)
@@ -47,7 +47,7 @@ def transactions(zkafka_cluster: LocalCluster) -> str:
 
 
 class TestGaps:
-    """Offsets that the log does not have, or no longer."""
+    """Offsets that the log lacks."""
 
     @pytest.mark.parametrize(
         ("options", "expected"),
@@ -63,13 +63,13 @@ class TestGaps:
         ],
     )
     def test_deleted(self, peers: Peers, begins_at_40: str, options: dict[str, Any], expected: Any) -> None:
-        """Without failOnDataLoss, what is gone from the range is left out, and the rest is read."""
+        """Without failOnDataLoss, both skip the deleted part of the range and read the rest."""
         found = offsets(peers.same({"subscribe": begins_at_40, **filled(options, begins_at_40)}))
         assert found.pop(0, []) == list(expected)
         assert found == {1: list(range(10))}
 
     def test_deleted_in_pieces(self, peers: Peers, begins_at_40: str) -> None:
-        """So it is where the range is cut; Spark's connector is asked for it whole, since such tasks of its collide."""
+        """Both also read the rest if our range is split; Spark's stays whole, because its split tasks collide here."""
         options = {
             "subscribe": begins_at_40,
             **filled({"startingOffsets": (0, 0)}, begins_at_40),
@@ -87,7 +87,7 @@ class TestGaps:
             plan_batch(parse_read({**given, "zookeeper.connect": peers.cluster.zookeeper_connect}))
 
     def test_start_behind_the_log(self, peers: Peers, begins_at_40: str) -> None:
-        """Where Spark's connector refuses a start beyond the log even without failOnDataLoss, ours warns and reads on."""
+        """Without failOnDataLoss, Spark's connector refuses a start beyond the log; ours reads the other partitions."""
         options = {"subscribe": begins_at_40, **filled({"startingOffsets": (101, 8)}, begins_at_40)}
         peers.both_refuse(options, r"starting offset 101 is outside the log, which spans \[40, 100\)")
         lenient = {**options, "failOnDataLoss": "false"}
@@ -97,12 +97,12 @@ class TestGaps:
 
     @pytest.mark.long
     def test_compacted(self, peers_of: Callable[[LocalCluster], Peers]) -> None:
-        """A compacted log's gaps are no loss, also where a range begins, ends or lies wholly in one."""
+        """Gaps of compaction are no data loss, even if a range starts, ends or lies completely in one."""
         eager = {"segment.bytes": "20000", "min.cleanable.dirty.ratio": "0.01", "cleanup.policy": "compact"}
         with LocalCluster(brokers=1, broker_config={"log.cleaner.backoff.ms": "100"}) as cluster:
             cluster.create_topic("compacted", config=eager)
             records = [{"key": b"%d" % (n % 7 if n % 50 else n), "value": b"." * 500} for n in range(300)]
-            # A batch for each record, so that compaction leaves no trace of those that go.
+            # One batch per record, so that compaction leaves no trace of removed records.
             cluster.produce("compacted", records, {"batch.num.messages": 1, "linger.ms": 0})
             peers = peers_of(cluster)
             eventually(lambda: peers.ours({"subscribe": "compacted"}).count() < 150, timeout_s=60)
@@ -126,19 +126,19 @@ class TestTransactions:
     def test_ended(
         self, peers: Peers, transactions: str, isolation: str | None, visible: list[int] | None, split: dict[str, str]
     ) -> None:
-        """Aborted records are left out by read_committed alone, markers always, also at the end of the log."""
+        """Only read_committed skips aborted records; both levels skip markers, also at the end of the log."""
         options = {"subscribe": transactions, **({"kafka.isolation.level": isolation} if isolation else {}), **split}
         everything = [0, 1, 3, 4, 5, 7, 8, 10, 11]
         assert offsets(peers.same(options))[0] == (everything if visible is None else visible)
 
     @pytest.mark.parametrize(("start", "until"), [(2, 7), (9, -1), *seldom((3, 6), (2, 3), (12, 13))])
     def test_invisible_range(self, peers: Peers, transactions: str, start: int, until: int) -> None:
-        """A range in which nothing is visible ends, empty."""
+        """A range without visible records is empty."""
         options = {"startingOffsets": by_partition(transactions, start), "endingOffsets": by_partition(transactions, until)}
         assert peers.same({"subscribe": transactions, "kafka.isolation.level": "read_committed", **options}) == []
 
     def test_open(self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With read_committed the log ends before an open transaction."""
+        """With read_committed, the log ends before an open transaction."""
         topic = new_topic()
         zkafka_cluster.produce(topic, [{"value": b"before"}])
         with transaction(zkafka_cluster, topic, b"open") as producer:

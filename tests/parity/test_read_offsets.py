@@ -1,4 +1,4 @@
-"""Starts and ends through Spark's JVM connector and through ours: the same ranges, the same refusals."""
+"""Starts and ends of reads by Spark's JVM connector and by ours: the same ranges, the same refusals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.support.tiers import seldom
 from tests.support.topics import create_afresh
 
 Peers = Any
-"""Of conftest.py, which tests cannot import."""
+"""`Peers` of conftest.py, which tests cannot import."""
 
 
 @pytest.fixture(scope="module")
 def timed(zkafka_cluster: LocalCluster) -> str:
-    """Partition 0 holds 20 records, 10 ms apart from T0 on; partition 1 holds 10, of which two are out of order."""
+    """Partition 0 has 20 records at intervals of 10 ms from T0; partition 1 has 10, two of them out of order."""
     create_afresh(zkafka_cluster, "parity-timed", partitions=2, config=KEPT)
     times = [(0, 10 * n) for n in range(20)] + [(1, ms) for ms in (0, 10, 50, 30, 40, 20, 60, 70, 80, 90)]
     zkafka_cluster.produce("parity-timed", [{"value": b"v", "partition": p, "timestamp": T0 + ms} for p, ms in times])
@@ -67,7 +67,7 @@ class TestOffsets:
                 ({"startingTimestamp": str(T0 + 90), "startingOffsetsByTimestampStrategy": "error"}, (11, 1)),
                 ({"startingOffsetsByTimestamp": (T0, T0 + 99), "startingOffsetsByTimestampStrategy": "latest"}, (20, 0)),
             ),
-            # mixed, and which one wins
+            # combined, with one taking precedence
             ({"startingTimestamp": str(T0 + 40), "endingOffsets": (12, -1)}, (8, 8)),
             *seldom(
                 ({"startingOffsets": (2, 1), "endingTimestamp": str(T0 + 60)}, (4, 5)),
@@ -78,23 +78,23 @@ class TestOffsets:
                 ({"endingTimestamp": str(T0 + 40), "endingOffsetsByTimestamp": (T0, T0), "endingOffsets": (9, 9)}, (4, 2)),
                 ({"endingOffsetsByTimestamp": (T0 + 40, T0 + 70), "endingOffsets": "earliest"}, (4, 7)),
             ),
-            # of streaming: a batch ignores it
+            # for streaming: a batch ignores it
             ({"maxOffsetsPerTrigger": "3", "minOffsetsPerTrigger": "2", "maxTriggerDelay": "1m"}, (20, 10)),
         ],
     )
     def test_same(self, peers: Peers, timed: str, options: dict[str, Any], counts: tuple[int, int]) -> None:
-        """Offsets, timestamps, those of each partition, what happens where no record is so late, and which option wins."""
+        """Both read the same ranges for offsets, timestamps, timestamps beyond the last record, and combined options."""
         found = offsets(peers.same({"subscribe": timed, **filled(options, timed)}))
         assert tuple(len(found.get(p, [])) for p in (0, 1)) == counts
 
     def test_of_an_assignment(self, peers: Peers, timed: str) -> None:
-        """With assign, the assigned partitions are those to name."""
+        """With assign, starting offsets must name the assigned partitions."""
         options = {"assign": f'{{"{timed}":[1]}}', "startingOffsets": f'{{"{timed}":{{"1":4}}}}'}
         assert offsets(peers.same(options)) == {1: list(range(4, 10))}
 
 
 class TestRefused:
-    """Options that both refuse, and those that ours alone refuses or allows."""
+    """Options that both refuse, or that only ours refuses or allows."""
 
     @pytest.mark.parametrize(
         ("options", "our_reason"),
@@ -151,7 +151,7 @@ class TestRefused:
         ],
     )
     def test_by_both(self, peers: Peers, timed: str, options: dict[str, Any], our_reason: str) -> None:
-        """Options that one refuses are refused by the other, too; ours says why."""
+        """Both refuse the same options; ours gives the reason."""
         quick = {"fetchOffset.retryIntervalMs": "10"}
         peers.both_refuse(
             {"subscribe": timed, **quick, **filled(options, timed)}, our_reason.replace("TOPIC-", f"{timed}-")
@@ -165,7 +165,7 @@ class TestRefused:
         ],
     )
     def test_before_the_start(self, peers: Peers, timed: str, options: dict[str, Any]) -> None:
-        """Where Spark's connector refuses an end that turns out to lie before the start, ours finds nothing to read."""
+        """For an end that turns out to lie before the start, Spark's connector fails; ours reads nothing."""
         given = {"subscribe": timed, **filled(options, timed)}
         assert peers.ours(given).collect() == []
         with pytest.raises(Exception, match=r"resolved start offset .* is greater than the resolved end offset"):
@@ -184,25 +184,25 @@ class TestRefused:
         ],
     )
     def test_subscription(self, peers: Peers, options: dict[str, str], our_reason: str) -> None:
-        """Malformed subscriptions are refused by both."""
+        """Both refuse malformed subscriptions."""
         peers.both_refuse(options, our_reason)
 
     def test_unknown_option(self, peers: Peers, timed: str) -> None:
-        """Where Spark's connector takes an unknown option in silence, ours offers the right one."""
+        """Spark's connector silently accepts an unknown option; ours refuses it and suggests the right one."""
         options = {"subscribe": timed, "startingOffset": "earliest"}
         assert peers.theirs(options).count() == 30
         with pytest.raises(Exception, match="did you mean startingOffsets"):
             peers.ours(options).collect()
 
     def test_by_topic(self, peers: Peers, timed: str) -> None:
-        """Where Spark's connector wants each partition, ours takes a topic's name alone, too."""
+        """Spark's connector requires an offset for each partition; ours also accepts one for a whole topic."""
         options = {"subscribe": timed, "startingOffsets": f'{{"{timed}":"earliest"}}'}
         assert peers.ours(options).count() == 30
         with pytest.raises(Exception, match=r"Expected e\.g\."):
             peers.theirs(options).collect()
 
     def test_unnamed_partitions(self, peers: Peers, timed: str) -> None:
-        """Where Spark's connector wants every partition named, ours takes auto.offset.reset for the rest."""
+        """Spark's connector requires every partition to be named; ours uses auto.offset.reset for the rest."""
         options = {"subscribe": timed, "startingOffsets": by_partition(timed, 15), "auto.offset.reset": "earliest"}
         assert {r.partition for r in peers.ours(options).where("offset < 15").collect()} == {1}
         with pytest.raises(Exception, match="don't match what are assigned"):

@@ -1,4 +1,4 @@
-"""Records and subscriptions through Spark's JVM connector and through ours: the same rows."""
+"""Records and subscriptions, read by Spark's JVM connector and by ours: the same rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.transactions import commit
 
 NewTopic = Callable[..., str]
 Peers = Any
-"""Of conftest.py, which tests cannot import."""
+"""`Peers` of conftest.py, which tests cannot import."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ class TestColumns:
     """The columns of records."""
 
     def test_all(self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Keys, values, tombstones, empty bytes, repeated, null and no headers, timestamps to the millisecond."""
+        """Both read the same keys, values, tombstones, empty bytes, timestamps, and repeated, null or missing headers."""
         topic = new_topic(config=KEPT)
         zkafka_cluster.produce(
             topic,
@@ -59,14 +59,14 @@ class TestColumns:
         assert peers.same({"subscribe": topic}) == [(*r[:7], None) for r in records]
 
     def test_log_append_time(self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Timestamps that the broker sets are shown with type 1."""
+        """Both read timestamps set by the broker, with type 1."""
         topic = new_topic(config={"message.timestamp.type": "LogAppendTime"})
         zkafka_cluster.produce(topic, [{"value": b"v", "timestamp": 5}, {"value": b"w"}])
         assert [r[6] for r in peers.same({"subscribe": topic})] == [1, 1]
 
     @pytest.mark.parametrize("compression", ["lz4", *seldom("none", "gzip", "snappy", "zstd")])
     def test_sizes(self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic, compression: str) -> None:
-        """Records from empty to nearly the brokers' limit, mixed, with every compression."""
+        """Both read records from empty to nearly the brokers' limit, mixed, with every compression."""
         topic = new_topic(partitions=2)
         sizes = [0, 1, 900_000, 100, 10_000, 0, 300_000, 17]
         records = [{"key": b"%d" % n, "value": bytes([n]) * s, "partition": n % 2} for n, s in enumerate(sizes)]
@@ -104,25 +104,25 @@ class TestSubscription:
         ],
     )
     def test_same(self, peers: Peers, topics: list[str], options: dict[str, str], count: int) -> None:
-        """One topic, several, none with records, by name, by pattern, by partition."""
+        """Both read the same records by name, by pattern and by partition, including topics without records."""
         assert len(peers.same(options)) == count
 
     def test_internal_topics(self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """A pattern does not match Kafka's own topics, though it fits their names."""
+        """A pattern does not match Kafka's internal topics, even if it fits their names."""
         commit(zkafka_cluster, new_topic(), b"makes __transaction_state")
         with zkafka_cluster.zookeeper() as client:
             assert "__transaction_state" in client.get_children("/brokers/topics")
         assert peers.same({"subscribePattern": "^__.*", "missingTopics": "wait"}) == []
 
     def test_pattern_is_whole(self, peers: Peers, topics: list[str]) -> None:
-        """Where Spark's connector finds a pattern anywhere in a name, ours wants the whole name, as Kafka's consumers."""
+        """Spark's connector matches a pattern anywhere in a name; ours requires the whole name, as Kafka's consumers do."""
         assert {r.topic for r in peers.theirs({"subscribePattern": "arity-tw"}).collect()} == {"parity-two"}
         with pytest.raises(Exception, match=r"NO_TOPIC_MATCHES.*'arity-tw' matches no topic, of which the whole name must"):
             peers.ours({"subscribePattern": "arity-tw"}).collect()
         assert peers.ours({"subscribePattern": ".*arity-tw.*"}).count() == 2
 
     def test_unknown_partition(self, peers: Peers, topics: list[str]) -> None:
-        """Where Spark's connector reads on without an assigned partition that does not exist, ours names it."""
+        """Spark's connector ignores an assigned partition that does not exist; ours fails and names it."""
         options = {"assign": '{"parity-two":[0,7]}'}
         assert peers.theirs(options).count() == 2
         with pytest.raises(Exception, match=r"UNKNOWN_TOPIC.*parity-two-7"):

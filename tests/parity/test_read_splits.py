@@ -1,4 +1,4 @@
-"""Spark partitions of Spark's JVM connector and of ours: the same cuts."""
+"""Spark partitions of Spark's JVM connector and of ours: the same splits."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 NewTopic = Callable[..., str]
 Peers = Any
-"""Of conftest.py, which tests cannot import."""
+"""`Peers` of conftest.py, which tests cannot import."""
 
 
 @pytest.fixture(scope="module")
 def uneven(zkafka_cluster: LocalCluster) -> str:
-    """A topic with 40, 12, 3 and 1 records."""
+    """A topic with 40, 12, 3 and 1 records in its partitions."""
     create_afresh(zkafka_cluster, "parity-uneven", partitions=4)
     for partition, records in enumerate((40, 12, 3, 1)):
         fill(zkafka_cluster, "parity-uneven", records, partition)
@@ -37,7 +37,7 @@ class TestSplits:
 
     @staticmethod
     def ranges(frame: DataFrame) -> list[tuple[str, int, int, int]]:
-        """The (topic, partition, first offset, last offset) of each Spark partition that holds rows, sorted."""
+        """Return (topic, partition, first offset, last offset) of each Spark partition with rows, sorted."""
         found = defaultdict(list)
         for task, topic, partition, offset in frame.select(
             F.spark_partition_id(), "topic", "partition", "offset"
@@ -59,7 +59,7 @@ class TestSplits:
         ],
     )
     def test_same(self, peers: Peers, uneven: str, options: dict[str, Any]) -> None:
-        """minPartitions, maxRecordsPerPartition and both cut the same ranges."""
+        """minPartitions, maxRecordsPerPartition and both together give the same splits."""
         bounds = {"startingOffsets": (0, 0, 0, 0), "endingOffsets": (40, 12, 3, 1)}
         given = {"subscribe": uneven, **filled({**bounds, **options}, uneven)}
         ours, theirs = peers.ours(given), peers.theirs(given)
@@ -70,12 +70,12 @@ class TestSplits:
         "options", [{"minPartitions": "6"}, *seldom({}, {"minPartitions": "9", "maxRecordsPerPartition": "8"})]
     )
     def test_earliest_to_latest(self, peers: Peers, uneven: str, options: dict[str, str]) -> None:
-        """The same for ends that are to be found out."""
+        """Splits are also the same if the ends of the range must be looked up."""
         given = {"subscribe": uneven, **options}
         assert self.ranges(peers.ours(given)) == self.ranges(peers.theirs(given))
 
     def test_limit_of_an_open_end(self, peers: Peers, uneven: str) -> None:
-        """Where Spark's connector forgets maxRecordsPerPartition as the end is latest, ours keeps to it."""
+        """If the end is latest, Spark's connector ignores maxRecordsPerPartition; ours applies it."""
         given = {"subscribe": uneven, "maxRecordsPerPartition": "12"}
         assert len(self.ranges(peers.theirs(given))) == 4
         assert len(self.ranges(peers.ours(given))) == 7
@@ -85,7 +85,7 @@ class TestSplits:
     def test_empty_partitions(
         self, peers: Peers, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: dict[str, str]
     ) -> None:
-        """Empty partitions change nothing of how the others are cut; ours starts no tasks for them."""
+        """Empty partitions do not change how others are split; ours starts no tasks for them."""
         topic = new_topic(partitions=5)
         zkafka_cluster.produce(topic, [{"value": b"v", "partition": p} for p in (1, 1, 1, 1, 1, 1, 4, 4)])
         given = {"subscribe": topic, **options, "endingOffsets": by_partition(topic, 0, 6, 0, 0, 2)}

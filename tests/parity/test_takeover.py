@@ -1,4 +1,4 @@
-"""A query of Spark's Kafka source takes over from one of ours, and the other way round, by `zkafka checkpoint show`."""
+"""Takeovers between queries of Spark's Kafka source and of ours, in both directions, by `zkafka checkpoint show`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = Callable[..., None]
 
 @pytest.fixture
 def run(spark: SparkSession, zkafka_cluster: LocalCluster, tmp_path: Path) -> Run:
-    """Runs a query until it has read all: ``run(format, topic, rows, startingOffsets)``; it notes (partition, offset)."""
+    """Function that runs a query to its end: ``run(format, topic, rows, starts)`` adds (partition, offset) to the rows."""
 
     def run(source: str, topic: str, rows: Rows, starts: str, *, fail: bool = False) -> None:
         def note(frame: DataFrame, number: int) -> None:
@@ -53,7 +53,7 @@ def run(spark: SparkSession, zkafka_cluster: LocalCluster, tmp_path: Path) -> Ru
 
 
 def show(folder: Path, *options: str) -> Any:
-    """What ``zkafka checkpoint show`` writes."""
+    """Return the output of ``zkafka checkpoint show``."""
     command = [sys.executable, "-m", "pyspark_zkafka.tools", "checkpoint", "show", folder.as_uri(), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout.strip()
@@ -70,7 +70,7 @@ def test_takeover(
     second: str,
     unfinished: bool,
 ) -> None:
-    """No record is lost or read twice, also if the old query failed in its last micro-batch, before it wrote anything."""
+    """A takeover loses and repeats no record, even if the old query failed in its last micro-batch before writing."""
     topic, rows = new_topic(partitions=3), Rows()
     fill(zkafka_cluster, topic, 10, partition=[0, 1])
     run(first, topic, rows, "earliest")

@@ -1,4 +1,4 @@
-"""The same frames through Spark's JVM sink and through ours, read back by Spark's JVM connector: the same records."""
+"""Frames written by Spark's JVM sink and by ours, read back by Spark's JVM connector: the same records."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyspark_zkafka.testing import LocalCluster
 from tests.support.tiers import seldom
 
 NewTopic = Callable[..., str]
-Peers = Any  # of conftest.py, which tests cannot import
+Peers = Any  # `Peers` of conftest.py, which tests cannot import
 HEADERS = "headers array<struct<key:string,value:binary>>"
 
 
 @pytest.fixture
 def both_write(peers: Peers) -> Callable[..., None]:
-    """Writes a frame through both sinks, or two frames, one through each: ``both_write((ours, theirs), topics)``."""
+    """Function that writes a frame to both sinks, or one frame to each: ``both_write((ours, theirs), topics)``."""
 
     def write(frames: DataFrame | tuple[DataFrame, DataFrame], topics: tuple[str, str] | None = None) -> None:
         ours, theirs = (frames, frames) if isinstance(frames, DataFrame) else frames
@@ -35,13 +35,13 @@ def both_write(peers: Peers) -> Callable[..., None]:
 
 
 def written(peers: Peers, topic: str) -> list[tuple[Any, ...]]:
-    """The records of a topic by Spark's JVM connector: (partition, key, value, headers), sorted."""
+    """Return a topic's records as Spark's JVM connector reads them: (partition, key, value, headers), sorted."""
     rows = peers.theirs({"subscribe": topic, "includeHeaders": "true"}).collect()
     return sorted(((r.partition, _bytes(r.key), _bytes(r.value), _pairs(r.headers)) for r in rows), key=repr)
 
 
 def without_partition(records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Records without keys go where each sink likes."""
+    """Return records without their partition, which each sink chooses freely for rows without keys."""
     return sorted((record[1:] for record in records), key=repr)
 
 
@@ -57,7 +57,7 @@ def _pairs(headers: list[Any] | None) -> list[tuple[str, bytes | None]] | None:
 def test_keys_and_values(
     spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic, key_type: str, value_type: str
 ) -> None:
-    """Keys and values, given as text or bytes, arrive alike, and each key in the same partition."""
+    """Both sinks write the same keys and values from text or bytes, and each key to the same partition."""
     ours, theirs = new_topic(partitions=7), new_topic(partitions=7)
     key = F.concat(F.lit("schlüssel-"), F.col("id") % 300).cast(key_type)
     value = F.col("id").cast("string").cast(value_type)
@@ -70,7 +70,7 @@ def test_keys_and_values(
 
 
 def test_keys_of_all_kinds(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
-    """Empty, short and long keys of all bytes go to the same partitions, also with empty values and tombstones."""
+    """Both sinks put empty, short and long keys in the same partitions, also with empty values and tombstones."""
     ours, theirs = new_topic(partitions=5), new_topic(partitions=5)
     keys = [b"", *(bytes([n]) * length for n in (0, 1, 127, 128, 255) for length in (1, 2, 3, 4, 5, 8, 1000))]
     rows = [(bytearray(key), value) for key in keys for value in (bytearray(b"v"), bytearray(), None)]
@@ -81,7 +81,7 @@ def test_keys_of_all_kinds(spark: SparkSession, peers: Peers, both_write: Callab
 
 
 def test_null_keys(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
-    """Rows without a key arrive alike, in whatever partitions; a frame may have no column key at all."""
+    """Both sinks write the same rows without keys, in any partitions; a frame may lack the key column."""
     ours, theirs = new_topic(partitions=3), new_topic(partitions=3)
     values = spark.range(100, numPartitions=1).select(F.col("id").cast("string").alias("value"))
     both_write(values, (ours, theirs))
@@ -93,7 +93,7 @@ def test_null_keys(spark: SparkSession, peers: Peers, both_write: Callable[..., 
 
 
 def test_headers(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
-    """Headers keep their order and repetitions; null values, empty arrays and no headers arrive alike."""
+    """Both sinks write headers in order with repetitions, and null values, empty arrays and missing headers alike."""
     ours, theirs = new_topic(), new_topic()
     rows: list[tuple[str, list[tuple[str, bytes | None]] | None]] = [
         ("a", [("x", b"1"), ("y", b""), ("x", None), ("x", b"1")]),
@@ -113,7 +113,7 @@ def test_headers(spark: SparkSession, peers: Peers, both_write: Callable[..., No
 
 
 def test_topic_column(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
-    """Without the option each row goes to the topic in its column; with both, the option wins."""
+    """Without the topic option, each row goes to the topic in its column; with both, the option wins."""
     ours, theirs = ([new_topic(partitions=2), new_topic()] for _ in range(2))
 
     def frame(topics: list[str]) -> DataFrame:
@@ -129,7 +129,7 @@ def test_topic_column(spark: SparkSession, peers: Peers, both_write: Callable[..
 
 
 def test_partition_column(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
-    """A partition in the column wins over the key; a null one leaves it to the key."""
+    """A partition in the column takes precedence over the key; a null one leaves the choice to the key."""
     ours, theirs = new_topic(partitions=4), new_topic(partitions=4)
     rows = [(f"k{n}", f"v{n}", None if n % 5 == 4 else n % 4) for n in range(40)]
     both_write(spark.createDataFrame(rows, "key string, value string, partition int"), (ours, theirs))
@@ -140,7 +140,7 @@ def test_partition_column(spark: SparkSession, peers: Peers, both_write: Callabl
 
 
 def test_time_of_writing(spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic) -> None:
-    """Without a column timestamp, which is ours alone, records carry the time of writing."""
+    """Without the column timestamp, which only ours supports, records carry the time of writing."""
     ours, theirs = new_topic(), new_topic()
     begin = time.time()
     both_write(spark.createDataFrame([("v",)], "value string"), (ours, theirs))
@@ -168,7 +168,7 @@ def test_time_of_writing(spark: SparkSession, peers: Peers, both_write: Callable
 def test_refused(
     spark: SparkSession, both_write: Callable[..., None], schema: str, row: tuple[Any, ...], our_reason: str
 ) -> None:
-    """No value, columns of other types, no topic and a null topic are refused by both."""
+    """Both sinks refuse a missing value, columns of other types, a missing topic and a null topic."""
     good, bad = spark.range(0).selectExpr("'no-topic' topic", "'v' value"), spark.createDataFrame([row], schema)
     with pytest.raises(Exception, match=our_reason):
         both_write((bad, good))
@@ -179,7 +179,7 @@ def test_refused(
 def test_partition_out_of_range(
     spark: SparkSession, peers: Peers, both_write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
 ) -> None:
-    """A negative partition is refused by both, and nothing is written."""
+    """Both sinks refuse a negative partition, and write nothing."""
     topics = new_topic(), new_topic()
     good = spark.createDataFrame([], "value string, partition int")
     bad = spark.createDataFrame([("v", -1)], "value string, partition int")
