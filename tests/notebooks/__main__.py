@@ -1,4 +1,4 @@
-"""Execute notebooks, by default all, and store them with their outputs: ``make notebooks``."""
+"""Command that executes notebooks, by default all, and stores them with their outputs: ``make notebooks``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution of notebooks in a kernel of this Python, and the form in which they are stored."""
+"""Execution of notebooks in a kernel of this Python, and their stored form."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TERMINAL_STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def kernel_environment(folder: Path) -> dict[str, str]:
-    """The environment in which `execute` finds a kernel of this Python; the user's own kernels and settings play no part."""
+    """Return an environment with a kernel of this Python for `execute`, without the user's own kernels and settings."""
     write_kernel_spec(folder / "kernels" / _KERNEL)
     own = ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
     return {"JUPYTER_PATH": str(folder), **{variable: str(folder / variable.lower()) for variable in own}}
 
 
 def execute(path: Path, folder: Path) -> Any:
-    """The notebook with its outputs, executed from top to bottom in a folder; raises `CellExecutionError`."""
+    """Execute a notebook from top to bottom in a folder, and return it with its outputs; raises `CellExecutionError`."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
@@ -43,7 +43,7 @@ def execute(path: Path, folder: Path) -> Any:
 
 
 def clean(notebook: Any) -> Any:
-    """The notebook without what belongs to one machine or terminal: times, versions, the log, bold type."""
+    """Remove everything specific to one machine or terminal: metadata, the log, bold type."""
     notebook.metadata = nbformat.from_dict(_METADATA)
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({})

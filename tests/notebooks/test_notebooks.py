@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom in a kernel of this Python, and shows what it says."""
+"""Notebooks: each runs from top to bottom in a kernel of this Python, with the expected outputs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def code_outputs(notebook: Any) -> list[Any]:
-    """The outputs of all cells, in order."""
+    """Return the outputs of all cells, in order."""
     return [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
@@ -93,13 +93,13 @@ def require_outputs(notebook: Any, name: str) -> None:
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("path", [SHORTEST, *seldom(*(n for n in NOTEBOOKS if n != SHORTEST))], ids=lambda path: path.name)
 def test_runs(path: Path, tmp_path: Path) -> None:
-    """It runs without an error, and shows what is expected."""
+    """Each notebook runs without an error, and shows the expected output."""
     require_outputs(clean(execute(path, tmp_path)), path.name)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_stored_outputs(path: Path) -> None:
-    """It is stored as executed from top to bottom, with its outputs, and without what is of one machine alone."""
+    """Each notebook is stored as executed from top to bottom, with its outputs and without traces of a machine."""
     notebook = nbformat.read(path, as_version=4)
     assert notebook == clean(nbformat.read(path, as_version=4))
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
@@ -109,7 +109,7 @@ def test_stored_outputs(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_text(path: Path) -> None:
-    """It begins with a title and explains each step before it is taken."""
+    """Each notebook starts with a title and has about one explanation per step."""
     cells = nbformat.read(path, as_version=4).cells
     assert cells[0].source.startswith("# ")
     assert sum(cell.cell_type == "markdown" for cell in cells) >= len(cells) // 2 - 1
@@ -117,14 +117,14 @@ def test_text(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_imports(path: Path) -> None:
-    """It imports public names alone."""
+    """Notebooks import only public names."""
     cells = nbformat.read(path, as_version=4).cells
     imported = set(re.findall(r"^\s*from (pyspark_zkafka\S*) import", "\n".join(cell.source for cell in cells), re.MULTILINE))
     assert imported <= {"pyspark_zkafka", "pyspark_zkafka.plot", "pyspark_zkafka.testing"}
 
 
 def test_all_are_known() -> None:
-    """For each notebook it is said here what it shows."""
+    """Each notebook has its expected outputs listed here."""
     names = {path.name for path in NOTEBOOKS}
     assert names == EXPECTED.keys()
     assert names == PICTURES.keys()
