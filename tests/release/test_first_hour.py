@@ -1,4 +1,4 @@
-"""A newcomer's first hour: docs/index.md, block by block, in an environment of its own."""
+"""A newcomer's first hour: docs/index.md, block by block, in a fresh environment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print("the first hour is over")
 
 
 def test_first_steps(tmp_path: Path) -> None:
-    """All commands and programs of the page work in the order of the page, from the installation to the cleaning up."""
+    """All commands and programs of docs/index.md work in the order of the page, from installation to cleanup."""
     home = tmp_path / "home"
     home.mkdir()
     shell, python = ["set -e"], []
