@@ -1,11 +1,11 @@
-"""Recorder of record_batches.json: fetch responses of Kafka 3.9.1, and the records that librdkafka reads of them.
+"""Recorder of record_batches.json: fetch responses of Kafka 3.9.1, and librdkafka's records of the same logs.
 
 Recipe, with the package's environment and Java 17, from the root of this repository::
 
     python -m tests.vectors.record_batches > tests/vectors/record_batches.json
 
-The logs are written by Kafka's Java producer (``RecordBatchProducer.java``) and by librdkafka's, with every codec, with
-headers, in transactions of which some are aborted, with the broker's timestamps; one is compacted.
+The logs are written by Kafka's Java producer (``RecordBatchProducer.java``) and by librdkafka's: with every codec, with
+headers, in transactions of which some are aborted, and with the broker's timestamps. One log is compacted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PATIENCE_S = 60
 
 
 def record(cluster: LocalCluster) -> list[dict[str, Any]]:
-    """The log of each topic: as it is fetched, and as it is read."""
+    """Return the log of each topic, as fetched and as read."""
     servers = cluster.bootstrap_servers
     for codec in CODECS:
         cluster.create_topic(f"java-{codec}")
@@ -122,7 +122,7 @@ def text(data: bytes | None) -> str | None:
 
 
 def read(servers: str, topic: str, isolation_level: str) -> list[Message]:
-    """All messages of partition 0."""
+    """Return all messages of partition 0."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -145,7 +145,7 @@ def read(servers: str, topic: str, isolation_level: str) -> list[Message]:
 
 
 def fetch_all(servers: str, topic: str) -> tuple[bytes, list[tuple[int, int]]]:
-    """The log of partition 0 with its aborted transactions: a response ends with a segment, so several are put together."""
+    """Return the log of partition 0 and its aborted transactions, joined from one response per segment."""
     records, aborted, offset = b"", set(), 0
     while more := fetch(servers, topic, offset):
         records += more[0]
@@ -155,7 +155,7 @@ def fetch_all(servers: str, topic: str) -> tuple[bytes, list[tuple[int, int]]]:
 
 
 def end_of(records: bytes) -> int:
-    """The offset behind the last batch."""
+    """Return the offset after the last batch."""
     at = offset = 0
     while at < len(records):
         base, size = struct.unpack_from(">qi", records, at)
@@ -165,7 +165,7 @@ def end_of(records: bytes) -> int:
 
 
 def fetch(servers: str, topic: str, offset: int) -> tuple[bytes, list[tuple[int, int]]] | None:
-    """The response to a Fetch request for partition 0 from an offset on; None at the end of the log."""
+    """Return the response to a Fetch request for partition 0 from an offset; None at the end of the log."""
     name = struct.pack(">h", len(topic)) + topic.encode()
     head = struct.pack(">hhih", _FETCH, _FETCH_VERSION, 1, -1)
     body = struct.pack(">iiiibi", -1, 500, 1, 1 << 24, 1, 1) + name + struct.pack(">iiqi", 1, 0, offset, 1 << 24)

@@ -1,4 +1,4 @@
-"""Records what librdkafka itself says: where its partitioners put keys, and which configuration properties it has.
+"""Recorder of librdkafka's own answers: the partitions of keys, and the names of configuration properties.
 
 Recipe, with the package's environment (confluent-kafka's wheel brings librdkafka), from the root of this repository::
 
@@ -6,8 +6,8 @@ Recipe, with the package's environment (confluent-kafka's wheel brings librdkafk
     python tests/vectors/record_librdkafka.py names > tests/vectors/librdkafka_config_names.json
 
 The partitioners are public functions of librdkafka (``rd_kafka_msg_partitioner_*`` in ``rdkafka.h``) that need no broker:
-they are called in the library itself. Keys are those of ``murmur2.json``, and some whose FNV-1a is the lowest integer. The
-list of properties is the library's own (``rd_kafka_conf_properties_show``), which leaves hidden ones out.
+the recorder calls them in the library itself. Keys are those of ``murmur2.json``, and some whose FNV-1a is the lowest
+integer. The list of properties is the library's own (``rd_kafka_conf_properties_show``), which omits hidden ones.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ LOWEST_FNV1A = ("33a93ddc68", "eecf032328", "942f566ea8")
 
 
 def librdkafka() -> ctypes.CDLL:
-    """The library inside confluent-kafka's wheel, whose file name carries a hash."""
+    """Return the library in confluent-kafka's wheel, whose file name contains a hash."""
     found = [f.locate() for f in files("confluent-kafka") or () if f.name.startswith("librdkafka")]
     return ctypes.CDLL(str(found[0]))
 
 
 def partition(library: ctypes.CDLL, partitioner: str, key: bytes, count: int) -> int:
-    """The partition that a partitioner of librdkafka chooses among `count`."""
+    """Return the partition that a partitioner of librdkafka chooses among `count`."""
     function = getattr(library, f"rd_kafka_msg_partitioner_{partitioner}")
     function.argtypes = [
         ctypes.c_void_p,
@@ -48,7 +48,7 @@ def partition(library: ctypes.CDLL, partitioner: str, key: bytes, count: int) ->
 
 
 def partitions() -> str:
-    """The vectors of the partitioners as JSON, one key a line."""
+    """Return the vectors of the partitioners as JSON, one key per line."""
     library = librdkafka()
     murmur2 = json.loads((Path(__file__).parent / "murmur2.json").read_text(encoding="utf-8"))
     keys = [*dict.fromkeys(row[0] for row in murmur2["keys"]), *LOWEST_FNV1A]
@@ -67,7 +67,7 @@ def partitions() -> str:
 
 
 def properties_text() -> str:
-    """The table of properties as librdkafka prints it for people."""
+    """Return the table of properties that librdkafka prints for people."""
     libc, library = ctypes.CDLL(None), librdkafka()
     libc.fopen.restype, libc.fclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     library.rd_kafka_conf_properties_show.argtypes = [ctypes.c_void_p]
@@ -79,7 +79,7 @@ def properties_text() -> str:
 
 
 def names() -> str:
-    """The names of the properties as JSON: C for consumers, P for producers, * for both."""
+    """Return the names of the properties as JSON: C for consumers, P for producers, * for both."""
     lines = [line for line in properties_text().splitlines() if line.count("|") > 4]
     scopes: dict[str, set[str]] = {}
     for name, scope in ([cell.strip() for cell in line.split("|")[:2]] for line in lines):

@@ -1,7 +1,7 @@
-"""Records the outputs of Kafka's tools and of ``zkafka groups`` for the same jobs on the same cluster.
+"""Recorder of the outputs of Kafka's tools and of ``zkafka groups`` for the same jobs on the same cluster.
 
-Run it as ``python tests/vectors/cli/record_group_offsets.py``: it starts Kafka 3.9.1, and writes ``NAME.kafka`` and
-``NAME.zkafka`` into ``reset-offsets/``, ``export/`` and ``delete/`` next to itself. A test compares them.
+``python tests/vectors/cli/record_group_offsets.py`` starts Kafka 3.9.1, and writes ``NAME.kafka`` and ``NAME.zkafka`` into
+``reset-offsets/``, ``export/`` and ``delete/`` next to itself. A test compares them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ GROUP, TOPIC = "billing", "orders"
 
 
 def record(cluster: LocalCluster) -> None:
-    """Make a topic and a group, and run all jobs."""
+    """Create a topic and a group, and run all jobs."""
     cluster.create_topic(TOPIC, partitions=2)
     times = [{"value": b"v", "partition": 0, "timestamp": 1_795_000_000_000 + n * 1_000} for n in range(20)]
     cluster.produce(TOPIC, [*times, *({"value": b"v", "partition": 1} for _ in range(5))])
@@ -62,7 +62,7 @@ def record(cluster: LocalCluster) -> None:
 
 
 def ours(cluster: LocalCluster, *arguments: str) -> tuple[str, str]:
-    """Standard output and standard error of ``zkafka groups``."""
+    """Return standard output and standard error of ``zkafka groups``."""
     result = CliRunner().invoke(zkafka, ["groups", *arguments, "--zookeeper", cluster.zookeeper_connect])
     if result.exit_code:
         raise SystemExit(result.output)
@@ -70,7 +70,7 @@ def ours(cluster: LocalCluster, *arguments: str) -> tuple[str, str]:
 
 
 def write(name: str, theirs: str, own: str) -> None:
-    """Keep both outputs."""
+    """Store both outputs."""
     (FOLDER / name).parent.mkdir(exist_ok=True)
     (FOLDER / f"{name}.kafka").write_text(theirs)
     (FOLDER / f"{name}.zkafka").write_text(own)

@@ -1,6 +1,7 @@
-"""Recorder of admin.json: what Kafka 1.1.1's administration tools print, and the znodes that they write.
+"""Recorder of admin.json: output of Kafka 1.1.1's administration tools, and the znodes that they write.
 
-The tools work on a chroot with the registrations of six brokers that do not run: nothing acts on the znodes, which stay.
+The tools work on a chroot with the registrations of six brokers that do not run. The znodes stay, because no broker acts on
+them.
 
     python tests/vectors/cli/admin/record.py 127.0.0.1:2181
 """
@@ -49,7 +50,7 @@ def register(client: KazooClient, racks: bool) -> None:
 
 
 def run(hosts: str, main: str, *arguments: str) -> str:
-    """The output of a tool, or its error's."""
+    """Return the output of a tool, or its error."""
     try:
         return run_kafka_tool(VERSION, main, "--zookeeper", hosts + CHROOT, *arguments, timeout_s=200)
     except LocalClusterError as error:
@@ -57,7 +58,7 @@ def run(hosts: str, main: str, *arguments: str) -> str:
 
 
 def written(client: KazooClient) -> dict[str, str | None]:
-    """The znodes that a tool has written, by path."""
+    """Return the znodes that a tool has written, by path."""
     paths = [*WRITTEN]
     for parent in ("/admin/delete_topics", "/config/changes"):
         if client.exists(CHROOT + parent):
@@ -67,7 +68,7 @@ def written(client: KazooClient) -> dict[str, str | None]:
 
 
 def record(hosts: str, folder: Path) -> list[dict[str, Any]]:
-    """Each call of a tool, with its output and the znodes that it has written or changed."""
+    """Return each call of a tool with its output and the znodes that it wrote or changed."""
     client = KazooClient(hosts=hosts)
     client.start()
     client.delete(CHROOT, recursive=True)

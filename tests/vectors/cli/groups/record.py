@@ -1,9 +1,9 @@
-"""Record groups in ZooKeeper beside the output of Kafka's tools and of ``zkafka groups``.
+"""Recorder of groups in ZooKeeper, with the output of Kafka's tools and of ``zkafka groups``.
 
     python tests/vectors/cli/groups/record.py 3.9.1 1.1.1
 
-starts a broker of each version, consumers of the old kind (1.1.1), and a session that writes znodes as broken groups have
-them. It writes one folder for each version:
+starts a broker of each version, old consumers (1.1.1), and a session that writes the znodes of broken groups. It writes one
+folder per version:
 
 - ``znodes.json``: the znodes below ``/consumers``, the partitions with the bounds of their logs, and the offsets in Kafka
 - ``list.txt``, ``describe-G.txt``: kafka.admin.ConsumerGroupCommand of 1.1.1 with ``--zookeeper``
@@ -69,7 +69,7 @@ def fill(cluster: LocalCluster) -> None:
 
 
 def consumers(zookeeper: str) -> Iterable[OldConsumer]:
-    """Groups of live consumers: two with different subscriptions, one of which is idle; one that never commits; dual."""
+    """Yield live groups: with different subscriptions, with an idle member, without commits, with dual commits."""
     yield OldConsumer(zookeeper, "billing", topics={"orders": 2, "payments": 1}, consumer_id="c1", properties=PATIENT)
     yield OldConsumer(zookeeper, "billing", white_list="orders|payments", properties=PATIENT)
     yield OldConsumer(zookeeper, "crowded", topics={"single": 1}, consumer_id="c1", properties=PATIENT)
@@ -80,7 +80,7 @@ def consumers(zookeeper: str) -> Iterable[OldConsumer]:
 
 
 def break_groups(znodes: KazooClient) -> None:
-    """Write the znodes of groups with problems, each named after its own."""
+    """Write the znodes of broken groups, each named after its problem."""
     register(znodes, "unowned", "c1", {"orders": 1})
     claim(znodes, "unowned", "orders", {p: "unowned_c1-0" for p in range(5)})
     register(znodes, "zombie", "c1", {"payments": 1})
@@ -117,7 +117,7 @@ def claim(znodes: KazooClient, group: str, topic: str, threads: Mapping[int, str
 
 
 def require_settled(cluster: LocalCluster) -> None:
-    """Wait until the live groups own all that they subscribe to, and have committed all that is there."""
+    """Wait until the live groups own all subscribed partitions, and have committed everything."""
     live = ["billing", "crowded", "dual", "uncommitted"]
 
     def settled() -> bool | None:
@@ -148,7 +148,7 @@ def record(cluster: LocalCluster, znodes: KazooClient, folder: Path) -> None:
 
 
 def facts(cluster: LocalCluster, znodes: KazooClient, groups: list[str]) -> dict[str, object]:
-    """The values that descriptions and verifications are made of."""
+    """Return the values behind the descriptions and verifications."""
     children: dict[str, list[str]] = {}
     nodes: dict[str, object] = {}
 
@@ -177,7 +177,7 @@ def facts(cluster: LocalCluster, znodes: KazooClient, groups: list[str]) -> dict
 
 
 def tool(main_class: str, *arguments: str) -> str:
-    """The output of one of Kafka's tools; of one that fails, its error."""
+    """Return the output of one of Kafka's tools, or its error."""
     try:
         return run_kafka_tool(TOOLS, main_class, *arguments, timeout_s=120)
     except LocalClusterError as error:
@@ -185,7 +185,7 @@ def tool(main_class: str, *arguments: str) -> str:
 
 
 def zkafka(cluster: LocalCluster, *arguments: str) -> str:
-    """The standard output of ``zkafka groups``."""
+    """Return the standard output of ``zkafka groups``."""
     return CliRunner().invoke(app, ["groups", *arguments, "--zookeeper", cluster.zookeeper_connect]).stdout
 
 

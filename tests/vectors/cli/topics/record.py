@@ -1,8 +1,8 @@
-"""Recorder of <version>.json: what Kafka's own tools show of a cluster, and what zkafka shows of it at the same time.
+"""Recorder of <version>.json: views of a cluster by Kafka's own tools and by zkafka at the same time.
 
     python tests/vectors/cli/topics/record.py 1.1.1 3.9.1
 
-Each is Kafka's version, of the brokers and of the tools; tools before 2.2 are pointed at ZooKeeper.
+Each argument is the Kafka version of the brokers and the tools; tools before 2.2 connect to ZooKeeper.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def kafka(cluster: LocalCluster, version: str, main: str, *arguments: str) -> str:
-    """The output of one of Kafka's tools."""
+    """Return the output of one of Kafka's tools."""
     old = version.startswith("1.")
     package = "kafka.admin" if old or main == "BrokerApiVersionsCommand" else "org.apache.kafka.tools"
     if old and main == "TopicCommand":
@@ -33,24 +33,24 @@ def kafka(cluster: LocalCluster, version: str, main: str, *arguments: str) -> st
 
 
 def zkafka(cluster: LocalCluster, *arguments: str) -> Any:
-    """What zkafka shows of the cluster."""
+    """Return zkafka's view of the cluster."""
     done = CliRunner().invoke(app, [*arguments, "--json", "--zookeeper", cluster.zookeeper_connect])
     return json.loads(done.stdout)
 
 
 def registered(output: str) -> str:
-    """The lines that name a broker, without the versions of its requests."""
+    """Return the lines that name a broker, without the versions of its requests."""
     return "".join(f"{line}\n" for line in output.splitlines() if "(id: " in line)
 
 
 def both(cluster: LocalCluster, version: str, command: str, *options: str) -> dict[str, Any]:
-    """Both outputs of a command for topics."""
+    """Return both outputs of a command for topics."""
     shown = {"kafka": kafka(cluster, version, "TopicCommand", f"--{command}", *options)}
     return {**shown, "zkafka": zkafka(cluster, "topics", command, *(o.removesuffix("-partitions") for o in options))}
 
 
 def record(version: str) -> dict[str, Any]:
-    """The outputs for a whole cluster, and for one that lacks a broker."""
+    """Return the outputs for a complete cluster, and for one without a broker."""
     with LocalCluster(brokers=3, kafka_version=version) as cluster:
         cluster.create_topic("orders", partitions=3, replication=2, config={"retention.ms": "86400000"})
         cluster.create_topic("totals", partitions=2, replication=3)
