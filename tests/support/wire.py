@@ -27,7 +27,7 @@ class Wire:
         with Wire(cluster.port("zookeeper")) as wire:
             client = KazooClient(wire.address)
             client.start()
-                wire.silence()  # like a pulled cable; other clients still reach the server
+            wire.silence()  # like a pulled cable; other clients still reach the server
             wire.mend()
 
     Attributes
