@@ -1,5 +1,4 @@
-"""Commands: ``all`` measures everything or parts, ``run`` single works, ``markdown``, ``plot`` and ``show`` show
-figures."""
+"""Commands: ``all`` measures everything or parts, ``run`` single works; ``markdown``, ``plot``, ``show`` show figures."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ def prepare_environment() -> None:
 
 @contextmanager
 def opened(master: str, cluster: BenchCluster, settings: str) -> Iterator[Bench]:
-    """Open a session with settings of `SETTINGS`; a master is ``local[n]``, or ``standalone``: two workers of one core
-    each."""
+    """Open a session with settings of `SETTINGS`; a master is ``local[n]``, or ``standalone`` with two one-core workers."""
     prepare_environment()
     with ExitStack() as stack:
         url = stack.enter_context(spark_standalone(worker_memory="2g")).master if master == STANDALONE else master

@@ -46,8 +46,7 @@ class Work:
         """Do the work once, and compare everything that can be compared."""
 
     def touch(self, engine: Engine) -> None:
-        """Do the work with a few records: Spark ends Python workers after an idle minute, for example while others have
-        turns."""
+        """Do the work with a few records, since Spark ends Python workers that idle for a minute, as in others' turns."""
         replace(self, topic=self.few()).act(engine)
 
     def few(self) -> Topic:

@@ -89,8 +89,7 @@ class Write(Work):
 
 @dataclass
 class Copy(Stream):
-    """Copy from topic to topic with Trigger.AvailableNow, in micro-batches of a few rows: the cost of a writing
-    micro-batch."""
+    """Copy a topic with Trigger.AvailableNow in micro-batches of a few rows, to measure the cost of a micro-batch."""
 
     _target: str = ""
 

@@ -188,7 +188,7 @@ def old_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def kafka4() -> Iterator[LocalCluster]:
-    """Three brokers of Kafka 4, also controllers, which coordinate groups by KIP-848, too."""
+    """Three brokers of Kafka 4, which are also controllers, and also coordinate groups by KIP-848."""
     from pyspark_zkafka.testing import LocalCluster
 
     with LocalCluster(kafka_version="4.3.1", brokers=3, broker_config=PROMPT) as cluster:
@@ -278,8 +278,7 @@ def read(spark: SparkSession, zookeeper: dict[str, str]) -> Callable[..., DataFr
 
 @pytest.fixture
 def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Stream]]:
-    """Makes streams: ``stream({"subscribe": topic})``, optionally with another connection and another folder for
-    checkpoints."""
+    """A factory of streams: ``stream({"subscribe": topic})``, optionally with another connection and checkpoint folder."""
     made: list[Stream] = []
 
     def make(options: dict[str, str], connection: dict[str, str] | None = None, name: str = "checkpoint") -> Stream:

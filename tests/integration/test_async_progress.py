@@ -29,8 +29,7 @@ _NEVER_MS = "600000"  # the checkpoint stores only the first micro-batch of a ru
 
 
 class Sink:
-    """A foreach sink that appends each record's offset to its partition's file, and fails at a record with the value
-    HALT."""
+    """A foreach sink that appends each record's offset to its partition's file, and fails at a record valued HALT."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

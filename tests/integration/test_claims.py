@@ -241,8 +241,7 @@ class TestVerify:
     """Comparing the claims in ZooKeeper with those in memory."""
 
     def test_lost(self, chroot: Chroot, mine: Session) -> None:
-        """A claim that another client deleted is reported once and no longer owned; claimed again, it has a new
-        sequence."""
+        """A claim deleted by another client is reported once, no longer owned, and has a new sequence if claimed again."""
         mine.take(P[:3])
         before = mine.claims.owned
         chroot.other.delete(path(P[1]))
@@ -356,8 +355,7 @@ class TestIdentity:
 
 
 def test_a_claim_is_written_twice(mine: Session) -> None:
-    """A claim is created and written again in one transaction: version 1 distinguishes it from a JVM's, which stays at
-    0."""
+    """A claim is created and rewritten in one transaction, so its version is 1, while that of a JVM's claim stays at 0."""
     mine.take(P[:1])
     creates = [o for o in mine.client.sent[0] if isinstance(o, Create) and o.ephemeral]
     assert [o.path for o in creates] == [path(P[0])]

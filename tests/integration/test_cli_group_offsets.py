@@ -346,8 +346,7 @@ def test_the_ids_znode_stays_as_it_was(chroot: Chroot) -> None:
 
 
 def test_more_partitions_than_fit_into_a_transaction(chroot: Chroot) -> None:
-    """Five thousand offsets take several transactions; if a member joins between them, the error says how many were
-    written."""
+    """Five thousand offsets take several transactions; if a member joins between them, the error has the number written."""
     offsets = {TopicPartition(f"a-topic-of-some-length-{n % 10}", n // 10): n for n in range(5_000)}
     with Racing(chroot.config) as client:
         commit_offsets(client, "g", offsets, Unchanged(stored_offsets(client, ["g"])["g"].versions))

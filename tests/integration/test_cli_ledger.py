@@ -54,8 +54,7 @@ class Query:
             self.commit(entry.slot, encode(entry))
 
     def commit(self, slot: int, metadata: str) -> None:
-        """Commit metadata under the key of a slot. Returns once it is readable, which is later than the brokers'
-        response."""
+        """Commit metadata under a slot's key, and wait until it is readable, which takes longer than the response."""
         self.begin(slot, metadata).commit_transaction(30)
         key = key_of(self.name, slot, WIDTH)
         place = TopicPartition(self.topic, key.partition)
@@ -118,7 +117,7 @@ def new_query(cluster: LocalCluster) -> Query:
 
 
 def test_list_and_show(query: Query) -> None:
-    """A query is shown with the slots of all its groups and the rows of its last micro-batch, also with --zookeeper."""
+    """A query is shown with the slots of all its groups and the rows of its last micro-batch, even with --zookeeper."""
     query.record(an_hour_old(0, batch=6), an_hour_old(1), an_hour_old(2, rows=5))
     (listed,) = query.listed()
     assert {**listed, "age_s": 0, "written": ""} == {

@@ -215,8 +215,7 @@ def test_live_from_kafka(group: Group) -> None:
 
 
 def test_never_backwards(group: Group, zkafka_cluster: LocalCluster) -> None:
-    """A larger offset in the target stays, with exit status 1, unless --force is given; -1 and malformed data are not
-    copied."""
+    """A larger target offset stays, with exit status 1, unless --force is given; -1 and malformed data are not copied."""
     with zkafka_cluster.zookeeper() as znodes:
         path = f"/consumers/{group.name}/offsets/{group.topic}"
         group.write(10)

@@ -58,7 +58,7 @@ def jobs(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Jobs:
 
 
 def test_named_job_that_is_run_again(jobs: Jobs) -> None:
-    """A repeated run of a named job with the same number writes only missing rows, also after a complete run."""
+    """A repeated run of a named job with the same number writes only missing rows, even after a complete run."""
     jobs.job(7).write(range(5))
     for expected in (5, 10):
         again = jobs.job(7)
@@ -134,8 +134,7 @@ def query(zookeeper: dict[str, str], new_topic: NewTopic) -> SlotQuery:
 def test_renamed_in_a_micro_batch(
     zkafka_cluster: LocalCluster, query: SlotQuery, zookeeper: dict[str, str], new_topic: NewTopic, option: str
 ) -> None:
-    """A query that is renamed during an interrupted micro-batch fails; restored, it completes the batch and may be
-    renamed."""
+    """A query renamed during an interrupted micro-batch fails; renamed back, it completes the batch and may be renamed."""
     other = new_topic()
     topic = query.options.topic or ""
     renamed = SlotQuery({**zookeeper, "topic": topic, option: other}, query.query)

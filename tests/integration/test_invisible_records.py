@@ -21,7 +21,7 @@ class TestInvisibleRecords:
     """Transactions, and records larger than a fetch."""
 
     def test_transactions(self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Aborted records are skipped with read_committed only, and markers always, also at the end of the log."""
+        """Aborted records are skipped with read_committed only, and markers always, even at the end of the log."""
         topic = new_topic()
         commit(zkafka_cluster, topic, b"a", b"b")
         abort(zkafka_cluster, topic, b"c", b"d")

@@ -255,7 +255,7 @@ class TestIdentity:
 
     @pytest.fixture
     def options(self, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> dict[str, str]:
-        """Options for a topic with one record in each of four partitions, with a client id of their own."""
+        """Options for a topic with one record in each of four partitions, with a unique client id."""
         topic = new_topic(partitions=4)
         fill(zkafka_cluster, topic, 1, range(4))
         return {**zookeeper, "subscribe": topic, "kafka.client.id": topic}

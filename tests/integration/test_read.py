@@ -153,7 +153,7 @@ def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -
 
 @pytest.mark.parametrize("transport", ["direct", "librdkafka"])
 def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, transport: str) -> None:
-    """minRecordsPerPartition creates fewer Spark partitions, also across topics, and all records are read once."""
+    """minRecordsPerPartition creates fewer Spark partitions, even across topics, and all records are read once."""
     topics = [new_topic(partitions=5), new_topic(partitions=2)]
     for topic, partitions in zip(topics, (5, 2), strict=True):
         numbers = range(100 * partitions)

@@ -60,8 +60,7 @@ class TestLimits:
 
     @pytest.mark.long
     def test_minimum(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With minOffsetsPerTrigger the first micro-batch starts at once, the next with enough records or after the
-        delay."""
+        """With minOffsetsPerTrigger, a first micro-batch starts at once, the next after enough records or the delay."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 1)
         limits = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "4s"}
@@ -144,8 +143,7 @@ class TestAvailableNow:
     def test_bounds(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """A run reads in several micro-batches up to the ends of the logs at its start; later records are for the next
-        run."""
+        """A run reads up to the logs' ends at its start in several micro-batches, and the next run reads later records."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 8, 0)
         fill(zkafka_cluster, topic, 4, 1)

@@ -83,8 +83,7 @@ class TestRestart:
     def test_topic_removed_from_the_subscription(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """Leaving a topic out after a restart loses nothing: its planned records are read, and it continues when it is
-        back."""
+        """A topic left out after a restart loses nothing: its planned records are read, and it continues on its return."""
         kept, removed = new_topic(), new_topic()
         fill(zkafka_cluster, kept, 3)
         fill(zkafka_cluster, removed, 2)

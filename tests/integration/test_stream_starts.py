@@ -56,8 +56,7 @@ class TestStarts:
 
     @pytest.fixture
     def timed(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-        """A topic with ten records from 1000 ms on in two partitions, the first without four of them, and an empty
-        partition."""
+        """A topic with ten records from 1000 ms on in two partitions, the first lacking four, and an empty partition."""
         topic = new_topic(partitions=3, config=KEPT)
         zkafka_cluster.produce(topic, [{"partition": n % 2, "timestamp": 1000 + n // 2} for n in range(20)])
         zkafka_cluster.delete_records(topic, {0: 4})

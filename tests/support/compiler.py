@@ -15,7 +15,7 @@ _WARNINGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{SO
 
 
 def compiler() -> str:
-    """Return the path of the C compiler; fails the test if there is none."""
+    """Return the path of the C compiler, or fail the test if there is none."""
     found = shutil.which("cc") or shutil.which("gcc")
     assert found is not None, "this test needs a C compiler: cc or gcc"
     return found

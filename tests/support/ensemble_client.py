@@ -1,4 +1,4 @@
-"""A `ZooKeeperClient` without a server, whose requests go to an ensemble of values."""
+"""A `ZooKeeperClient` without a server, whose requests go to a fake ensemble."""
 
 from __future__ import annotations
 

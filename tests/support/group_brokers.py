@@ -1,4 +1,4 @@
-"""A stand-in for `GroupAdmin` made of values: logs and committed offsets of groups."""
+"""A fake of `GroupAdmin`, with logs and committed offsets of groups."""
 
 from __future__ import annotations
 

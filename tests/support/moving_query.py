@@ -69,7 +69,7 @@ class MovingQuery:
         self.finish(running)
 
     def read(self) -> Counter[tuple[int, int]]:
-        """Return how often each record was read, by partition and offset, also by others of the group."""
+        """Return how often each record was read, by partition and offset, including reads by other members of the group."""
         return Counter([*((row.partition, row.offset) for row in self.stream.rows), *self.by_others])
 
     def all(self) -> set[tuple[int, int]]:

@@ -94,8 +94,7 @@ class _JobContext:
 
 
 class SlotJob:
-    """A batch job that writes exactly once, planned in the constructor; each call of `write` is a task, run in this
-    process."""
+    """A batch job that writes exactly once, planned in the constructor; each call of `write` is a task in this process."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = parse_write({"deliveryGuarantee": "exactly-once", **_SMALL_BUFFER, **options})

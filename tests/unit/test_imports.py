@@ -1,4 +1,4 @@
-"""Imports of Spark's worker processes, each of which starts from scratch and delays its first task by them."""
+"""Imports of Spark's worker processes, each of which starts from scratch and delays its first task by its imports."""
 
 from __future__ import annotations
 

@@ -164,8 +164,7 @@ class TestAssignment:
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("partition", "consumer of group billing")
 
     def test_topics(self) -> None:
-        """Topics are shown side by side with their names and partitions in numerical order, except those without an
-        owner."""
+        """Topics with owners are side by side with their names, with partitions in numerical order."""
         owners = [claim(p, "billing_a", topic=topic) for topic in ("orders", "clicks") for p in range(11)]
         figure = assignment_map(owners, existing(("orders", 11), ("clicks", 11), ("idle", 50)))
         axes = drawn(figure)
@@ -199,8 +198,7 @@ class TestLeaders:
     """The balance of leaders."""
 
     def test_bars(self) -> None:
-        """A bar counts the partitions that a broker leads, and a line marks the number for which it is the preferred
-        leader."""
+        """A bar counts the partitions a broker leads, and a line marks how many of them have it as preferred leader."""
         figure = leader_balance([led(0, 0, 1), led(0, 1, 0), led(1, 1, 0), led(0, 2, 0)], [{"id": 0}, {"id": 1}])
         axes = drawn(figure)
         assert [bar.get_height() for bar in axes.patches] == [3, 1, 0]

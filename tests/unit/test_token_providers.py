@@ -113,8 +113,7 @@ def test_function_that_hangs(answers: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_slow_failure(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a slow failure, the function is not called for as long as it took, but at most until the present token
-    expires."""
+    """After a slow failure, the function is not called for as long as it took, or until the present token expires."""
     clock = [1000.0]
     monkeypatch.setattr(time, "time", lambda: clock[0])
 

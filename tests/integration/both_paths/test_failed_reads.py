@@ -53,8 +53,7 @@ class TestFailedReads:
 
     @pytest.mark.long
     def test_topic_that_only_the_brokers_do_not_know(self, read: Read) -> None:
-        """A topic that only the brokers do not know is retried until the time-out; the error quotes the brokers' last
-        error."""
+        """A topic unknown only to brokers is retried until the time-out, and the error quotes the brokers' last error."""
         impatient = ReadPolicy(poll_timeout_ms=1500)
 
         def brokers_word(found: Any) -> str:

@@ -60,8 +60,7 @@ class TestRanges:
     def test_transactions(
         self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, level: str, values: str
     ) -> None:
-        """The isolation level decides whether aborted records are returned. Markers never are, even at the end of the
-        log."""
+        """The isolation level decides whether aborted records are returned, but markers are never returned."""
         topic = new_topic()
         commit(zkafka_cluster, topic, b"a", b"b")
         abort(zkafka_cluster, topic, b"c", b"d")

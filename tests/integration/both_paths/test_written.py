@@ -63,7 +63,7 @@ class TestWritten:
 
     @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()], ids=str)
     def test_types(self, write: Write, kind: pa.DataType) -> None:
-        """Strings and bytes, with 32-bit or 64-bit offsets, produce the same records, also from slices of arrays."""
+        """Strings and bytes with 32-bit or 64-bit offsets produce the same records, even from slices of arrays."""
         texts = [None, "a", "", "gr\u00fcn", None, "x" * 1000]
         column = pa.array(texts, pa.string()).cast(kind)
         pieces = [(frame(key=column[n:], value=column[n:]), [0] * (6 - n)) for n in range(6)]
@@ -93,7 +93,7 @@ class TestWritten:
         ]
 
     def test_empty_batches(self, write: Write) -> None:
-        """Empty batches write nothing, also between other batches."""
+        """Empty batches write nothing, even between other batches."""
         none, some = frame(value=[]), frame(value=[b"v"])
         delivered, found = write([(none, []), (some, [0]), (none, []), (some, [0]), (none, [])])
         assert delivered == {0: 2}
@@ -119,7 +119,7 @@ class TestWritten:
         ids=str,
     )
     def test_queue_limits(self, write: Write, limit: dict[str, int]) -> None:
-        """Any limit of the queue, also 0 (no limit of records), delivers all rows in order."""
+        """All rows are delivered in order with any limit of the queue, even 0, which means no limit."""
         values = [b"%d" % n + b"." * 400 for n in range(3000)]
         delivered, found = write([(frame(value=values), [0] * 3000)], **limit, **{"linger.ms": 0})
         assert delivered == {0: 3000}

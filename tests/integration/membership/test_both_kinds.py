@@ -57,8 +57,7 @@ def test_idle_members(group: MemberGroup) -> None:
 
 
 def test_commits(group: MemberGroup) -> None:
-    """A member commits only partitions it owns, and lowers a stored offset only after a truncation; other commits are
-    lost."""
+    """A member commits only owned partitions, and lowers offsets only after a truncation; other commits are lost."""
     first, second = group.member(), group.member()
     eventually(lambda: settled([first, second], 4), timeout_s=20)
     store = group.offsets(first)

@@ -52,8 +52,7 @@ class TestOthers:
             assert sorted(map(str, member.owned())) == ["t-0", "t-1", "t-2", "t-3", "u-2", "u-3"]
 
     def test_sticky_among_others(self, chroot: Chroot, new_member: NewMember) -> None:
-        """The sticky assignor refuses a group with a member that lacks it: the error names that member, and nothing is
-        claimed."""
+        """The sticky assignor refuses a group with a member that lacks it; the error names it, and nothing is claimed."""
         chroot.topic("t", 4)
         chroot.register("g", "g_jvm", JVM)
         with pytest.raises(GroupError, match=r"NOT_STICKY.*found g_jvm without it"):

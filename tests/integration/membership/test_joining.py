@@ -155,8 +155,7 @@ class TestConsumerIdTaken:
         third: KazooClient,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """A member whose id and claims are taken by another session owns nothing, logs the reason, and recovers when that
-        ends."""
+        """A member whose id and claims another session takes owns nothing, logs the reason, and recovers afterwards."""
         chroot.topic("t", 2)
         with new_member("c1", "t") as member:
             steal = third.transaction()

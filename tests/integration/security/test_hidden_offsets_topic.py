@@ -23,7 +23,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture(scope="module")
 def hidden() -> Iterator[LocalCluster]:
-    """A cluster with a topic, where only a user admin, as whom nobody logs in, may describe ``__consumer_offsets``."""
+    """A cluster with a topic, in which only the unused user admin may describe ``__consumer_offsets``."""
     config = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "allow.everyone.if.no.acl.found": "true",

@@ -259,8 +259,7 @@ def test_of_an_application(
 
 @pytest.mark.long
 def test_of_the_command(fortress: LocalCluster, steps: dict[str, Options], tmp_path: Path) -> None:
-    """The output of commands with --debug and the arguments of their processes contain no secret, in success and
-    failure."""
+    """Neither the output of commands with --debug nor their processes' arguments contain a secret, even after a failure."""
     texts: dict[str, str] = {}
     with Processes() as processes:
         for step in ("read", "write", "refused read", "refused zookeeper", "malformed read", "unknown option"):

@@ -30,7 +30,7 @@ UNREACHABLE = "127.0.0.1:1"
 @pytest.mark.parametrize("read_committed", [False, True])
 @pytest.mark.parametrize("sizes", SIZES, ids=["one request", "two requests", "in bulk"])
 def test_offsets(servers: str, sizes: LookupSizes, read_committed: bool) -> None:
-    """Each partition gets the offset of its own position, in any number of requests."""
+    """Each partition gets the offset of its position, in any number of requests."""
     with KafkaAdmin(servers, {}, read_committed=read_committed, sizes=sizes) as admin:
         assert admin.list_offsets({T0: LATEST, T1: EARLIEST}) == {T0: 5, T1: 0}
 

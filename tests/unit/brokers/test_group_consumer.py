@@ -136,8 +136,7 @@ class TestErrors:
         ],
     )
     def test_other_errors(self, error: KafkaError, kind: type[ZKafkaError]) -> None:
-        """Other errors are translated as for any request, and a fatal error in the classic protocol does not blame the
-        protocol."""
+        """Other errors are translated as for any request, and a fatal error in the classic protocol does not blame it."""
         found = membership_error(error, "g", CLASSIC)
         assert isinstance(found, kind)
         assert TEXT in found.message

@@ -16,8 +16,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 
 
 def test_a_client_that_cannot_be_replaced() -> None:
-    """After a lost connection each request tries to replace the client, even if that fails, for example for a missing
-    file."""
+    """After a lost connection, each request tries to replace the client, even if that fails because of a missing file."""
     with GroupAdmin("127.0.0.1:1", {}) as admin:
         first = admin._client
         admin._reports(KafkaError(KafkaError._TRANSPORT))

@@ -162,8 +162,7 @@ COORDINATION = [
 
 @pytest.mark.parametrize("code", COORDINATION)
 def test_coordinators_that_cannot_be_reached(code: int) -> None:
-    """A group temporarily without a coordinator raises a retriable error; if brokers refuse the client, that is
-    reported."""
+    """A group temporarily without a coordinator is a retriable error, and brokers' refusal of the client is reported."""
     failed, reports = KafkaException(KafkaError(code)), ErrorReports()
     error = reports.error(failed, "committing")
     assert isinstance(error, BrokersUnavailable)

@@ -51,8 +51,7 @@ def no_headers(count: int) -> pa.Array:
 
 @pytest.fixture
 def decoder(monkeypatch: pytest.MonkeyPatch) -> ConfluentDecoder:
-    """A decoder of the column value, with the schemas x (7), xyz (8), one that does not resolve (9) and one of JSON
-    (10)."""
+    """A decoder of the column value, with the schemas x (7) and xyz (8), an unresolvable one (9) and one of JSON (10)."""
     fake_format.use(monkeypatch)
     schemas: dict[int | str, StoredSchema] = {
         7: StoredSchema("x", "AVRO", id=7),

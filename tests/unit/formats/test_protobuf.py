@@ -117,7 +117,7 @@ def test_messages(message: str | None, full_name: str, indexes: bytes) -> None:
 
 
 def test_descriptors() -> None:
-    """Descriptors, in base64 or as text, are read like the text of the schema, also with references."""
+    """Descriptors, in base64 or as text, and with references, are read like the text of the schema."""
     schema = parse(ORDER, REFERENCES)
     assert parse(base64.b64encode(schema.files).decode()) == schema
     small = parse('syntax = "proto3"; message M { int32 i = 1; }')

@@ -1,4 +1,4 @@
-"""Commits of offsets, on an ensemble of values."""
+"""Commits of offsets, with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -127,8 +127,7 @@ def test_invalid_offsets(client: EnsembleClient, offset: int) -> None:
 
 
 def test_starts(client: EnsembleClient) -> None:
-    """A start is committed where the group has no offset or a negative one, even if a member of this package owns the
-    partition."""
+    """A start is committed if the group has no or a negative offset, even if this package's member owns the partition."""
     member(client, T0)
     client.put("/consumers/g/offsets/t/1", b"3")
     client.put("/consumers/g/offsets/t/2", b"-1")

@@ -1,4 +1,4 @@
-"""A member that Kafka coordinates, with a coordinator made of values."""
+"""A member that Kafka coordinates, with a fake coordinator."""
 
 from __future__ import annotations
 
@@ -438,8 +438,7 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
 
 
 def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """If no new client can be created, for example because a file is missing, `rebalance` raises the error until it
-    succeeds."""
+    """If no new client can be created, for example without a file, `rebalance` raises the error until it succeeds."""
     refusals: list[ZKafkaError] = []
 
     def open_client() -> None:

@@ -83,8 +83,7 @@ def test_pattern(client: EnsembleClient) -> None:
 
 
 def test_younger() -> None:
-    """A partition without a known creation, or in a topic without a trace, does not count as newer than the
-    subscription."""
+    """A partition of unknown creation, or in a topic without a trace, does not count as newer than the subscription."""
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("gone", 0)]
     created = {partitions[0]: 70, partitions[1]: None, partitions[2]: 70}
     states = {tp: PartitionState(1, 0, (1,), czxid=czxid) for tp, czxid in created.items()}

@@ -75,8 +75,7 @@ def test_all_topics(client: EnsembleClient) -> None:
 
 
 def test_malformed_znodes(client: EnsembleClient) -> None:
-    """A report of all topics, or of filtered ones, lists malformed znodes; a report of topics given by name fails for
-    theirs."""
+    """Reports of all or filtered topics list malformed znodes, and a report of topics given by name fails for theirs."""
     malformed = ["/brokers/ids/2", "/brokers/topics/bad", "/config/topics/bad"]
     for path in malformed:
         client.put(path, b"{")

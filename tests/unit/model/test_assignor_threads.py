@@ -33,8 +33,7 @@ NAMES = ["__consumer_offsets", "__transaction_state", "orders", "orders-eu", "pe
     ],
 )
 def test_topics_of(pattern: Pattern, subscribed: list[str], expected: list[str]) -> None:
-    """Named topics count even if they do not exist; a filter selects existing topics by their whole names, except internal
-    ones."""
+    """Named topics count even if they do not exist; a filter selects existing ones by whole name, except internal ones."""
     assert topics_of(ConsumerRegistration(dict.fromkeys(subscribed, 1), pattern), iter([*NAMES, *NAMES])) == expected
 
 

@@ -94,8 +94,7 @@ def test_next_micro_batch_of_foreach_batch() -> None:
 
 
 def test_batch_job() -> None:
-    """A batch job's slot reads the ledger in every run and again before it commits, since another run may write
-    meanwhile."""
+    """A batch job's slot reads the ledger in every run, and again before the commit, as other runs may write meanwhile."""
     own = replace(BEFORE, run="another call")
     look = (ReadLedger(), {1: own})
     script = [(Begin(), own), look, (ReadOthers(), {}), (Send(), ROWS), look]
@@ -314,15 +313,13 @@ def test_another_entry_is_ahead() -> None:
 
 
 def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
-    """A recorded slot stops at another slot's later entry, since this run's next micro-batch would not look at it any
-    more."""
+    """A recorded slot stops at another slot's later entry, since this run's next micro-batch would not look at it."""
     entries = {0: replace(OTHER, batch=8), 1: WRITTEN_BEFORE}
     assert failure(ATTEMPT, [(Begin(), WRITTEN_BEFORE), (ReadLedger(), entries)]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
-    """A recorded slot stops if its query, under another name, wrote the next micro-batch before its checkpoint was
-    restored."""
+    """A recorded slot stops if its query wrote the next micro-batch under another name before it was set back."""
     ahead = {"team-8f1c (topic orders)": [replace(OTHER, batch=8)]}
     script: Script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), ahead)]
     assert failure(ATTEMPT, script).condition == "CHECKPOINT_ROLLED_BACK"

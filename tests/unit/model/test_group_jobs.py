@@ -43,8 +43,7 @@ def test_committed_job(last: list[LastJob]) -> None:
 
 
 def test_job_elsewhere() -> None:
-    """An unfinished job under another name or topic must be finished there, but a job of other partitions does not
-    matter."""
+    """An unfinished job under another name or topic must be finished there, unless it is of other partitions."""
     elsewhere = LastJob("team-group.billing (topic orders)", 3, LAST.ends)
     with pytest.raises(LedgerError, match=r"LEDGER_MOVED.*under team-group.billing \(topic orders\).*\"1\":20"):
         group_job(NAME, ENDS, [], {FIRST: 10}, [elsewhere])

@@ -46,7 +46,7 @@ def test_name() -> None:
     ],
 )
 def test_owns(group: str, owned: bool) -> None:
-    """A query owns the groups of its own name, but not those of its other writers."""
+    """A query owns the groups of its name, but not those of its other writers."""
     assert QueryName("zkafka", "8f1c").owns(group) is owned
 
 
@@ -198,8 +198,7 @@ def test_no_text(name: str, value: Any) -> None:
 
 
 def test_newest() -> None:
-    """The entry of the latest micro-batch counts, whatever the order; of two for the same micro-batch, the later one
-    counts."""
+    """The entry of the latest micro-batch counts in any order, and of two for the same micro-batch, the later one."""
     first, second, again = Entry(0, 1, 5, "a", "r1"), Entry(0, 2, 5, "b", "r1"), Entry(0, 2, 5, "b", "r2", at_ms=9)
     other = Entry(1, 1, 5, "c", "r1")
     assert newest([]) == {}

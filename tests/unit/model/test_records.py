@@ -289,8 +289,7 @@ def test_timestamps_beyond_spark_are_an_error(milliseconds: int) -> None:
 
 
 def test_headers() -> None:
-    """Headers keep their order and repetitions, and their values may be null or empty; a record without headers has
-    null."""
+    """Headers keep their order and repetitions, values may be null or empty, and a record without headers has null."""
     heads = [None, [("a", b"1"), ("b", None), ("a", b"")], [], [("\u00e4", b"\xff")]]
     messages = [FakeMessage(n, heads=h) for n, h in enumerate(heads)]  # type: ignore[arg-type]
     assert column(messages, "headers array<struct<key:string,value:binary>>") == [

@@ -374,6 +374,5 @@ def test_sizes_of_many_headers() -> None:
     ],
 )
 def test_slices_by_size(sizes: list[int], most_rows: int, most_bytes: int, expected: list[tuple[int, int, int]]) -> None:
-    """Slices end at the limit of rows or bytes; a row above the limit gets its own slice, and rows of size 0 count as
-    rows."""
+    """Slices end at the limit of rows or bytes, a larger row gets its own slice, and rows of size 0 count as rows."""
     assert list(slices_by_size(np.array(sizes, np.int64), most_rows, most_bytes)) == expected

@@ -30,8 +30,7 @@ def test_every_java_property_is_classified(role: Role) -> None:
 
 
 def test_every_librdkafka_property_is_classified() -> None:
-    """Each property of librdkafka is in one of the two tables, or is passed on if both clients have it; none is in both
-    tables."""
+    """Each property of librdkafka is in exactly one of the two tables, or is passed on because both clients have it."""
     rows = {row.name for row in PROPERTIES}
     passed_on = set(LIBRDKAFKA["properties"]) - rows - set(REFUSED)
     assert {LIBRDKAFKA["properties"][name] for name in passed_on} == {"*"}

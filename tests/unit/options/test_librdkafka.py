@@ -114,8 +114,7 @@ def test_words_in_any_case(name: str, given: str) -> None:
 
 @pytest.mark.usefixtures("no_librdkafka")
 def test_a_librdkafka_that_cannot_be_loaded() -> None:
-    """If librdkafka cannot be loaded, its properties are passed on unchecked for a client to refuse, but the tables still
-    apply."""
+    """If librdkafka cannot be loaded, its properties are passed on unchecked, but the tables still apply."""
     assert load() is None
     names = [name for name, scope in LIBRDKAFKA.items() if scope == "*" and name not in REFUSED]
     for name in set(names) - {row.name for row in PROPERTIES} | {"no.such"}:

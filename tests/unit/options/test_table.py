@@ -175,8 +175,7 @@ def _required_format(option: str) -> dict[str, str]:
 
 @each("option", [o for o in TABLE if o.name != "kafka.*"])
 def test_scopes(option: Any) -> None:
-    """Each option is accepted in its scopes and refused in the others, except that a batch ignores the options of
-    streams."""
+    """Each option is accepted in its scopes and refused in others, except that a batch ignores the options of streams."""
     scopes = {
         "read": (parse_read, ReadOptions),
         "stream": (parse_stream, StreamOptions),

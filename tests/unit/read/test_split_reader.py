@@ -212,7 +212,7 @@ def test_an_offset_out_of_range_for_ever_is_an_error() -> None:
 
 @pytest.mark.parametrize("policy", [FAILING, WARNING])
 def test_a_transaction_that_stays_open_is_an_error(policy: ReadPolicy) -> None:
-    """Records that do not become stable within the time-out fail the range, also with failOnDataLoss=false."""
+    """Records that do not become stable within the time-out fail the range, even with failOnDataLoss=false."""
     with pytest.raises(
         ClusterStateError, match=r"\[TRANSACTION_OPEN\] t-2: records \[5, 9\) of the range \[3, 9\) are not stab"
     ):

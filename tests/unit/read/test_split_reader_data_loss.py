@@ -113,7 +113,7 @@ def test_a_log_that_stays_too_short_may_be_passed_over(caplog: pytest.LogCapture
 
 
 def test_a_deleted_topic_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false a deleted topic ends the range, with one warning, also if it is created again meanwhile."""
+    """With failOnDataLoss=false, a deleted topic ends the range with one warning, even if it is created again meanwhile."""
     identities: list[Identity] = ["deleted", "created again"]
     world = World(range(1000), 0, 1000, WARNING, script={1: brings(gone=True)}, identities=identities)
     assert world.read() == list(range(256))

@@ -1,4 +1,4 @@
-"""Commits of a stream's positions, with a session of values."""
+"""Commits of a stream's positions, with a fake session."""
 
 from __future__ import annotations
 

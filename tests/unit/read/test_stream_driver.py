@@ -1,4 +1,4 @@
-"""Spark's planning calls on a cluster of values, without a group and with a member."""
+"""Spark's planning calls on a fake cluster, without a group and with a member."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureF
 
 
 def test_added_partition(session: Session) -> None:
-    """An added partition is read from its beginning, also by a query that started at the end."""
+    """An added partition is read from its beginning, even by a query that started at the end."""
     found = driver(session, startingOffsets="latest")
     start = found.initial()
     assert found.latest(start, limited=True) == start
@@ -507,7 +507,7 @@ def test_member_that_gains_and_loses_partitions() -> None:
 
 
 def test_start_of_a_group() -> None:
-    """The start of a new group at the end of the logs is committed, also for other members' partitions."""
+    """The start of a new group at the end of the logs is committed, including other members' partitions."""
     session = Session(Member(T0))
     found = driver(session, startingOffsets="latest")
     found.latest(found.initial(), limited=True)
@@ -618,7 +618,7 @@ def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_failing_without_topics(is_member: bool) -> None:
-    """With missingTopics=fail a new query fails if a topic is missing, also as a member and with a pattern."""
+    """With missingTopics=fail, a new query fails if a topic is missing, even as a member or with a pattern."""
     session = Session(Member() if is_member else None)
     found = driver(session, subscribe="order", missingTopics="fail")
     with pytest.raises(UnknownTopic, match="did you mean orders"):

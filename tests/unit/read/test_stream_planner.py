@@ -134,8 +134,7 @@ class TestTopics:
         assert (after.assigned, after.replaced) == ({}, {"t": TopicIdentity(None, 7)})
 
     def test_created_again_twice(self) -> None:
-        """A topic created again twice is reported twice; one that reappears after a reported deletion is not reported
-        again."""
+        """A topic created again twice is reported twice, and a topic back after a reported deletion is not reported."""
         after, _ = checked(state(p0=5), finished(T0, czxid=5), cluster())
         twice = replace(after, replaced={"t": TopicIdentity(None, 6)}, assigned=state(p0=3).assigned)
         later, [loss] = checked(twice, finished(T0, czxid=5), cluster())

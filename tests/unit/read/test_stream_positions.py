@@ -1,4 +1,4 @@
-"""Starting positions of a stream, with a session of values."""
+"""Starting positions of a stream, with a fake session."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_skipped_partition() -> None:
 
 
 def test_first_member_decides() -> None:
-    """The first member commits starts that depend on the time, also of others' partitions, and later ones adopt them."""
+    """The first member commits time-dependent starts, even of others' partitions, and later members adopt them."""
     session: Any = Session(members_since=60)
     found = starts(session, **{"group.id": "g"})
     initial = found.initial([T0], offline())

@@ -1,4 +1,4 @@
-"""Views on an ensemble of values, and views that need another source than the given one."""
+"""Views with a fake ensemble, and views that need another source than the given one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_restricted_topics(view: Callable[..., list[Row]], name: str) -> None:
 
 
 def test_malformed_znodes(client: EnsembleClient, view: Callable[..., list[Row]], caplog: pytest.LogCaptureFixture) -> None:
-    """A malformed topic is left out of a view of all topics with a warning, but fails a view of it alone."""
+    """A malformed topic is left out of a view of all topics with a warning, but fails a view of only this topic."""
     client.put("/brokers/topics/bad", b"{")
     client.put("/config/topics/bad", b"{")
     for name, path in (

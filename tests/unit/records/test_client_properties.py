@@ -143,7 +143,7 @@ def test_writing_is_safe() -> None:
 
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms", "Message.Timeout.MS"])
 def test_short_delivery_times(name: str) -> None:
-    """A short delivery time-out, in any spelling, also shortens linger.ms, and a client accepts both."""
+    """A short delivery time-out also shortens linger.ms, in any spelling, and a client accepts both."""
     properties = producer_properties(connection("write", **{name: "500"}), UNREACHABLE)
     assert properties["linger.ms"] < 500
     with MessageSender(properties, QueueLimits(), print):
@@ -165,8 +165,7 @@ def test_linger_beyond_the_default_delivery_time() -> None:
     ids=["consumer", "producer"],
 )
 def test_defaults_bear_the_names_that_options_become(properties: Mapping[str, Any]) -> None:
-    """A default that a user may override has the name that each spelling is translated to, so that it never appears
-    twice."""
+    """A default that a user may override has the name to which each spelling is translated, so it never appears twice."""
     replaceable = {row.name for row in PROPERTIES} & properties.keys()
     targets = {target for row in PROPERTIES for target in row.target_names()}
     assert len(replaceable) > 3

@@ -190,8 +190,7 @@ class TestReads:
 
 
 class Writes:
-    """Options and properties of writes: to a scripted broker with the direct transport, to a mock cluster with
-    librdkafka."""
+    """Options and properties of writes, to a scripted broker (direct transport) or a mock cluster (librdkafka)."""
 
     def __init__(self, transport: str, servers: str) -> None:
         self.transport = transport

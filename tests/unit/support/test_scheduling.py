@@ -94,8 +94,7 @@ def test_tests_that_are_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_shards(tests: list[Any], durations: Durations, count: int) -> None:
-    """Each test is in one shard together with its file, and the shards take similar times, both in all and on each
-    cluster."""
+    """Each test is in one shard with its file, and the shards take similar times, both in all and on each cluster."""
     shards = [in_shard(tests, durations, f"{number}/{count}") for number in range(1, count + 1)]
     assert sorted(test.nodeid for test in chain(*shards)) == sorted(test.nodeid for test in tests)
     files = [{test.nodeid.partition("::")[0] for test in shard} for shard in shards]

@@ -66,8 +66,7 @@ def test_close_ends_even_stopped_servers() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_halted_when_the_signal_is_sent(processes: ServerProcesses) -> None:
-    """When `send` returns, SIGSTOP has halted all threads of a busy process; repeating it has no effect, and SIGCONT
-    resumes them."""
+    """SIGSTOP has halted all threads of a busy process when `send` returns, and may be repeated; SIGCONT resumes them."""
     # Compression releases the interpreter's lock, so that all threads run.
     spin = "import os, threading, zlib\ndata = os.urandom(1 << 24)\n"
     spin += "for _ in range(4): threading.Thread(target=lambda: [zlib.compress(data) for _ in iter(int, 1)]).start()"

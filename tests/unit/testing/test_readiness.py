@@ -1,5 +1,4 @@
-"""Topics and readiness of a local cluster's ZooKeeper, with fake znodes and a server with prepared responses to
-``srvr``."""
+"""Topics and readiness of a local ZooKeeper, with fake znodes and a server with prepared responses to ``srvr``."""
 
 from __future__ import annotations
 

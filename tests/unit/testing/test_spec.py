@@ -40,8 +40,7 @@ def test_kraft() -> None:
 
 
 def test_server_names() -> None:
-    """A server is named by its node's id or, in ZooKeeper mode, `zookeeper`; the error for another name lists the valid
-    ones."""
+    """A server is named by its node's id or as `zookeeper`, if there is one, and the error for others lists these names."""
     assert [ClusterSpec(controllers=1).server_name(node) for node in (2, 3000)] == ["broker-2", "controller-3000"]
     assert ClusterSpec().server_name("zookeeper") == "zookeeper"
     with pytest.raises(LocalClusterError, match="NO_ZOOKEEPER"):

@@ -73,8 +73,7 @@ class EnsembleTarget(Target):
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """An ensemble with topic ``t``, group ``g`` with one member that owns a partition, and group ``idle`` without
-    members."""
+    """An ensemble with topic ``t``, group ``g`` with a member that owns a partition, and group ``idle`` without members."""
     client = EnsembleClient()
     client.put_topic("t", partitions=2)
     registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1795228865441"}
@@ -132,8 +131,7 @@ def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def show(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
-    """A function that runs a command without ``--json``, with ``--yes`` unless ``dry_run`` is given; returns output and
-    notes."""
+    """A function that runs a command without ``--json`` like ``run``, and returns its output and its notes."""
 
     def show(
         command: Any,

@@ -38,8 +38,7 @@ def changes(rows: list[Row]) -> list[tuple[str, str | None, str | None]]:
 
 
 def test_set(client: EnsembleClient, validator: Any, run: Callable[..., list[Row]]) -> None:
-    """Settings are added and replaced, only changes are shown, a broker validates all settings, and brokers are
-    notified."""
+    """Settings are added and replaced, only changes are shown, a broker validates all, and brokers are notified."""
     rows = run(set_, "t", ["retention.ms=2", "cleanup.policy=delete", "min.insync.replicas=2"])
     assert changes(rows) == [("retention.ms", "1", "2"), ("min.insync.replicas", None, "2")]
     expected = {"retention.ms": "2", "cleanup.policy": "delete", "min.insync.replicas": "2"}

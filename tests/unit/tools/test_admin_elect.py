@@ -75,8 +75,7 @@ def requested(client: EnsembleClient) -> list[int]:
 def test_election_of_partitions_that_are_named_one_by_one(
     client: EnsembleClient, election: Callable[..., None], run: Callable[..., list[Row]]
 ) -> None:
-    """A topic may be given several times with different partitions, and without waiting, their elections are shown as
-    due."""
+    """A topic may be given several times with different partitions, whose elections are shown as due without waiting."""
     election(2, 2)
     assert [row["election"] for row in run(elect, ["t:0", "t:1"], no_wait=True)] == ["due", "due"]
     assert requested(client) == [0, 1]

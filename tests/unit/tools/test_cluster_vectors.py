@@ -1,5 +1,4 @@
-"""Topics, brokers and controller as shown by zkafka, compared with recorded output of Kafka's tools for the same
-clusters."""
+"""Topics, brokers and controller as shown by zkafka, compared with recorded output of Kafka's tools."""
 
 from __future__ import annotations
 

@@ -76,8 +76,7 @@ def test_a_scrape(scrape: Callable[..., CollectorRegistry]) -> None:
 
 
 def test_zookeeper_fails(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
-    """Without ZooKeeper, a scrape only has metrics of the scrape itself, the log has the reason, and the next scrape can
-    succeed."""
+    """Without ZooKeeper, a scrape has only metrics of itself, the log has the reason, and the next scrape can succeed."""
     states = iter([None, ENSEMBLE])
 
     def read() -> Ensemble:

@@ -17,8 +17,7 @@ PARTITIONS = {"t": [0, 1, 2, 3]}
 
 
 def test_moves() -> None:
-    """A partition moves if a strategy gives it to another thread than its present owner; without an owner, it does not
-    move."""
+    """A partition moves if a strategy gives it to another thread than its present owner; without one, it does not move."""
     members = {"g_c1": ConsumerRegistration({"t": 1}), "g_c2": ConsumerRegistration({"t": 1})}
     owners = {TopicPartition("t", 0): "g_c1-0", TopicPartition("t", 1): "g_c2-0", TopicPartition("t", 2): "g_c3-0"}
     by_range, sticky = plan_assignments(["range", "sticky"], members, PARTITIONS, owners)

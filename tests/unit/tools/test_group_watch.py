@@ -45,8 +45,7 @@ T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
 
 def rows(current: int, *, alone: bool = True) -> GroupReports:
-    """Return a group with one partition, whose log ends at 100; or also with a lagging one, one without offset and an idle
-    member."""
+    """Return a group with a partition in a log that ends at 100, or also with two more partitions and an idle member."""
     group = GroupReport("g", owners={T0: Owner("g_c1-0")}, offsets={T0: Committed(current)})
     logs = {T0: LogBounds(0, 100)}
     if not alone:
@@ -67,8 +66,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """With JSON, each line is a list; a group ends with totals of partitions with an offset, and idle members are left
-    out."""
+    """With JSON, each line is a list; a group ends with totals of partitions with an offset, without idle members."""
     watch_groups(Output(as_json=True), Reads(rows(10, alone=False), rows(60, alone=False)), 0.1)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert [(row["topic"], row["partition"], row["lag"]) for row in first] == [

@@ -40,8 +40,7 @@ def test_states(source: int | None, target: int | None, state: str) -> None:
 
 
 def test_partitions_that_are_not_copied() -> None:
-    """Partitions that the cluster lacks are skipped, and unreadable and outdated offsets fail; force copies outdated
-    ones."""
+    """Partitions that the cluster lacks are skipped; unreadable and outdated offsets fail; force copies outdated ones."""
     other = TopicPartition("gone", 0)
     legacy = [LegacyPartition("t", 1, 0)]
     found = compare({P0: 5, other: 7}, {P1: 9}, TPS, unreadable={P1: "garbage"}, legacy=legacy, outdated=[P0])
@@ -78,8 +77,7 @@ def test_copies(source: dict[TopicPartition, int], target: dict[TopicPartition, 
 
 
 def test_report_of_what_was_not_written() -> None:
-    """A refused partition fails with the reason, and one whose source has moved meanwhile fails with the advice to run
-    again."""
+    """A refused partition fails with the reason, and a partition whose source has moved fails with advice to run again."""
     before = compare({P0: 5, P1: 5}, {}, TPS)
     after = compare({P0: 5, P1: 9}, {P1: 5}, TPS)
     found = report(before, after, [P1], {P0: "refused"})
@@ -123,8 +121,7 @@ def test_a_target_that_stays_ahead() -> None:
 
 @given(st.data())
 def test_live_ends_equal(data: st.DataObject) -> None:
-    """In any order of comparisons, copies and members' commits to Kafka and then ZooKeeper, both stores end at the last
-    commit."""
+    """In any order of comparisons, copies and commits to Kafka, then ZooKeeper, both stores end at the last commit."""
     kafka, zookeeper = {P0: 0}, {P0: 0}
     rounds, pending = LiveRounds(), 0
     for _ in range(data.draw(st.integers(0, 12))):

@@ -19,8 +19,7 @@ Show = Callable[..., tuple[str, str]]
 
 @dataclass
 class Admin:
-    """The part of `KafkaAdmin` that these commands use, with topics, their numbers of partitions, and an optional
-    refusal."""
+    """The part of `KafkaAdmin` that these commands use, with topics, numbers of partitions, and an optional refusal."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"t": 2})
     refusal: ZKafkaError | None = None

@@ -233,8 +233,7 @@ def test_batch_job() -> None:
 
 @pytest.mark.parametrize("run", [RUN, "etl"])
 def test_numbered_write_in_foreach_batch(run: str) -> None:
-    """A named write in foreachBatch has the same name with and without Spark's micro-batch, so that it can move to
-    Connect."""
+    """A named write in foreachBatch has the same name with and without Spark's micro-batch, so it can move to Connect."""
     found = identified(of_query(run), call=CALL, **NAMED)
     assert (str(found.name), found.query) == ("zkafka-writer.audit", QUERY)
     assert found.attempt == Attempt(3, 7, run, CALL, is_named=True)
@@ -389,8 +388,7 @@ class Forgetful(Transaction):
 
 
 def test_forgotten_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry that the brokers have forgotten is committed again without rows, until after five attempts the task
-    fails."""
+    """An entry that brokers have forgotten is committed again without rows; after five attempts, the task fails."""
     for forgotten in (0, 1, 4):
         brokers = Forgetful(forgotten)
         write_in(brokers, monkeypatch)

@@ -1,4 +1,4 @@
-"""Rows of a task, with a producer made of values."""
+"""Rows of a task, with a fake producer."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog
 
 
 def test_the_log_has_neither_debug_lines_nor_repeated_troubles(caplog: pytest.LogCaptureFixture) -> None:
-    """Debug lines, which show credentials, are dropped; repeated troubles are collected once, and logged only when not
-    quiet."""
+    """Debug lines, which show credentials, are dropped; repeated troubles are collected, and logged only if not quiet."""
     caplog.set_level(1)
     log = ConnectionLog(logging.getLogger("test.zookeeper"))
     log.debug("Sending request(xid=%s): %s", 1, Auth(0, "digest", "alice:open-sesame"))
@@ -31,8 +30,7 @@ def test_the_log_has_neither_debug_lines_nor_repeated_troubles(caplog: pytest.Lo
 
 
 def test_the_granted_timeout_is_in_a_connections_first_answer() -> None:
-    """The granted time-out is read from the first response, in any pieces; a server that grants none has ended the
-    session."""
+    """The granted time-out is read from the first response in any pieces; a server that grants none ends the session."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ahead = ReadAhead(ours, time.monotonic)

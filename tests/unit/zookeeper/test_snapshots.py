@@ -1,4 +1,4 @@
-"""A cluster's state, from an ensemble of values."""
+"""A cluster's state, read from a fake ensemble."""
 
 from __future__ import annotations
 

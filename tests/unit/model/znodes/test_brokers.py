@@ -43,8 +43,7 @@ def test_versions(data: bytes, version: int) -> None:
 
 
 def test_broker_without_plaintext_listener() -> None:
-    """Without PLAINTEXT, host is null and port -1; listeners may have IPv6 addresses and empty hosts, and the rack is
-    decoded."""
+    """Without PLAINTEXT, host is null and port -1; listeners may have IPv6 addresses and empty hosts; a rack is decoded."""
     data = (
         b'{"listener_security_protocol_map":{"IN":"SSL","OUT":"SASL_SSL"},"endpoints":["IN://[::1]:9093","OUT://:9094"],'
         b'"rack":"r1","jmx_port":9999,"host":null,"timestamp":"1","port":-1,"version":4}'

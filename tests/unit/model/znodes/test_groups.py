@@ -110,8 +110,7 @@ def test_offsets_that_are_errors(data: bytes | None) -> None:
 
 
 def test_keys_of_owners_and_offsets_are_partitions_in_both_layouts() -> None:
-    """A number is a partition, two numbers are a broker's partition of 0.7, and other keys are errors that name the
-    znode."""
+    """A number is a partition, two numbers are a broker's partition of 0.7, and errors for other keys name the znode."""
     assert groups.parse_key("/x", "t", "12") == TopicPartition("t", 12)
     assert groups.parse_key("/x", "t", "3-12") == groups.LegacyPartition("t", 3, 12)
     for key in ("", "a", "-1", "01", "1-", "1-2-3", "9999999999", "\udc80"):

@@ -35,8 +35,7 @@ class TestRequest:
     """Fetch requests, byte for byte."""
 
     def test_versions_of_old_brokers(self) -> None:
-        """Versions 2 and 3 of Kafka 0.10 have no isolation level, and version 2 no limit of bytes for the whole
-        response."""
+        """Versions 2 and 3 of Kafka 0.10 have no isolation level, and version 2 has no limit of bytes for a response."""
         part = "00000001 0006 6f7264657273 00000001 00000003 000000000000002a 000001f4"
         for version, most in ((2, ""), (3, "000003e8")):
             request = fetch_request(version, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)

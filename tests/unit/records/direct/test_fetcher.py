@@ -60,8 +60,7 @@ def fetch(fetcher: Fetcher) -> tuple[int | None, Poll]:
 
 @pytest.mark.parametrize("event", [NOT_LEADER, FENCED, UNKNOWN_EPOCH, None])
 def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> None:
-    """A leader with another epoch is asked for the end of the last epoch read; an end below the position is a
-    truncation."""
+    """A leader with another epoch is asked for the last read epoch's end, and an end below the position is a truncation."""
     partition = FakePartition(records(0, 10), event, records(10, 20, epoch=2))
     fetcher = open_fetcher(partition)
     assert fetch(fetcher)[0] == 10
@@ -77,8 +76,7 @@ def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> No
 
 @pytest.mark.parametrize("end", [(0, 1, 10), (0, -1, -1), (29, -1, -1), (31, -1, -1)])
 def test_no_truncation_before_fetch_12(open_fetcher: Open, end: tuple[int, int, int]) -> None:
-    """The read continues if the epoch ends at the position, or if the leader does not know the epoch or may not report
-    it."""
+    """The read continues if the epoch ends at the position, or if the leader does not know it or may not report it."""
     partition = FakePartition(records(0, 10), FENCED, NOT_LEADER, records(10, 20, epoch=2))
     fetcher = open_fetcher(partition)
     assert fetch(fetcher)[0] == 10

@@ -47,7 +47,7 @@ def test_texts(texts: list[str | None], large: bool) -> None:
 
 @given(keys=KEYS, start=st.integers(0, 40), count=st.integers(0, 40), kind=st.sampled_from(KINDS))
 def test_slices(keys: list[bytes | None], start: int, count: int, kind: pa.DataType) -> None:
-    """A slice has the hashes of its own rows."""
+    """A slice has only the hashes of its rows."""
     assert_same(pa.array(keys, kind).slice(start, count))
 
 
@@ -103,7 +103,7 @@ def test_names_that_c_cannot_hold(name: str) -> None:
 
 
 def test_slices_of_rows() -> None:
-    """A slice has the hash of its own rows."""
+    """A slice has the hash of only its rows."""
     rows = pa.array([b"a", b"b", None, b"c"], pa.binary())
     assert hash_rows(batch("t", rows.slice(1, 2))) == hash_rows(batch("t", pa.array([b"b", None], pa.binary())))
 
