@@ -1,1 +1,1 @@
-"""Measures zkafka beside Spark's JVM connector, plain confluent-kafka, and the limits of both; ``make bench`` runs it."""
+"""Benchmarks of zkafka, Spark's JVM connector, plain confluent-kafka, and upper limits; run by ``make bench``."""

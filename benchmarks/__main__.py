@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measures, and shows what was measured."""
+"""``python -m benchmarks``: measures, and shows saved figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs Spark sessions in processes of their own, one for each of Spark's settings, and has them take turns."""
+"""Spark sessions in separate processes, one for each of Spark's settings, which take turns."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ console = Console()
 
 
 class MeasurementFailed(Exception):
-    """An engine failed, or gave a wrong result; the text is the end of what its process wrote to standard error."""
+    """An engine failed or gave a wrong result. The text is the end of its process's standard error."""
 
 
 class SessionProcess:
-    """A `benchmarks.job.Session` in another process, for a ``with`` block."""
+    """A `benchmarks.job.Session` in another process, for use in a ``with`` block."""
 
     def __init__(self, master: str, settings: str) -> None:
         self._complaints = TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115  # closed by __exit__
@@ -47,7 +47,7 @@ class SessionProcess:
         self._complaints.close()
 
     def ask(self, do: str, **arguments: Any) -> Any:
-        """Ask the session to do something; return its answer."""
+        """Send the session a request; return its answer."""
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             self._process.stdin.flush()
@@ -61,7 +61,7 @@ class SessionProcess:
 
 
 def measure(job: Job) -> Iterator[list[Round]]:
-    """Measure a job on the cluster that is up; yield the rounds of each case when it is done."""
+    """Measure a job on the running cluster; yield the rounds of each finished case."""
     prepare_environment()
     with ExitStack() as stack:
         sessions = {one: stack.enter_context(SessionProcess(job.master, one)) for one in job.settings}

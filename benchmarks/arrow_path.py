@@ -1,4 +1,4 @@
-"""A Python data source without Kafka: how fast Spark moves Arrow batches of the same shape."""
+"""A Python data source without Kafka, which shows how fast Spark moves Arrow batches of the same shape."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _WITH_HEADERS = f"{_COLUMNS}, headers array<struct<key: string, value: binary>>"
 
 
 def read(spark: SparkSession, topic: Topic, *, value_only: bool) -> DataFrame:
-    """As many records as the topic has, of its shape, made up."""
+    """Return as many generated records as the topic has, of its shape."""
     spark.dataSource.register(MadeUp)
     columns = "value binary" if value_only else _columns(topic)
     return spark.read.format("made_up").schema(columns).options(**_options(topic, columns)).load()
 
 
 def stream(spark: SparkSession, topic: Topic, per_trigger: int) -> DataFrame:
-    """The same as a stream, of so many records in a micro-batch."""
+    """Return the records as a stream, with this many per micro-batch."""
     spark.dataSource.register(MadeUp)
     columns, batches = _columns(topic), max(1, -(-sum(topic.ends) // per_trigger))
     reader = spark.readStream.format("made_up").schema(columns)
@@ -56,7 +56,7 @@ def stream(spark: SparkSession, topic: Topic, per_trigger: int) -> DataFrame:
 
 
 def write(frame: DataFrame) -> None:
-    """Take all rows as Arrow batches, and throw them away."""
+    """Take all rows as Arrow batches and discard them."""
     frame.sparkSession.dataSource.register(MadeUp)
     frame.write.format("made_up").mode("append").save()
 
@@ -70,7 +70,7 @@ def _options(topic: Topic, columns: str) -> dict[str, str]:
 
 
 class MadeUp(DataSource):
-    """Makes batches up, and throws batches away."""
+    """Generates batches to read, and discards written ones."""
 
     @classmethod
     def name(cls) -> str:
@@ -106,7 +106,7 @@ class _Reader(TaskObject, DataSourceReader):
 
 
 class _StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """So many micro-batches, each with its share of every partition; plans without asking anybody."""
+    """A stream with a fixed number of micro-batches, each with its share of every partition, planned without requests."""
 
     def __init__(self, shape: str, ends: Sequence[int], columns: Sequence[str], batches: int) -> None:
         self._shape = shape

@@ -1,4 +1,4 @@
-"""How fast Avro events become columns: the format avro, and Spark's own connector with from_avro."""
+"""Speed of decoding Avro events into columns: the format avro, and Spark's connector with from_avro."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FEW = "struct<id:bigint,amount:double>"
 
 
 def avro_reads(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for each way to read events of ten fields: medians of interleaved rounds."""
+    """Return a row for each way to read events of ten fields: medians of interleaved rounds."""
     topic = f"bench-avro-{secrets.token_hex(3)}"
     bench.cluster.create_topic(topic, PARTITIONS)
     try:
@@ -95,7 +95,7 @@ def _jvm(bench: Bench, topic: str) -> DataFrame:
 
 
 def _timed(bench: Bench, action: Callable[[], object]) -> tuple[float, float]:
-    """Seconds, and seconds of CPU of Spark and Python."""
+    """Return the seconds of an action, and the CPU seconds of Spark and Python."""
     meter = Meter(bench.cluster.pid)
     meter.wait_for_quiet()
     meter.start()

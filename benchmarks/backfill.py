@@ -1,7 +1,7 @@
-"""Reads one topic again and again in an application of its own, on one core: ``python -m benchmarks.backfill ENGINE``.
+"""Reads one topic repeatedly in a separate application, on one core: ``python -m benchmarks.backfill ENGINE``.
 
-Writes a line when it is warm, begins after a line of input, and ends with its input. Then it writes how many records it has
-read, and in how many seconds.
+It writes a line when it is warm, starts after a line of input, and ends with its input. Then it writes the number of
+records read, and the seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCALE = 1.0
 
 
 def main(engine: str) -> None:
-    """Read whole topics until the input ends."""
+    """Read the topic repeatedly until the input ends."""
     cluster = running()
     if cluster is None:
         raise RuntimeError("no cluster is up")

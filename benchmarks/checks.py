@@ -1,4 +1,4 @@
-"""What must be true of everything that was read or written; a figure of a wrong result is none."""
+"""Checks of everything read or written: a wrong result yields no figure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PLACES = {
 
 
 class WrongResult(Exception):
-    """An engine read or wrote something else than it should."""
+    """An engine read or wrote something wrong."""
 
 
 def require(found: Any, expected: Any, what: str) -> None:
@@ -42,12 +42,12 @@ def require(found: Any, expected: Any, what: str) -> None:
 
 
 def check_read(frame: DataFrame, topic: Topic, who: str) -> dict[int, tuple[int, int]]:
-    """Read all, and compare contents, offsets and topic with what was filled; what is left to compare between engines.
+    """Read all records, and compare contents, offsets and topic with the filled ones.
 
     Returns
     -------
     dict
-        By partition, the sums of timestamps and of timestamp types.
+        Sums of timestamps and of timestamp types by partition, to compare between engines.
     """
     expected = {name: asdict(topic.facts)[name] for name in _measures(topic)}
     rows = _grouped(frame, {**_measures(topic), **_PLACES})
@@ -60,21 +60,21 @@ def check_read(frame: DataFrame, topic: Topic, who: str) -> dict[int, tuple[int,
 
 
 def check_values(frame: DataFrame, topic: Topic, who: str) -> None:
-    """Read the values alone, and compare them with what was filled."""
+    """Read only the values, and compare them with the filled ones."""
     wanted = ("records", "value_bytes", "value_crcs")
     row = _aggregated(frame, {name: _CONTENT[name] for name in wanted})
     require(row, {name: asdict(topic.facts)[name] for name in wanted}, f"{who} read the values of {topic.name}")
 
 
 def check_written(frame: DataFrame, topic: Topic, who: str, *, keys: bool) -> None:
-    """Compare what was written, read back, with the topic that its rows came from."""
+    """Compare written records, read back, with the topic of their rows."""
     wanted = _CONTENT if keys else {name: _CONTENT[name] for name in ("records", "value_bytes", "value_crcs")}
     expected = {name: asdict(topic.facts)[name] for name in wanted}
     require(_aggregated(frame, wanted), expected, f"{who} wrote {topic.name}")
 
 
 def rows_drained(spark: SparkSession) -> int:
-    """How many rows the noop sink took last, by Spark's own metrics, which are kept whoever asks."""
+    """Return the number of rows that the noop sink took last, from Spark's own metrics."""
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     store = spark._jsparkSession.sharedState().statusStore()
     executions = store.executionsList()
@@ -87,7 +87,7 @@ def rows_drained(spark: SparkSession) -> int:
 
 
 def _metric(nodes: Any, node_name: str, name: str) -> int | None:
-    """The id of a metric of a query's node; the arguments' types are Scala's."""
+    """Return the id of a metric of a query's node. The arguments have Scala types."""
     for node in (nodes.apply(n) for n in range(nodes.size())):
         metrics = node.metrics()
         for metric in (metrics.apply(n) for n in range(metrics.size())):

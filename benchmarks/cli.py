@@ -1,4 +1,4 @@
-"""The commands: ``all`` measures parts or everything, ``run`` what is asked for, ``markdown`` and ``plot`` show figures."""
+"""Commands: ``all`` measures everything or parts, ``run`` single works; ``markdown``, ``plot``, ``show`` show figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Figures = Annotated[list[Path], typer.Argument(help="What runs have saved.")]
 
 @app.command()
 def up(scale: _Scale = 0.0) -> None:
-    """Start the cluster, which stays until `down`, and fill its topics at a scale (none at 0)."""
+    """Start the cluster, which runs until `down`, and fill its topics at a scale (none at 0)."""
     found = cluster.up()
     for shape in SHAPES if scale else ():
         topics.filled(found, shape, scale)
@@ -40,7 +40,7 @@ def up(scale: _Scale = 0.0) -> None:
 
 @app.command()
 def down() -> None:
-    """End the cluster, and drop its topics."""
+    """Stop the cluster and drop its topics."""
     cluster.down()
 
 
@@ -56,7 +56,7 @@ def run(
     quick: Annotated[bool, typer.Option(help="Less of what is measured as well as throughput.")] = False,
     output: Annotated[Path, typer.Option(help="Where the figures go.")] = ROOT / "build" / "run.json",
 ) -> None:
-    """Compare what is asked for, on the cluster that is up, or on one that ends with the command."""
+    """Compare the given works, on the running cluster or on one that ends with the command."""
     wanted, names = _names(only, (*WORKS, *extras.NAMES)), _names(engines, ENGINES)
     works = [work for work in wanted if work in WORKS and any(work in ENGINES[name].works for name in names)]
     cases = [Case(work, shape, scale, names, rounds) for work in works for shape in _names(records, SHAPES)]
@@ -75,7 +75,7 @@ def measure_all(
     scale: Annotated[float, typer.Option(help="1 is 4 M small records.")] = 0.5,
     output: Annotated[Path | None, typer.Option(help="By default build/bench.json, or build/bench-PART.json.")] = None,
 ) -> None:
-    """Measure all parts, or some, or quickly the most important; show the figures and save them."""
+    """Measure all parts, some of them, or with --quick the most important; show the figures and save them."""
     rounds = rounds or (3 if quick else 5)
     wanted = _names(",".join(parts), _PARTS) if parts else [] if quick else list(_PARTS)
     jobs = [job for part in wanted if part in matrix.PARTS for job in matrix.PARTS[part](scale, rounds)]
@@ -90,7 +90,7 @@ def print_markdown(
     figures: _Figures,
     update: Annotated[bool, typer.Option(help="Also replace the tables in docs/.")] = False,
 ) -> None:
-    """Print the tables of the documentation from what runs have saved."""
+    """Print the tables of the documentation from saved figures."""
     found = markdown.tables(results.load(figures))
     for name, table in found.items():
         typer.echo(f"<!-- figures: {name} -->\n{table}\n")
@@ -103,19 +103,19 @@ def draw(
     figures: _Figures,
     folder: Annotated[Path, typer.Option(help="Where the drawings go.")] = PLOTS,
 ) -> None:
-    """Draw what was measured before."""
+    """Draw saved figures."""
     for path in plots.draw(results.load(figures), folder):
         Console().print(path, highlight=False)
 
 
 @app.command()
 def show(figures: _Figures) -> None:
-    """Show what was measured before."""
+    """Show saved figures."""
     _show(results.load(figures))
 
 
 def _measure(jobs: list[Job], others: list[str], size: matrix.Extras, output: Path, **settings: Any) -> None:
-    """Measure, save and show; what fails, or gives a wrong result, fails the command when all else is measured."""
+    """Measure, save and show. The command fails at the end if a measurement failed or gave a wrong result."""
     document = {"environment": results.environment(results.command_line(), **settings), "rounds": [], "figures": {}}
     failures: list[apart.MeasurementFailed] = []
 

@@ -1,4 +1,4 @@
-"""The cluster that all engines share: it stays up between runs, with its topics filled."""
+"""The cluster shared by all engines, which keeps running between runs, with its topics filled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OPTIONS = {
     "broker_heap_mb": 512,
     # Users' brokers compile with C2, too.
     "broker_jvm_options": ["-XX:TieredStopAtLevel=4"],
-    # What was written is measured and read once; then it only fills the disk.
+    # Written records are measured and read once; afterwards they only fill the disk.
     "broker_config": {"log.retention.check.interval.ms": "5000", "log.segment.delete.delay.ms": "1000"},
 }
 _TIMEOUT_S = 30.0
@@ -31,7 +31,7 @@ _TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Topic:
-    """A filled topic: its shape's name, what its records are together, and where each partition ends."""
+    """A filled topic: its shape's name, facts about its records, and the end of each partition."""
 
     name: str
     shape: str
@@ -40,12 +40,12 @@ class Topic:
 
     @property
     def has_headers(self) -> bool:
-        """Whether its records have headers."""
+        """Whether the records have headers."""
         return SHAPES[self.shape].has_headers
 
 
 class BenchCluster:
-    """A cluster that is up: what clients need of it, and the topics that were filled."""
+    """A running cluster: what clients need, and the filled topics."""
 
     def __init__(self, state: DetachedCluster) -> None:
         self.zookeeper_connect = state.zookeeper_connect
@@ -55,31 +55,31 @@ class BenchCluster:
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
 
     def filled(self, name: str) -> Topic | None:
-        """A topic that was filled before."""
+        """Return a topic filled earlier, or None."""
         found = self._all_filled().get(name)
         return None if found is None else Topic(**{**found, "facts": Facts(**found["facts"])})
 
     def note_filled(self, topic: Topic) -> None:
-        """Remember a topic that is filled."""
+        """Record a filled topic."""
         self._filled.write_text(json.dumps({**self._all_filled(), topic.name: asdict(topic)}), encoding="utf-8")
 
     def _all_filled(self) -> dict[str, dict]:
         return json.loads(self._filled.read_text(encoding="utf-8")) if self._filled.exists() else {}
 
     def create_topic(self, name: str, partitions: int = PARTITIONS, **config: str) -> None:
-        """Create a topic anew; returns when each of its partitions has a leader."""
+        """Create a topic, replacing an existing one. Returns once each partition has a leader."""
         self.delete_topic(name)
         wanted = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         _until(lambda: self._created(wanted))
         _until(lambda: self._led(name, partitions))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic, if it is there."""
+        """Delete a topic if it exists."""
         with suppress(KafkaException):
             self.admin.delete_topics([name])[name].result(_TIMEOUT_S)
 
     def has_topic(self, name: str) -> bool:
-        """Whether there is such a topic."""
+        """Return whether a topic exists."""
         return name in self.admin.list_topics(timeout=_TIMEOUT_S).topics
 
     def _created(self, topic: NewTopic) -> bool:
@@ -90,7 +90,7 @@ class BenchCluster:
         return True
 
     def _led(self, name: str, partitions: int) -> bool:
-        """Whether each broker tells a leader for every partition: a new client asks whom it begins with."""
+        """Return whether each broker reports a leader for every partition: a new client asks its first broker."""
         servers = self.bootstrap_servers.split(",")
         return all(_leaders(AdminClient({"bootstrap.servers": server}), name) == partitions for server in servers)
 
@@ -109,23 +109,23 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def up() -> BenchCluster:
-    """The cluster, started if it is not up."""
+    """Return the cluster, started if it is not running."""
     return running() or BenchCluster(bring_up(NAME, _OPTIONS))
 
 
 def down() -> None:
-    """End the cluster, and drop its topics."""
+    """Stop the cluster and drop its topics."""
     bring_down(NAME)
 
 
 def running() -> BenchCluster | None:
-    """The cluster, if it is up."""
+    """Return the cluster if it is running."""
     return next((BenchCluster(state) for state in running_clusters() if state.name == NAME), None)
 
 
 @contextmanager
 def borrowed() -> Iterator[BenchCluster]:
-    """The cluster that is up, left up; or one for the length of a ``with`` block."""
+    """Yield the running cluster and keep it, or run one inside the ``with`` block."""
     found = running()
     if found is not None:
         yield found

@@ -1,6 +1,6 @@
-"""Processes outside Spark that consume and throw away: what librdkafka and confluent-kafka allow at the most.
+"""Processes outside Spark that consume and discard: the upper limit of librdkafka and confluent-kafka.
 
-Run as a module: ``python -m benchmarks.consumers SERVERS`` reads one JSON request a line, and answers each.
+Run as a module: ``python -m benchmarks.consumers SERVERS`` reads one JSON request per line, and answers each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROPERTIES = {
 
 
 class Consumers:
-    """As many processes as there are cores."""
+    """One consuming process per core."""
 
     def __init__(self, cores: int, servers: str) -> None:
         command = [sys.executable, "-m", "benchmarks.consumers", servers]
@@ -34,7 +34,7 @@ class Consumers:
         self._processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(cores)]
 
     def consume(self, topic: str, ends: list[int]) -> tuple[int, int]:
-        """Records and bytes of values; each process consumes its share of the partitions up to their ends."""
+        """Return records and bytes of values; each process consumes its share of the partitions up to their ends."""
         shares = [dict(list(enumerate(ends))[n :: len(self._processes)]) for n in range(len(self._processes))]
         for process, share in zip(self._processes, shares, strict=True):
             process.stdin.write(json.dumps({"topic": topic, "ends": share}) + "\n")
@@ -43,13 +43,13 @@ class Consumers:
         return sum(records for records, _ in found), sum(size for _, size in found)
 
     def close(self) -> None:
-        """End them."""
+        """End the processes."""
         for process in self._processes:
             process.communicate()
 
 
 def consumed(servers: str, topic: str, ends: dict[int, int]) -> tuple[int, int]:
-    """Records and bytes of values up to the ends, of messages that nobody looks at."""
+    """Return records and bytes of values up to the ends, without accessing the messages."""
     consumer = Consumer({**_PROPERTIES, "bootstrap.servers": servers})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     wanted, records, size = sum(ends.values()), 0, 0
@@ -64,7 +64,7 @@ def consumed(servers: str, topic: str, ends: dict[int, int]) -> tuple[int, int]:
 
 
 def main(servers: str) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     gc.disable()
     for line in sys.stdin:
         request = json.loads(line)

@@ -41,39 +41,39 @@ LIBRDKAFKA = {"transport": "librdkafka"}
 
 
 class Engine:
-    """What can be measured; an engine offers what is in `works`."""
+    """An engine to measure; it supports the works in `works`."""
 
     name: str
     label: str
     works: frozenset[str]
     makes_frames = True
     reads_topic = True
-    """Whether what it reads is what the topic holds."""
+    """Whether it reads the topic's real contents."""
     is_transactional = False
     """Whether each task's transaction adds a marker to each partition that it writes to."""
     uses_python = True
     """Whether rows pass through Python workers, so that Spark's settings for them matter."""
 
     def frame(self, bench: Bench, topic: Topic, *, value_only: bool = False) -> DataFrame:
-        """All records of a topic."""
+        """Return all records of a topic."""
         raise NotImplementedError
 
     def stream(self, bench: Bench, topic: Topic, per_trigger: int, start: str = "earliest") -> DataFrame:
-        """The same as a stream, of so many records in a micro-batch."""
+        """Return the topic as a stream, with this many records per micro-batch."""
         raise NotImplementedError
 
     def write(self, bench: Bench, frame: DataFrame, topic: str) -> None:
-        """Write a frame's rows to a topic; returns when all are acknowledged."""
+        """Write a frame's rows to a topic. Returns once all are acknowledged."""
         raise NotImplementedError
 
     def start_write(self, bench: Bench, stream: DataFrame, topic: str, checkpoint: str) -> StreamingQuery:
-        """Start to write a stream's rows to a topic, up to the present ends of what it reads."""
+        """Start to write a stream's rows to a topic, up to the current ends of its source."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class SourceEngine(Engine):
-    """A data source of Spark."""
+    """A Spark data source."""
 
     name: str
     label: str
@@ -83,7 +83,7 @@ class SourceEngine(Engine):
     write_options: Mapping[str, str] = field(default_factory=dict)
     is_transactional: bool = False
     tasks: int | None = None
-    """How many of them read a micro-batch, if not one for each partition."""
+    """The number of tasks per micro-batch, if not one for each partition."""
 
     @property
     def uses_python(self) -> bool:  # type: ignore[override]
@@ -122,7 +122,7 @@ class SourceEngine(Engine):
 
 
 class PlainEngine(Engine):
-    """What a user writes who has confluent-kafka and mapInArrow."""
+    """What a user would write with confluent-kafka and mapInArrow."""
 
     name, label = "mapinarrow", "confluent-kafka in mapInArrow"
     works = frozenset({"read", "write"})
@@ -135,7 +135,7 @@ class PlainEngine(Engine):
 
 
 class ArrowEngine(Engine):
-    """A limit: a Python data source without Kafka, which makes batches up and throws batches away."""
+    """An upper limit: a Python data source without Kafka, which generates and discards batches."""
 
     name, label = "arrow", "Spark's limit"
     works = frozenset({"read", "value", "write", "write-nokey"}) | STREAMS
@@ -152,7 +152,7 @@ class ArrowEngine(Engine):
 
 
 class LibrdkafkaEngine(Engine):
-    """A limit: one process for each core, outside Spark, that consumes and throws messages away."""
+    """An upper limit: one process per core, outside Spark, which consumes and discards messages."""
 
     name, label = "librdkafka", "consume() outside Spark"
     works = frozenset({"read"})
@@ -163,7 +163,7 @@ class LibrdkafkaEngine(Engine):
         self._consumers: Consumers | None = None
 
     def consume(self, bench: Bench, topic: Topic) -> tuple[int, int]:
-        """How many records were consumed, and their values' bytes."""
+        """Return the number of consumed records, and their values' bytes."""
         if self._consumers is None:
             self._consumers = Consumers(bench.cores, bench.cluster.bootstrap_servers)
         return self._consumers.consume(topic.name, topic.ends)

@@ -1,6 +1,6 @@
-"""What is measured as well as throughput: latency, memory, layouts, starts, plans, rebalances.
+"""Measurements other than throughput: latency, memory, layouts, starts, plans, rebalances.
 
-Run as a module, in a process of its own: ``python -m benchmarks.extras NAME SIZE SETTINGS OUTPUT``.
+Run as a module in a separate process: ``python -m benchmarks.extras NAME SIZE SETTINGS OUTPUT``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from benchmarks.session import opened
 from benchmarks.starts import starts
 
 WITH_SPARK = ("latency", "memory", "layouts", "starts", "avro")
-"""Those that are measured under each of Spark's settings."""
+"""Measurements made under each of Spark's settings."""
 NAMES = (*WITH_SPARK, "planning", "large-plan", "rebalance")
 _MASTER = "local[2]"
 _Rows = list[dict[str, Any]]
 
 
 def measure(name: str, size: Extras, cluster: BenchCluster, settings: str) -> _Rows:
-    """Rows of figures."""
+    """Return rows of figures."""
     if name == "planning":
         return plan_times(size.plan_sizes, size.plan_rounds)
     if name == "large-plan":
@@ -49,7 +49,7 @@ def measure(name: str, size: Extras, cluster: BenchCluster, settings: str) -> _R
 
 
 def main(name: str, size: str, settings: str, output: str) -> None:
-    """Measure on the cluster that is up; write the rows as JSON."""
+    """Measure on the running cluster; write the rows as JSON."""
     cluster = running()
     if cluster is None:
         raise RuntimeError("no cluster is up")
@@ -60,7 +60,7 @@ def main(name: str, size: str, settings: str, output: str) -> None:
 
 
 def arguments(name: str, size: Extras, settings: str, output: Path) -> list[str]:
-    """What `main` takes."""
+    """Return the arguments of `main`."""
     return [name, json.dumps(asdict(size)), settings, str(output)]
 
 

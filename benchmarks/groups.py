@@ -1,4 +1,4 @@
-"""How long groups rebalance: in ZooKeeper on the cluster that is up, and in Kafka; see `benchmarks.rebalance`."""
+"""Durations of rebalances of groups in ZooKeeper, on the running cluster, and in Kafka; see `benchmarks.rebalance`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 
 def rebalances(cluster: BenchCluster, sizes: Iterable[int], count: int) -> list[dict[str, Any]]:
-    """A row for each kind and size of group, and what happens to it: seconds until all partitions are owned again."""
+    """Return a row for each kind, size and event of a group: seconds until all partitions are owned again."""
     sizes = list(sizes)
     rows = _in_zookeeper(cluster, sizes, count)
     return rows + [row for kind, size, found in kafka_rebalances(sizes, count) for row in _rows(kind, size, found)]

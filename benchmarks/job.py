@@ -1,6 +1,6 @@
-"""What is compared, and the process that does it under some of Spark's settings: it answers one request after the other.
+"""The cases to compare, and the process that measures them under some of Spark's settings.
 
-Run as a module: ``python -m benchmarks.job MASTER SETTINGS`` reads one JSON request a line, and answers each with a line.
+Run as a module: ``python -m benchmarks.job MASTER SETTINGS`` reads one JSON request per line, and answers each with a line.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from benchmarks.works import Read, ReadGroups, ReadValues, Stream, Work
 from benchmarks.writes import Copy, Write
 
 TINY_RECORDS = 500
-"""Records of each micro-batch of `stream-tiny`, and rows of each task of `copy`."""
+"""Records per micro-batch of `stream-tiny`, and rows per task of `copy`."""
 _STREAM_BATCHES = 20
 _PER_TRIGGER = {"stream-tiny": TINY_RECORDS, "copy": TINY_RECORDS * PARTITIONS}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A work on a shape at a scale, by several engines, in so many rounds, after some that are not timed."""
+    """A work on a shape at a scale, by several engines, in several rounds after a warm-up."""
 
     work: str
     shape: str
@@ -44,7 +44,7 @@ class Case:
 
     @property
     def compared(self) -> list[Engine]:
-        """The engines that can do the work."""
+        """The engines that support the work."""
         return [ENGINES[name] for name in self.engines if self.work in ENGINES[name].works]
 
 
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Turn:
-    """An engine that is timed once, in the session with these settings."""
+    """One timing of an engine, in the session with these settings."""
 
     engine: str
     settings: str
@@ -68,11 +68,11 @@ class Turn:
 def turns(engines: Sequence[Engine], settings: Sequence[str], number: int, source: random.Random) -> list[Turn]:
     """Return the turns of a round, in random order.
 
-    An engine that does not use Python has one turn a round, and its turns alternate between the sessions.
+    An engine without Python has one turn per round, alternately in each session.
     """
     found = [Turn(one.name, each) for one in engines if one.uses_python for each in settings]
     found += [Turn(one.name, settings[number % len(settings)]) for one in engines if not one.uses_python]
-    # What an engine leaves behind, such as garbage in the JVMs' heaps, costs the next one: the order must change.
+    # The order must change: what an engine leaves behind, such as garbage in JVM heaps, slows down the next one.
     return source.sample(found, len(found))
 
 
@@ -97,29 +97,29 @@ def opened_work(bench: Bench, case: Case) -> Iterator[Work]:
 
 
 class Session:
-    """One Spark session that does what it is asked."""
+    """A Spark session that handles requests."""
 
     def __init__(self, bench: Bench, master: str, settings: str) -> None:
         self._bench, self._master, self._settings = bench, master, settings
         self._opened = ExitStack()
 
     def open(self, case: dict[str, Any]) -> None:
-        """Prepare a case; the case before it is closed."""
+        """Prepare a case, after closing the one before."""
         self._opened.close()
         self._case = Case(**case)
         self._work = self._opened.enter_context(opened_work(self._bench, self._case))
 
     def check(self, engine: str) -> None:
-        """Do the work once, and compare all that can be compared."""
+        """Do the work once, and compare everything that can be compared."""
         self._work.check(ENGINES[engine])
 
     def warm_up(self, engine: str) -> None:
-        """Do the work once."""
+        """Do the work once, untimed."""
         self._work.begin()
         self._work.verify(ENGINES[engine], self._work.act(ENGINES[engine]))
 
     def time(self, engine: str, number: int) -> dict[str, Any]:
-        """Do the work once, and return the round."""
+        """Do the work once, timed, and return the round."""
         mine, work, meter = ENGINES[engine], self._work, Meter(self._bench.cluster.pid)
         if mine.uses_python:
             work.touch(mine)
@@ -141,9 +141,9 @@ class Session:
 
 
 def main(master: str, settings: str) -> None:
-    """Answer requests on the cluster that is up, until there are no more."""
+    """Answer requests on the running cluster until the input ends."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)  # what the JVM prints is no answer
+        os.dup2(2, 1)  # keeps the JVM's output out of the answers
         _serve(_running(), master, settings, answers)
 
 

@@ -1,9 +1,8 @@
-"""How long a group that Kafka coordinates rebalances: members of ours, and Java's.
+"""Durations of rebalances of groups that Kafka coordinates, with members of zkafka and of Java.
 
-A broker of Kafka 4 with one controller. Members are idle, as in `benchmarks.rebalance`; each time ends when the coordinator
-describes the group as stable, and every partition as assigned to one of the members that are left. One member moves; the
-others share a process. Sessions last 6 s, and members by KIP-848 send a heartbeat each second: by the brokers' defaults it
-would be 45 s, and a heartbeat each 5 s.
+A broker of Kafka 4 with one controller. Members are idle, as in `benchmarks.rebalance`. A time ends when the coordinator
+describes the group as stable, with every partition assigned to a remaining member. One member moves; the others share a
+process. Sessions last 6 s, and KIP-848 members send a heartbeat each second; brokers' defaults are 45 s and 5 s.
 """
 
 from __future__ import annotations
@@ -61,44 +60,44 @@ for line in sys.stdin:
 
 
 class Host:
-    """A process of members, which join and leave when it is told to."""
+    """A process with members that join and leave on request."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        # Java's consumer logs each partition that it is assigned, to either stream.
+        # Java's consumer logs each assigned partition, to either stream.
         quiet = subprocess.DEVNULL
         pipes = {"stdin": subprocess.PIPE, "stdout": quiet, "stderr": quiet}
         self._process = subprocess.Popen(command, **pipes, text=True, env=environment)
 
     def tell(self, what: str, name: str) -> None:
-        """``join`` or ``leave``."""
+        """Send ``join`` or ``leave`` for a member."""
         self._process.stdin.write(f"{what} {name}\n")
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
 
 
 class KafkaGroup:
-    """A group, and what its coordinator says of it; `engine` is ``ours`` or ``java``, `kind` how its members rebalance."""
+    """A group, and its state at the coordinator; `engine` is ``ours`` or ``java``, `kind` the kind of rebalance."""
 
     def __init__(self, servers: str, admin: GroupAdmin, engine: str, kind: str, size: int) -> None:
         self._servers, self._admin, self._engine, self._kind = servers, admin, engine, kind
         self._name = f"rebalance-{engine}-{kind}-{size}"
 
     def host(self) -> Host:
-        """A process without members yet."""
+        """Start a process without members."""
         return Host(*(self._java() if self._engine == "java" else self._ours()))
 
     def is_shared_by(self, count: int) -> bool:
-        """Whether so many members, and no others, share all partitions."""
+        """Return whether exactly this many members share all partitions."""
         state = self._admin.group_states([self._name])[self._name]
         shares = [len(places) for places in state.assigned.values()]
         return state.name == "STABLE" and len(shares) == count and sum(shares) == PARTITIONS and all(shares)
 
     def is_empty(self) -> bool:
-        """Whether nobody is a member."""
+        """Return whether the group has no members."""
         return not self._admin.group_states([self._name])[self._name].members
 
     def _ours(self) -> tuple[list[str], dict[str, str]]:
@@ -114,7 +113,7 @@ class KafkaGroup:
 
 
 def kafka_rounds(group: KafkaGroup, size: int, count: int) -> Iterator[dict[str, float]]:
-    """The times of each round, in which one member leaves, arrives and dies, in seconds."""
+    """Yield the times of each round, in which one member leaves, arrives and dies, in seconds."""
     with started(group, size) as restart:
         for _ in range(count):
             mover, times = restart(), {}
@@ -132,7 +131,7 @@ def _seconds(group: KafkaGroup, change: Callable[[], object], left: int) -> floa
 
 @contextmanager
 def started(group: KafkaGroup, size: int) -> Iterator[Callable[[], Host]]:
-    """A group that lacks one member; the result adds it, by a process of its own."""
+    """Start a group without its last member, and yield a function that adds it as a separate process."""
     with ExitStack() as opened:
 
         def added(*names: str) -> Host:
@@ -154,7 +153,7 @@ def started(group: KafkaGroup, size: int) -> Iterator[Callable[[], Host]]:
 
 
 def kafka_rebalances(sizes: Iterable[int], count: int) -> Iterator[tuple[str, int, list[dict[str, float]]]]:
-    """For each kind of group, and each size: the times of its rounds."""
+    """Yield each kind and size of group with the times of its rounds."""
     config: dict[str, Any] = {"kafka_version": KAFKA, "brokers": 1, "controllers": 1, "broker_config": _BROKER}
     with LocalCluster(**config) as cluster, GroupAdmin(cluster.bootstrap_servers, {}) as admin:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)

@@ -1,7 +1,7 @@
-"""How long the plan of a very large cluster takes, and how much memory.
+"""Duration and memory of planning on a very large cluster.
 
-Its znodes are written by this script, under a chroot of a real ZooKeeper; its brokers are librdkafka's mock cluster, in
-this process. A process of its own plans, from nothing.
+This script writes its znodes under a chroot of a real ZooKeeper; its brokers are librdkafka's mock cluster, in this
+process. A separate process plans from scratch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ print(json.dumps(found))
 
 
 def large_plans(sizes: Iterable[int], count: int) -> list[dict[str, Any]]:
-    """A row for each number of partitions: seconds, medians, and the peak of the process's memory."""
+    """Return a row for each number of partitions: median seconds, and the process's peak memory."""
     with (
         LocalCluster(brokers=1, zookeeper_heap_mb=_ZOOKEEPER_HEAP_MB) as cluster,
         _connected(cluster.zookeeper_connect.partition("/")[0]) as client,
@@ -77,7 +77,7 @@ def _planned(connect: str) -> dict[str, float]:
 
 
 def _write(client: KazooClient, chroot: str, topics: Iterable[str], servers: str) -> None:
-    """The znodes of brokers, topics and partition states, as brokers of Kafka 1.1 to 3.9 write them."""
+    """Write the znodes of brokers, topics and partition states, as brokers of Kafka 1.1 to 3.9 do."""
     for broker, address in enumerate(servers.split(","), 1):
         host, _, port = address.rpartition(":")
         value = {
@@ -127,7 +127,7 @@ def _connected(hosts: str) -> Iterator[KazooClient]:
 
 @contextmanager
 def _mock_brokers(topics: Iterable[str]) -> Iterator[str]:
-    """The bootstrap servers of librdkafka's mock cluster, with the topics; all of their logs are empty."""
+    """Yield the bootstrap servers of librdkafka's mock cluster, with the topics and empty logs."""
     library: Any = load()
     for name in ("rd_kafka_new", "rd_kafka_conf_new", "rd_kafka_mock_cluster_new"):
         getattr(library, name).restype = ctypes.c_void_p

@@ -1,6 +1,6 @@
-"""How old records are when a micro-batch has them: from the producer's time stamp to the end of foreachBatch's query.
+"""Age of records from the producer's timestamp to the end of foreachBatch's query.
 
-Also next to a backfill: another application, with one core, which reads old records meanwhile.
+Also next to a backfill: another application with one core, which reads old records meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMEOUT_S = 60.0
 
 @dataclass
 class Ages:
-    """Counts of records by age in milliseconds, of those produced since `since_ms`."""
+    """Counts of records by age in milliseconds, for records produced since `since_ms`."""
 
     since_ms: int = 2**62
     counts: dict[int, int] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Ages:
     batches: int = 0
 
     def take(self, frame: DataFrame, number: int) -> None:
-        """A micro-batch: for foreachBatch."""
+        """Count the records of a micro-batch; used in foreachBatch."""
         rows = frame.selectExpr("unix_millis(timestamp) AS t").groupBy("t").count().collect()
         now_ms = int(time.time() * 1000)
         self.records += sum(row["count"] for row in rows)
@@ -54,7 +54,7 @@ class Ages:
                 self.counts[age_ms] = self.counts.get(age_ms, 0) + row["count"]
 
     def percentile(self, share: float) -> float:
-        """The age that so large a share of the records does not exceed."""
+        """Return the age that this share of the records does not exceed."""
         wanted = share * sum(self.counts.values())
         for age_ms in sorted(self.counts):
             wanted -= self.counts[age_ms]
@@ -64,7 +64,7 @@ class Ages:
 
 
 def latencies(bench: Bench, seconds: float, rates: Iterable[int] = RATES) -> list[dict[str, Any]]:
-    """A row for each engine and rate, and for each engine next to a backfill."""
+    """Return a row for each engine and rate, and for each engine next to a backfill."""
     bench.spark.conf.set("spark.sql.shuffle.partitions", "1")
     try:
         rows = [_latency(bench, name, rate, seconds) for rate in rates for name in ENGINE_NAMES]
@@ -82,7 +82,7 @@ def latencies(bench: Bench, seconds: float, rates: Iterable[int] = RATES) -> lis
 
 @contextmanager
 def _backfill(engine: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that reads, from the moment at which it is warm."""
+    """Run another process that reads, and yield it once it is warm."""
     command = [sys.executable, "-m", "benchmarks.backfill", engine]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -102,7 +102,7 @@ def _latency(bench: Bench, engine: str, rate: int, seconds: float) -> dict[str, 
     ages = Ages()
     query = _start(bench, engine, topic, ages)
     try:
-        # Whoever starts processes for its first micro-batch is not measured by that.
+        # Starting processes for the first micro-batch is not measured.
         produced = _produce(bench, topic, rate, 1)
         _wait(query, ages, produced)
         ages.since_ms = int((time.time() + _WARM_UP_S) * 1000)
@@ -124,7 +124,7 @@ def _start(bench: Bench, engine: str, topic: str, ages: Ages) -> StreamingQuery:
 
 
 def _produce(bench: Bench, topic: str, rate: int, seconds: float) -> int:
-    """How many records another process has produced."""
+    """Produce records in another process, and return their number."""
     arguments = [bench.cluster.bootstrap_servers, topic, str(rate), str(seconds)]
     command = [sys.executable, "-m", "benchmarks.steady_producer", *arguments]
     return int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)

@@ -1,4 +1,4 @@
-"""Reads of records that are laid out badly: nearly all of them in one partition, or a few in each of very many."""
+"""Reads of unevenly distributed records: nearly all in one partition, or a few in each of very many."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SKEWED = Layout("skewed", (0,) * 100 + tuple(range(1, 8)))
 
 @dataclass(frozen=True)
 class Reading:
-    """A topic that is read, and how."""
+    """A topic to read, and options for it."""
 
     label: str
     topic: Topic
@@ -30,7 +30,7 @@ class Reading:
 
 
 def layouts(bench: Bench, scale: float, many_partitions: int, rounds: int) -> list[dict[str, Any]]:
-    """A row for each reading and engine: median seconds, and median ratios to even partitions where these are compared."""
+    """Return a row for each reading and engine: median seconds, and the median ratio to even partitions."""
     even, skewed = (topics.filled(bench.cluster, SHAPE, scale, layout) for layout in (EVEN, _SKEWED))
     compared = [
         Reading("8 even partitions", even),
@@ -40,7 +40,7 @@ def layouts(bench: Bench, scale: float, many_partitions: int, rounds: int) -> li
     rows = [row for name in ENGINE_NAMES for row in _compared(bench, name, compared, rounds)]
     layout = Layout(f"{many_partitions}-partitions", tuple(range(many_partitions)))
     many = Reading(f"{many_partitions:,} partitions", topics.filled(bench.cluster, SHAPE, scale, layout))
-    ours = ENGINE_NAMES[0]  # the other one would take many minutes
+    ours = ENGINE_NAMES[0]  # the other engine would take many minutes
     check_read(_engine(ours, many).frame(bench, many.topic), many.topic, many.label)
     return [*rows, _row(ours, many, _seconds(bench, ours, many))]
 

@@ -1,4 +1,4 @@
-"""Tables of the documentation, made from figures; each stands between two comments of its page."""
+"""Tables of the documentation made from figures; each stands between two comments of its page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _Case = tuple[CaseName, list[Round]]
 
 
 def tables(document: dict[str, Any]) -> dict[str, str]:
-    """Return every table that the figures suffice for, by name."""
+    """Return all tables for which there are enough figures, by name."""
     rounds: list[Round] = document["rounds"]
     found = {"environment": _environment(document), "summary": _summary_table(rounds), "all": _all_ratios(rounds)}
     found |= {work: _speeds(_main(rounds, work)) for work in WORKS if work not in ("copy", "stream-tiny")}
@@ -43,7 +43,7 @@ def tables(document: dict[str, Any]) -> dict[str, str]:
 
 
 def replaced(page: str, found: dict[str, str]) -> str:
-    """Return a page's text with the tables that were found in their places."""
+    """Return a page's text with its tables replaced by those in `found`."""
     return _BLOCK.sub(lambda block: f"{block[1]}{block[2]}{_inside(block, found)}", page)
 
 
@@ -76,7 +76,7 @@ def _main(rounds: Iterable[Round], work: str) -> list[_Case]:
 
 
 def _speeds(found: list[_Case]) -> str:
-    """Speed, CPU time and ratios of all contenders, shapes side by side."""
+    """Return speed, CPU time and ratios of all contenders, shapes side by side."""
     if not found:
         return ""
     peers = [peer for peer in PEERS if any(one.engine == peer for _, some in found for one in some)]
@@ -97,7 +97,7 @@ def _cells(found: Summary | None, peers: Sequence[str]) -> list[str]:
 
 
 def _summary_table(rounds: list[Round]) -> str:
-    """What the page on reasons shows: speeds under both settings, and ratios to the fastest row of the JVM connector."""
+    """Return the table of why.md: speeds under both settings, and ratios to the JVM connector's fastest row."""
     mains = [one for work in ("read", "write", "stream20") for one in _main(rounds, work)]
     if not mains:
         return ""
@@ -119,7 +119,7 @@ def _speed_of(by_contender: dict[Contender, Summary]) -> Any:
 
 
 def _all_ratios(rounds: list[Round]) -> str:
-    """Ratios of speed and of CPU time of zkafka to its peers, in every case."""
+    """Return ratios of zkafka's speed and CPU time to its peers', in every case."""
     rows = []
     for case, some in cases(rounds).items():
         by_contender = {one.contender: one for one in summaries(some)}
@@ -136,7 +136,7 @@ def _all_ratios(rounds: list[Round]) -> str:
 
 
 def _exactly_once(rounds: list[Round]) -> str:
-    """Speed of exactly-once next to at-least-once, under both settings."""
+    """Return the speed of exactly-once next to at-least-once, under both settings."""
     rows = []
     for case, some in cases(rounds).items():
         if case.work != "write" or case.master != MAIN_MASTER or not any(one.engine == "ours-once" for one in some):
@@ -157,7 +157,7 @@ def _exactly_once(rounds: list[Round]) -> str:
 
 
 def _micro_batches(rounds: list[Round], work: str) -> str:
-    """Milliseconds that a micro-batch takes by Spark's own report, medians over all of them: a row for each master."""
+    """Return milliseconds per micro-batch as Spark reports them: medians over all, a row for each master."""
     found = {case: some for case, some in cases(rounds).items() if case.work == work}
     contenders = list(dict.fromkeys(one.contender for some in found.values() for one in some))
     rows = []
@@ -169,7 +169,7 @@ def _micro_batches(rounds: list[Round], work: str) -> str:
 
 
 def _memory(rows: list[dict[str, Any]]) -> str:
-    """MiB of a task above a bare worker: a row for each engine and settings, a column for each work."""
+    """Return MiB of a task above a bare worker: a row for each engine and settings, a column for each work."""
     works = list(dict.fromkeys(row["work"] for row in rows))
     found = {(f"{row['engine']} ({row['settings']})", row["work"]): str(row["above it MiB"]) for row in rows}
     engines = dict.fromkeys(engine for engine, _ in found)
@@ -177,7 +177,7 @@ def _memory(rows: list[dict[str, Any]]) -> str:
 
 
 def _figures(found: list[dict[str, Any]]) -> str:
-    """Rows as they were measured; rows with other columns start another table."""
+    """Return rows as measured; rows with other columns start another table."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for row in found:
         cells = [f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row.values()]

@@ -1,4 +1,4 @@
-"""What ``make bench`` measures: parts of less than half an hour each on two idle cores, or quickly the most important."""
+"""The measurements of ``make bench``, in parts of less than half an hour on two idle cores, or a quick selection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TWO = ("small", "big")
 
 @dataclass(frozen=True)
 class Extras:
-    """How much is measured as well as throughput."""
+    """Sizes of measurements other than throughput."""
 
     latency_s: float = 20.0
     memory_scale: float = 0.5
@@ -59,11 +59,11 @@ QUICK = Extras(
 
 
 def quick(scale: float, rounds: int) -> list[Job]:
-    """Return what most users do, at local[2]."""
+    """Return the most common works, with local[2]."""
     read = [engine for engine in READ if engine != "ours-librdkafka"]
     written = [engine for engine in WRITTEN if engine not in ("ours-librdkafka", "ours-once")]
     cases = [Case("read", shape, scale, read, rounds, warm_up=1) for shape in _TWO]
-    # The check of a write is a write, too, and warms up.
+    # Checking a write writes, which warms up.
     cases += [Case("write", shape, scale, written, rounds, warm_up=0) for shape in _TWO]
     cases += [Case("write", "small", scale / 2, ["ours", "ours-once"], rounds, warm_up=0)]
     cases += [tiny("copy", 20, ["ours", "ours-once"], min(rounds, 2))]
@@ -77,13 +77,13 @@ def _reads(scale: float, rounds: int) -> list[Job]:
 
 
 def _reads_of_queries(scale: float, rounds: int) -> list[Job]:
-    """Return reads of JSON with headers, and into a grouping query."""
+    """Return reads of JSON with headers, and reads into a grouping query."""
     cases = [Case("read", shape, scale, MAIN, rounds) for shape in ("events-lz4", "events-zstd")]
     return [Job(MAIN_MASTER, cases + [Case("group", shape, scale, MAIN, rounds) for shape in _TWO])]
 
 
 def _reads_by_size(scale: float, rounds: int) -> list[Job]:
-    """Return reads of twice and ten times as many small records: fixed costs count less in these."""
+    """Return reads of twice and ten times as many small records, where fixed costs count less."""
     engines = ["ours", "jvm-tuned", "arrow"]
     sizes = [(factor, work) for factor in (2, 10) for work in ("read", "value")]
     return [Job(MAIN_MASTER, [Case(w, "small", n * scale, engines, min(rounds, 3), warm_up=1) for n, w in sizes])]
@@ -94,20 +94,20 @@ def _writes(scale: float, rounds: int) -> list[Job]:
 
 
 def _alternatives(scale: float, rounds: int) -> list[Job]:
-    """Return what CRCs and idempotence cost, writes without keys, and what one would write by hand."""
+    """Return measurements of CRCs, idempotence, writes without keys, and hand-written code."""
     cases = [Case(work, shape, scale, ALTERNATIVES, rounds) for work in ("read", "write") for shape in _TWO]
     return [Job(MAIN_MASTER, cases + [Case("write-nokey", shape, scale, MAIN, rounds, warm_up=1) for shape in _TWO])]
 
 
 def _exactly_once(scale: float, rounds: int) -> list[Job]:
-    """Return writes of 1 M and of 4 M rows, and micro-batches of 8 tasks on two cores or eight threads."""
+    """Return writes of 1 M and 4 M rows, and micro-batches of 8 tasks on two cores or eight threads."""
     writes = [Case("write", "small", factor * scale, ["ours", "ours-once"], rounds) for factor in (0.5, 2)]
     copies = [tiny("copy", 25, COPIED, min(rounds, 3))]
     return [Job(MAIN_MASTER, writes + copies), Job("local[8]", copies)]
 
 
 def _streams(scale: float, rounds: int) -> list[Job]:
-    """Return streams of twice as many records: the start of a query takes a second or so."""
+    """Return streams of twice as many records, since the start of a query takes about a second."""
     return [Job(MAIN_MASTER, [Case("stream20", shape, 2 * scale, STREAMED, rounds, warm_up=1) for shape in _TWO])]
 
 
@@ -133,10 +133,10 @@ PARTS: dict[str, Callable[[float, int], list[Job]]] = {
     "alternatives": _alternatives,
     "masters": _masters,
 }
-"""The jobs of each part, at a scale and with a number of rounds."""
+"""The jobs of each part, given a scale and a number of rounds."""
 
 
 def tiny(work: str, batches: int, engines: list[str], rounds: int) -> Case:
-    """Return so many micro-batches of a few records each, of a topic of their own."""
+    """Return a case with this many micro-batches of few records, in a separate topic."""
     records = max(batches * TINY_RECORDS * (PARTITIONS if work == "copy" else 1), POOL)
     return Case(work, "small", records / SHAPES["small"].full_records, engines, rounds, warm_up=1)

@@ -1,4 +1,4 @@
-"""How much memory one task takes: of a worker that has done nothing else, beside one that only passes batches on."""
+"""Memory of one task in a new worker, compared with a worker that only passes batches on."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ WORKS = (
     ("write", "small", 1.0),
     ("write", "big", 1.0),
 )
-"""What is done with records of a shape, and of how many of them in proportion to the scale."""
+"""Work, shape, and the number of records in proportion to the scale."""
 _MASTER = "local[1]"
 
 
 def task_memory(cluster: BenchCluster, scale: float, settings: str) -> list[dict[str, Any]]:
-    """A row for each work, shape and engine, all in MiB: a session of its own, and so workers of their own, for each."""
+    """Return a row in MiB for each work, shape and engine, each with a new session and so new workers."""
     with opened(_MASTER, cluster, settings) as bench:
         bare = _peak(bench, lambda: _pass_on(bench))
     rows = []

@@ -1,4 +1,4 @@
-"""A straightforward user's job: confluent-kafka in mapInArrow, one row for each partition."""
+"""A user's straightforward job: confluent-kafka in mapInArrow, one row for each partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCH = 10_000
 
 
 def read(spark: SparkSession, servers: str, topic: str, *, headers: bool) -> DataFrame:
-    """All records of a topic, in the columns of Spark's own source."""
+    """Return all records of a topic, in the columns of Spark's own source."""
     ranges = _ranges(servers, topic)
     frame = spark.createDataFrame(spark.sparkContext.parallelize(ranges, len(ranges)), "p int, start bigint, stop bigint")
     columns = _COLUMNS + (", headers array<struct<key: string, value: binary>>" if headers else "")
@@ -24,7 +24,7 @@ def read(spark: SparkSession, servers: str, topic: str, *, headers: bool) -> Dat
 
 
 def write(frame: DataFrame, servers: str, topic: str) -> None:
-    """Write keys and values, each by its key's murmur2."""
+    """Write keys and values, partitioned by the key's murmur2."""
     frame.mapInArrow(_producing(servers, topic), "sent bigint").write.format("noop").mode("overwrite").save()
 
 
@@ -69,7 +69,7 @@ def _batch(messages: list[Any], headers: bool) -> pa.RecordBatch:
         "partition": pa.array([m.partition() for m in messages], pa.int32()),
         "offset": pa.array([m.offset() for m in messages], pa.int64()),
         "timestamp": pa.array([ms * 1000 for _, ms in stamps], pa.timestamp("us", "UTC")),
-        # librdkafka counts its types from "not available" on, Spark from "create time" on.
+        # librdkafka's types start with "not available", Spark's with "create time".
         "timestampType": pa.array([kind - 1 for kind, _ in stamps], pa.int32()),
     }
     if headers:

@@ -1,4 +1,4 @@
-"""How long planning takes, by the number of partitions: batches, and the micro-batches of a stream."""
+"""Duration of planning by number of partitions, for batches and for micro-batches of a stream."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _STEP = 1_000
 _CLUSTER: dict[str, Any] = {
     "broker_heap_mb": 1024,
     "broker_jvm_options": ["-XX:TieredStopAtLevel=4"],
-    # The brokers' own files of so many partitions are not what is measured.
+    # The brokers' index files for so many partitions are not measured.
     "broker_config": {"log.index.size.max.bytes": "65536"},
 }
 _T = TypeVar("_T")
 
 
 class Stopwatch:
-    """Seconds by what took them."""
+    """Seconds of actions, by name."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     def __call__(self, what: str, action: Callable[[], _T]) -> _T:
-        """What the action returns; its time is noted."""
+        """Return the action's result, and record its duration."""
         begin = time.perf_counter()
         try:
             return action()
@@ -49,7 +49,7 @@ class Stopwatch:
 
 
 def plan_times(sizes: Iterable[int], rounds: int) -> list[dict[str, Any]]:
-    """A row for each step: medians in milliseconds by size. On a cluster of its own, whose partitions are all real."""
+    """Return a row for each step: median milliseconds by size, on a separate cluster with real partitions."""
     with LocalCluster(brokers=3, **_CLUSTER) as cluster:
         found = {size: _medians_ms(cluster, size, rounds) for size in sizes}
     steps = dict.fromkeys(step for times in found.values() for step in times)
@@ -58,7 +58,7 @@ def plan_times(sizes: Iterable[int], rounds: int) -> list[dict[str, Any]]:
 
 def _medians_ms(cluster: LocalCluster, size: int, rounds: int) -> dict[str, float]:
     with _topic(cluster, size) as topic:
-        # A leader that is lost for a moment makes a round begin again, not planning look slow.
+        # A leader lost for a moment makes a round start again, instead of making planning look slow.
         found = [Retry(5, 2.0, time.sleep)(lambda: _measured(cluster, topic, size)) for _ in range(rounds + 1)][1:]
     return {step: 1000 * median(one[step] for one in found) for step in found[0]}
 
@@ -74,7 +74,7 @@ def _measured(cluster: LocalCluster, topic: str, size: int) -> dict[str, float]:
 
 
 def _parts(cluster: LocalCluster, topic: str, size: int, options: dict[str, str], watch: Stopwatch) -> None:
-    """The snapshot and the ends of the logs, by themselves."""
+    """Measure the snapshot and the ends of the logs separately."""
     config = parse_read(options).connection.zookeeper
     if config is None:
         raise ValueError("there is no zookeeper.connect")
@@ -97,7 +97,7 @@ def _stream(cluster: LocalCluster, topic: str, size: int, options: dict[str, str
 
 
 def _produce(cluster: LocalCluster, topic: str, size: int) -> None:
-    """One record into each partition."""
+    """Produce one record to each partition."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20})
     for partition in range(size):
         producer.produce(topic, b"1", partition=partition)
@@ -107,7 +107,7 @@ def _produce(cluster: LocalCluster, topic: str, size: int) -> None:
 
 @contextmanager
 def _topic(cluster: LocalCluster, size: int) -> Iterator[str]:
-    """A topic of so many partitions, made step by step; each broker knows a leader of each."""
+    """Yield a topic with this many partitions, created in steps."""
     name = f"plan-{size}"
     cluster.create_topic(name, min(size, _STEP))
     for total in range(2 * _STEP, size + 1, _STEP):

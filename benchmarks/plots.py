@@ -1,4 +1,4 @@
-"""Draws bar charts of figures as SVG."""
+"""Bar charts of figures as SVG."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _TITLES = {
 
 
 def draw(document: dict[str, Any], folder: Path) -> list[Path]:
-    """The files that were drawn."""
+    """Draw the charts; return their files."""
     import matplotlib
 
     matplotlib.use("Agg")
-    # Text stays text, and the same figures give the same file.
+    # Text stays text, and equal figures give equal files.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "zkafka", "font.size": 9})
     folder.mkdir(parents=True, exist_ok=True)
     rounds: list[Round] = document["rounds"]
@@ -58,20 +58,20 @@ def draw(document: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def _read_write(rounds: list[Round], path: Path, caption: str) -> Path | None:
-    """Records per second of ours, and of the JVM connector as it comes and tuned."""
+    """Draw records per second of zkafka, and of the JVM connector with defaults and tuned."""
     panels = [(f"{_TITLES[case.work]}, {_sized(case)}", found) for case, found in _main_cases(rounds)]
     return _figure(panels, FIGURE_ENGINES, path, caption) if panels else None
 
 
 def _work(rounds: list[Round], work: str, path: Path, caption: str) -> Path | None:
-    """All engines, shapes and masters of a work."""
+    """Draw all engines, shapes and masters of a work."""
     found = {case: some for case, some in cases(rounds).items() if case.work == work}
     panels = [(f"{_TITLES[work]}, {_sized(case)}, {case.master}", some) for case, some in found.items()]
     return _figure(panels, tuple(ENGINES), path, caption)
 
 
 def _main_cases(rounds: list[Round]) -> list[tuple[CaseName, list[Round]]]:
-    """Reads and writes of small and big records, each of the number that was measured first."""
+    """Return reads and writes of small and big records, each with the number of records measured first."""
     found: dict[tuple[str, str], tuple[CaseName, list[Round]]] = {}
     for case, some in cases(rounds).items():
         if case.master == MAIN_MASTER and case.work in ("read", "write") and case.shape in ("small", "big"):
@@ -101,7 +101,7 @@ def _figure(panels: Sequence[tuple[str, list[Round]]], engines: Sequence[str], p
 
 
 def _bars(axis: Axes, title: str, found: Sequence[Summary]) -> None:
-    """Million records per second, each bar labelled with it and with its ratio to the JVM connector's defaults."""
+    """Draw million records per second, each bar labelled with it and with its ratio to the JVM connector's defaults."""
     speeds = [one.records_per_s / 1e6 for one in found]
     bars = axis.barh(range(len(found)), speeds, color=[_COLOURS[one.contender.engine] for one in found], height=0.72)
     axis.bar_label(bars, [_label(one) for one in found], padding=3, fontsize=8)
@@ -123,7 +123,7 @@ def _name(contender: Contender) -> str:
 
 
 def _resources(rounds: list[Round], path: Path, caption: str) -> Path | None:
-    """CPU seconds for a million records, of Spark and of the brokers."""
+    """Draw CPU seconds per million records, of Spark and of the brokers."""
     from matplotlib.figure import Figure
 
     panels = [(case, summaries(found)) for case, found in _main_cases(rounds)]

@@ -1,8 +1,8 @@
-"""How long a group takes until every partition is owned again, after a member's death, leave and arrival.
+"""Time until every partition of a group is owned again, after a member's death, leave and arrival.
 
-Run it as ``.venv/bin/python benchmarks/rebalance.py``; it takes some three minutes. Each member is a process of its own,
-which owns partitions and reads nothing, so nobody waits for a micro-batch. The ZooKeeper is real, on this machine, and each
-time ends when the owners in it are those of the range assignor for the members that are left.
+Run it as ``.venv/bin/python benchmarks/rebalance.py``; it takes about three minutes. Each member is a separate process,
+which owns partitions and reads nothing, so nothing waits for a micro-batch. The ZooKeeper is real, on this machine. A time
+ends when its owners are those of the range assignor for the remaining members.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ for line in sys.stdin:
 
 
 class Member:
-    """A member's process, which joins and leaves when it is told to."""
+    """The process of a member, which joins and leaves on request."""
 
     def __init__(self, config: ZooKeeperConfig, name: str) -> None:
         self.name, self._config = name, config
         self._start()
 
     def tell(self, what: str) -> None:
-        """``join`` or ``leave``."""
+        """Send ``join`` or ``leave``."""
         self._process.stdin.write(f"{what}\n")
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """SIGKILL; the next `tell` is to another process."""
+        """Kill the process. Call `revive` before the next `tell`."""
         self._process.kill()
 
     def revive(self) -> None:
-        """Another process by the same id, in place of the killed one."""
+        """Start another process with the same id, after a kill."""
         self._process.communicate()
         self._start()
 
@@ -80,7 +80,7 @@ class Member:
 
 
 class Group:
-    """The members, and what ZooKeeper says of them."""
+    """The group's state in ZooKeeper."""
 
     def __init__(self, zookeeper: ZooKeeperClient) -> None:
         self._zookeeper = zookeeper
@@ -88,20 +88,20 @@ class Group:
         self._paths = {group_znodes.owner_path(GROUP, tp): tp for tp in partitions}
 
     def is_owned_by(self, members: list[Member]) -> bool:
-        """Whether each partition is owned by that one of the members whose share it is."""
+        """Return whether each partition is owned by the member that the range assignor chooses."""
         threads = sorted((f"{GROUP}_{member.name}-0" for member in members), key=java_order)
         wanted = assign("range", Subscribers({TOPIC: tuple(threads)}, {TOPIC: tuple(range(PARTITIONS))}))
         found = self._zookeeper.get_many(self._paths)
         return {self._paths[path]: (node.data or b"").decode() for path, node in found.items()} == wanted
 
     def is_registered(self, member: Member) -> bool:
-        """Whether the member, or what is left of it, is registered."""
+        """Return whether the member's registration exists, even if the member is dead."""
         path = group_znodes.id_path(GROUP, f"{GROUP}_{member.name}")
         return path in self._zookeeper.exists_many([path])
 
 
 def until(condition: Callable[[], bool]) -> float:
-    """When it first held."""
+    """Wait for a condition, and return the time when it became true."""
     end = time.monotonic() + TIMEOUT_S
     while not condition():
         if time.monotonic() > end:
@@ -111,7 +111,7 @@ def until(condition: Callable[[], bool]) -> float:
 
 
 def rounds(group: Group, members: list[Member], count: int = ROUNDS) -> Iterator[dict[str, float]]:
-    """The times of each round, in which another member leaves, arrives and dies, in seconds."""
+    """Yield the times of each round, in which another member leaves, arrives and dies, in seconds."""
     for number in range(count):
         member = members[number * len(members) // count]
         others = [m for m in members if m is not member]
@@ -135,7 +135,7 @@ def rounds(group: Group, members: list[Member], count: int = ROUNDS) -> Iterator
 
 @contextmanager
 def started(config: ZooKeeperConfig, group: Group, size: int) -> Iterator[list[Member]]:
-    """So many members that share the topic."""
+    """Start this many members that share the topic."""
     with ExitStack() as opened:
         members = [Member(config, f"m{n:02}") for n in range(size)]
         for member in members:
@@ -149,7 +149,7 @@ def started(config: ZooKeeperConfig, group: Group, size: int) -> Iterator[list[M
 
 
 def main() -> None:
-    """Measure, and show a table."""
+    """Measure, and print a table."""
     title = f"Until all {PARTITIONS} partitions are owned, in seconds\n{ROUNDS} rounds, sessions of {SESSION_MS} ms"
     table = Table(title=title)
     for heading in ("members", "after", "median", "worst"):

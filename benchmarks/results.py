@@ -1,4 +1,4 @@
-"""The figures of all rounds, and what they amount to: medians, and medians of ratios within rounds."""
+"""The figures of all rounds, and summaries: medians, and medians of ratios within rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from benchmarks.usage import Usage
 
 EITHER = "either"
-"""The settings of engines that do not use Python, whose turns alternate between the sessions."""
+"""The settings of engines without Python, which run alternately in each session."""
 PEERS = ("jvm", "jvm-tuned", "jvm-idempotent")
 
 
@@ -34,7 +34,7 @@ class Contender(NamedTuple):
 
 
 class CaseName(NamedTuple):
-    """A work on so many records of a shape, with a master; rounds of the same case are compared with each other."""
+    """A work on a number of records of a shape, with a master; rounds of the same case are comparable."""
 
     master: str
     work: str
@@ -60,12 +60,12 @@ class Round:
 
     @property
     def contender(self) -> Contender:
-        """Whose round it is."""
+        """The engine with its settings."""
         return Contender(self.engine, self.settings)
 
     @property
     def case(self) -> CaseName:
-        """The case that it belongs to."""
+        """The case of this round."""
         return CaseName(self.master, self.work, self.shape, self.records)
 
 
@@ -73,8 +73,8 @@ class Round:
 class Summary:
     """Medians over the rounds of a contender.
 
-    `ratios` are of speed, `cpu_ratios` of CPU time without the brokers: medians of the ratios within rounds, by peer.
-    `others_share` is how many cores other processes of the machine used meanwhile, on average.
+    `ratios` are of speed, `cpu_ratios` of CPU time without brokers: medians of ratios within rounds, by peer.
+    `others_share` is the average number of cores that other processes used meanwhile.
     """
 
     contender: Contender
@@ -93,7 +93,7 @@ class Summary:
 
 
 def cases(rounds: Iterable[Round]) -> dict[CaseName, list[Round]]:
-    """The rounds by case, in the order in which they came."""
+    """Return the rounds by case, in order of appearance."""
     found: dict[CaseName, list[Round]] = {}
     for one in rounds:
         found.setdefault(one.case, []).append(one)
@@ -101,12 +101,12 @@ def cases(rounds: Iterable[Round]) -> dict[CaseName, list[Round]]:
 
 
 def summaries(rounds: list[Round]) -> list[Summary]:
-    """Return the summary of each contender of a case, in the order in which they came."""
+    """Return the summary of each contender of a case, in order of appearance."""
     return [_summary(one, rounds) for one in dict.fromkeys(one.contender for one in rounds)]
 
 
 def ratio(rounds: Iterable[Round], contender: Contender, peer: Contender, of: Callable[[Round], float]) -> float | None:
-    """Return the median of the ratios within rounds, of the peer's value to the contender's."""
+    """Return the median of ratios within rounds, the peer's value to the contender's."""
     values = {(one.contender, one.number): of(one) for one in rounds}
     pairs = [values[peer, n] / value for (name, n), value in values.items() if name == contender and (peer, n) in values]
     return median(pairs) if pairs else None
@@ -141,7 +141,7 @@ def _summary(contender: Contender, rounds: list[Round]) -> Summary:
 
 
 def environment(command_line: list[str], **settings: Any) -> dict[str, Any]:
-    """Where and how it was measured."""
+    """Return when, where and how the figures were measured."""
     from benchmarks.cluster import KAFKA
     from benchmarks.session import CONNECTOR
 
@@ -169,14 +169,14 @@ def _java() -> str:
 
 
 def save(path: Path, document: dict[str, Any]) -> None:
-    """Write a document of figures; rounds as dicts."""
+    """Write a document of figures, with rounds as dicts."""
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = {**document, "rounds": [asdict(one) for one in document["rounds"]]}
     path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
 
 
 def load(paths: Iterable[Path]) -> dict[str, Any]:
-    """Return what `save` wrote to several files as one document, with the environment of the first.
+    """Return several files written by `save` as one document, with the first environment.
 
     If several files have a case, the last one counts.
     """
@@ -189,10 +189,10 @@ def load(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def parse_round(found: dict[str, Any]) -> Round:
-    """A round from a dict."""
+    """Return a round from a dict."""
     return Round(**{**found, "usage": Usage(**found["usage"])})
 
 
 def command_line() -> list[str]:
-    """What was called, without folders."""
+    """Return the command line without folders."""
     return [Path(sys.argv[0]).parent.name, *sys.argv[1:]]

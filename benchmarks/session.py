@@ -1,4 +1,4 @@
-"""Spark's settings, and the session that all engines share under them."""
+"""Spark's settings, and the sessions in which engines run."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ CONNECTOR = (
     "org.apache.commons:commons-pool2:2.12.1",
     f"org.apache.spark:spark-avro_2.13:{CONNECTOR_VERSION}",
 )
-"""Spark's own connector, the same as in the parity tests, and from_avro."""
+"""Spark's own connector, as in the parity tests, and from_avro."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a measurement works with; `folder` is for checkpoints, `cores` how many tasks run at a time."""
+    """The context of a measurement; `folder` is for checkpoints, `cores` the number of concurrent tasks."""
 
     spark: SparkSession
     cluster: BenchCluster
@@ -52,7 +52,7 @@ class Bench:
 
 
 def prepare_environment() -> None:
-    """Let this process's Spark and its workers find the settings, the Python and these modules."""
+    """Set the environment in which Spark and its workers find settings, Python and these modules."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_CONF_DIR"] = str(ROOT / "spark-conf")
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -61,7 +61,7 @@ def prepare_environment() -> None:
 
 @contextmanager
 def opened(master: str, cluster: BenchCluster, settings: str) -> Iterator[Bench]:
-    """Open a session with some of `SETTINGS`; a master is ``local[n]``, or ``standalone``: two workers of one core each."""
+    """Open a session with settings of `SETTINGS`; a master is ``local[n]``, or ``standalone`` with two one-core workers."""
     prepare_environment()
     with ExitStack() as stack:
         url = stack.enter_context(spark_standalone(worker_memory="2g")).master if master == STANDALONE else master
@@ -86,7 +86,7 @@ def _session(master: str, folder: Path, settings: str) -> SparkSession:
         **SETTINGS[settings],
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        # Begin when both workers have given their executor.
+        # Start when both workers have provided their executor.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
     }.items():

@@ -1,4 +1,4 @@
-"""The records that are measured with, and what must be found of them again."""
+"""The kinds of records in benchmarks, and facts for checking results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Shape:
-    """A kind of records: how many there are at scale 1, how they are compressed, how a pool of them is made."""
+    """A kind of records: number at scale 1, compression, and generator."""
 
     name: str
     label: str
@@ -40,25 +40,25 @@ class Shape:
         return self.make is _event
 
     def records(self, scale: float) -> int:
-        """How many records there are at a scale: whole pools of them."""
+        """Return the number of records at a scale, a multiple of the pool."""
         return max(round(self.full_records * scale / self.pool_records), 1) * self.pool_records
 
     def pool(self) -> list[Record]:
-        """The records, again and again the same, of which a topic is filled."""
+        """Return the records that fill a topic by repetition; they are the same in each call."""
         source = random.Random(self.name)
         return [self.make(source, number) for number in range(self.pool_records)]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which partition each record of a pool is in: `turns` are taken in turn; without any, the partitioner chooses."""
+    """The partition of each record of a pool: `turns` in rotation, or the partitioner's choice if empty."""
 
     name: str
     turns: tuple[int, ...] = ()
 
     @property
     def partitions(self) -> int:
-        """How many partitions the topic has."""
+        """The number of partitions of the topic."""
         return max(self.turns) + 1 if self.turns else PARTITIONS
 
 
@@ -67,7 +67,7 @@ EVEN = Layout("even")
 
 @dataclass(frozen=True)
 class Facts:
-    """What all records of a topic are together."""
+    """Sums over all records of a topic."""
 
     records: int
     key_bytes: int
@@ -84,7 +84,7 @@ class Facts:
 
 
 def facts(pool: list[Record], times: int) -> Facts:
-    """The facts of a pool that was written so many times."""
+    """Return the facts of a pool written this many times."""
     headers = [header for record in pool for header in record.headers or ()]
     return Facts(
         records=len(pool) * times,
@@ -114,7 +114,7 @@ def _huge(source: random.Random, number: int) -> Record:
 
 
 def _event(source: random.Random, number: int) -> Record:
-    """An order of a web shop, as JSON, with the headers that tracing and schemas bring."""
+    """Return an order of a web shop as JSON, with headers for tracing and schemas."""
     items = [
         {"sku": f"SKU-{source.randrange(50_000):05}", "quantity": source.randint(1, 5), "price": source.randint(99, 99_999)}
         for _ in range(source.randint(1, 4))

@@ -1,4 +1,4 @@
-"""How long a query needs to start, and what it costs while nothing comes."""
+"""Duration of a query's start, and its CPU time while no records arrive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TIMEOUT_S = 60.0
 
 
 def starts(bench: Bench, rounds: int, idle_s: float) -> list[dict[str, Any]]:
-    """A row for each engine: medians of the seconds until idle, and until a first record is done; CPU while idle."""
+    """Return a row for each engine: median seconds until idle and until the first record is done, and CPU while idle."""
     topic = f"bench-idle-{secrets.token_hex(3)}"
     bench.cluster.create_topic(topic)
     try:
@@ -51,7 +51,7 @@ def _start(bench: Bench, engine: str, topic: str, idle_s: float) -> dict[str, fl
 
 
 def _idle(bench: Bench, engine: str, topic: str, idle_s: float) -> tuple[float, float]:
-    """Seconds from the start to waiting for data; then the CPU of the JVM and its children, in percent of a core."""
+    """Return the seconds from start to idle, then CPU of the JVM and its children, in percent of a core."""
     begin = time.perf_counter()
     query = _query(bench, engine, topic, "latest")
     try:
@@ -65,7 +65,7 @@ def _idle(bench: Bench, engine: str, topic: str, idle_s: float) -> tuple[float, 
 
 
 def _first_record(bench: Bench, engine: str, topic: str) -> float:
-    """Seconds from the start to the end of the micro-batch with the records that wait for it."""
+    """Return the seconds from the start to the end of the micro-batch with the waiting records."""
     _produce_one(bench, topic)
     begin = time.perf_counter()
     query = _query(bench, engine, topic, "earliest")

@@ -1,6 +1,6 @@
 """Produces small records at a steady rate: ``python -m benchmarks.steady_producer SERVERS TOPIC RATE SECONDS``.
 
-Writes at the end how many records it has produced.
+At the end it writes the number of produced records.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SLOT_S = 0.005
 
 
 def main(servers: str, topic: str, rate: str, seconds: str) -> None:
-    """Produce what is due, every 5 ms."""
+    """Produce the due records every 5 ms."""
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 5, "partitioner": "murmur2_random", "acks": "all"})
     producer.list_topics(topic, timeout=30)
     pool = [{"key": record.key, "value": record.value} for record in SHAPES["small"].pool()]

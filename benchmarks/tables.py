@@ -1,4 +1,4 @@
-"""Shows figures on the terminal."""
+"""Figures as tables on the terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADINGS = (
 
 
 def show(rounds: Iterable[Round], console: Console) -> None:
-    """One table for each case."""
+    """Print one table for each case."""
     for case, found in cases(rounds).items():
         console.print(_table(f"{case.work} {case.shape}, {case.records:,} records, {case.master}", found))
 
@@ -58,7 +58,7 @@ def _cells(found: Summary) -> list[str]:
 
 
 def show_figures(figures: dict[str, list[dict]], console: Console) -> None:
-    """Tables of the figures that are no rounds: one for each list, its columns named by the first row's keys."""
+    """Print other figures: one table for each list, with columns named by the first row's keys."""
     for title, rows in figures.items():
         for _, group in groupby(rows, key=lambda row: tuple(row)):
             alike = list(group)

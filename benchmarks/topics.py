@@ -1,4 +1,4 @@
-"""Fills topics, and tells where they end."""
+"""Filled topics, and their ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEPT_BYTES = 256 * 1024**2
 
 
 def filled(cluster: BenchCluster, shape: str, scale: float, layout: Layout = EVEN) -> Topic:
-    """The topic of a shape at a scale; filled if it is not there yet."""
+    """Return the topic of a shape at a scale, filled if it does not exist yet."""
     kind = SHAPES[shape]
     records = kind.records(scale)
     name = f"bench-{shape}-{records}" + ("" if layout == EVEN else f"-{layout.name}")
@@ -34,7 +34,7 @@ def filled(cluster: BenchCluster, shape: str, scale: float, layout: Layout = EVE
 
 
 def target(cluster: BenchCluster, shape: str, written_bytes: int = 0) -> str:
-    """The topic that a shape's records are written to; it keeps the last 2 GiB or so, and so many bytes of records."""
+    """Return the topic for written records of a shape, which keeps about 2 GiB, or `written_bytes` of records if more."""
     kept = max(_KEPT_BYTES, -(-2 * written_bytes // PARTITIONS))  # twice the bytes: batches and records have headers
     name = f"bench-target-{shape}" + (f"-{kept}" if kept > _KEPT_BYTES else "")
     if not cluster.has_topic(name):
@@ -43,7 +43,7 @@ def target(cluster: BenchCluster, shape: str, written_bytes: int = 0) -> str:
 
 
 def ends(cluster: BenchCluster, topic: str, partitions: int = PARTITIONS) -> list[int]:
-    """Where each partition ends."""
+    """Return the end of each partition."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "bench"})
     try:
         return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in range(partitions)]
@@ -55,7 +55,7 @@ def _fill(cluster: BenchCluster, name: str, shape: Shape, records: int, layout: 
     cluster.create_topic(name, layout.partitions, retention_ms="-1")
     pool, times = shape.pool(), records // shape.pool_records
     producer = Producer({**PRODUCER, "bootstrap.servers": cluster.bootstrap_servers, "compression.type": shape.codec})
-    # produce_batch sends no headers, and leaves the choice of partitions to the partitioner.
+    # produce_batch sends no headers, and lets the partitioner choose.
     send = _send_one_by_one if shape.has_headers or layout.turns else _send_together
     messages = [_message(record) for record in pool]
     for message, partition in zip(messages, cycle(layout.turns), strict=False):

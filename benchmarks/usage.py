@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_WORKED_TICKS = 10  # an idle worker, too, has something to do now and then
+_WORKED_TICKS = 10  # an idle worker also works now and then
 _QUIET_S = 0.3
 _QUIET_CPU = 0.1  # of one processor
 _QUIET_TIMEOUT_S = 10.0
@@ -21,7 +21,7 @@ _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 @dataclass(frozen=True)
 class Process:
-    """A process: its CPU time, and that of its children that have ended, in clock ticks."""
+    """A process: its CPU time, and that of its ended children, in clock ticks."""
 
     pid: int
     parent: int
@@ -30,12 +30,12 @@ class Process:
 
 
 def processes() -> dict[int, Process]:
-    """All processes, by id."""
+    """Return all processes by id."""
     return {found.pid: found for pid in _PROC.iterdir() if pid.name.isdigit() and (found := _process(int(pid.name)))}
 
 
 def tree(root: int, everything: dict[int, Process]) -> list[Process]:
-    """A process and its descendants."""
+    """Return a process and its descendants."""
     children: dict[int, list[int]] = {}
     for process in everything.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -43,7 +43,7 @@ def tree(root: int, everything: dict[int, Process]) -> list[Process]:
 
 
 def used_s(before: Mapping[int, Process], family: Iterable[Process]) -> float:
-    """The CPU time of processes, and of their children that have ended, since there were those of `before`; in seconds."""
+    """Return CPU seconds of processes and their ended children since the snapshot `before`."""
     now = {process.pid: process for process in family}
     ended: dict[int, int] = {}
     for old in before.values():
@@ -54,13 +54,13 @@ def used_s(before: Mapping[int, Process], family: Iterable[Process]) -> float:
 
 def _used(process: Process, then: Process | None, ended_ticks: int) -> int:
     own = process.own_ticks - (0 if then is None else then.own_ticks)
-    # With a child that has ended comes all that it ever used; but not every parent is told of its children's end.
+    # An ended child adds all its CPU time, but not every parent is told that its children ended.
     reaped = process.reaped_ticks - (0 if then is None else then.reaped_ticks)
     return own + max(reaped - ended_ticks, 0)
 
 
 def command(pid: int) -> list[str]:
-    """A process's program, without its folder, and arguments; nothing when it is gone."""
+    """Return a process's program, without its folder, and arguments; empty if it is gone."""
     with suppress(*_GONE):
         program, *arguments = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
         return [program.rpartition("/")[2], *arguments]
@@ -68,7 +68,7 @@ def command(pid: int) -> list[str]:
 
 
 def peak_mb(pid: int) -> float:
-    """A process's peak of resident memory since it was reset, in MiB."""
+    """Return a process's peak of resident memory since it was reset, in MiB."""
     with suppress(*_GONE):
         for line in (_PROC / str(pid) / "status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -77,18 +77,18 @@ def peak_mb(pid: int) -> float:
 
 
 def reset_peak(pid: int) -> None:
-    """Count a process's peak from now on, where that is permitted."""
+    """Reset a process's peak, where that is permitted."""
     with suppress(*_GONE):
         (_PROC / str(pid) / "clear_refs").write_text("5")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used meanwhile.
+    """Resources used in an interval.
 
-    `spark_cpu_s` is of all processes that this one has started, itself apart. `other_cpu_s` is of everything else on the
-    machine. Peaks are resident memory: of the largest JVM, of the largest Python worker among those that worked, and of all
-    of these workers together.
+    `spark_cpu_s` is of all processes started by this one, without itself. `other_cpu_s` is of everything else on the
+    machine. Peaks are resident memory: of the largest JVM, of the largest Python worker that worked, and of all such
+    workers together.
     """
 
     spark_cpu_s: float
@@ -100,12 +100,12 @@ class Usage:
 
 
 class Meter:
-    """Measures what is used between `start` and `stop`.
+    """Measures resources used between `start` and `stop`.
 
     Parameters
     ----------
     cluster_pid : int
-        The process that the brokers descend from.
+        The ancestor process of the brokers.
     """
 
     def __init__(self, cluster_pid: int) -> None:
@@ -114,7 +114,7 @@ class Meter:
         self._busy_s = 0.0
 
     def wait_for_quiet(self) -> None:
-        """Wait until the brokers and all sessions have finished what was left to do; for some seconds."""
+        """Wait, for some seconds at most, until brokers and all sessions are idle."""
         deadline = time.monotonic() + _QUIET_TIMEOUT_S
         used = math.inf
         while used > _QUIET_CPU * _QUIET_S and time.monotonic() < deadline:
@@ -124,14 +124,14 @@ class Meter:
             used = used_s(before, self._brokers(now)) + used_s(before, tree(os.getppid(), now))
 
     def start(self) -> None:
-        """Begin."""
+        """Start measuring."""
         self._busy_s = _busy_s()
         self._before = processes()
         for process in tree(os.getpid(), self._before):
             reset_peak(process.pid)
 
     def stop(self) -> Usage:
-        """What was used since the beginning."""
+        """Return the resources used since `start`."""
         busy_s = _busy_s() - self._busy_s
         now, here = processes(), os.getpid()
         family = tree(here, now)
@@ -156,7 +156,7 @@ class Meter:
 
 
 def _busy_s() -> float:
-    """CPU time of the whole machine: all but idle time, and guests' time, which user time includes."""
+    """Return CPU seconds of the machine: all except idle time, and without guests' time, part of user time."""
     with (_PROC / "stat").open() as lines:
         user, nice, system, _, _, interrupts, soft_interrupts, stolen = map(int, lines.readline().split()[1:9])
     return (user + nice + system + interrupts + soft_interrupts + stolen) / _TICKS

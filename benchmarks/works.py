@@ -1,4 +1,4 @@
-"""What is done with a topic: each work has a timed action, and checks outside of the time."""
+"""Works on a topic: each has a timed action, and untimed checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Work:
-    """One topic, and what the engines do with it."""
+    """A topic, and a work of the engines on it."""
 
     bench: Bench
     topic: Topic
@@ -28,25 +28,25 @@ class Work:
 
     @property
     def records(self) -> int:
-        """How many records the action moves."""
+        """The number of records that the action moves."""
         return self.topic.facts.records
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of the columns that it moves, Kafka's own apart."""
+        """Bytes of the moved columns, without Kafka's own."""
         return self.topic.facts.payload_bytes
 
     def open(self) -> None:
         """Prepare what all engines need."""
 
     def close(self) -> None:
-        """Drop it."""
+        """Release what `open` prepared."""
 
     def check(self, engine: Engine) -> None:
-        """Do the work once, and compare all that can be compared."""
+        """Do the work once, and compare everything that can be compared."""
 
     def touch(self, engine: Engine) -> None:
-        """Do the same with a few records: Spark ends Python workers that idle for a minute, as while others have turns."""
+        """Do the work with a few records, since Spark ends Python workers that idle for a minute, as in others' turns."""
         replace(self, topic=self.few()).act(engine)
 
     def few(self) -> Topic:
@@ -54,25 +54,25 @@ class Work:
         return topics.filled(self.bench.cluster, self.topic.shape, 0)
 
     def begin(self) -> None:
-        """Take down what `verify` compares with."""
+        """Record the state that `verify` compares with."""
 
     def act(self, engine: Engine) -> Any:
-        """The action that is timed."""
+        """Do the timed action."""
         raise NotImplementedError
 
     def verify(self, engine: Engine, found: Any) -> dict[str, Any]:
-        """Check what the timed action did, as far as that costs it nothing; what else there is to record."""
+        """Check the action's result, as far as that costs it nothing; return additional figures."""
         return {}
 
     def agree(self, what: str, found: Any, engine: Engine) -> None:
-        """Fail unless all engines that come here find the same."""
+        """Fail unless all engines that call this find the same."""
         require(
             found, self.seen.setdefault(what, found), f"{engine.label}: {what} of {self.topic.name}, unlike the others'"
         )
 
 
 class Read(Work):
-    """All columns to the noop sink."""
+    """Read all columns to the noop sink."""
 
     def check(self, engine: Engine) -> None:
         if engine.makes_frames and engine.reads_topic:
@@ -91,7 +91,7 @@ class Read(Work):
 
 
 class ReadValues(Work):
-    """The values alone to the noop sink."""
+    """Read only the values to the noop sink."""
 
     @property
     def payload_bytes(self) -> int:
@@ -110,7 +110,7 @@ class ReadValues(Work):
 
 
 class ReadGroups(Work):
-    """A grouping query: count and length by partition and the key's last digit."""
+    """Run a grouping query: count and length by partition and the key's last digit."""
 
     def act(self, engine: Engine) -> Any:
         frame = engine.frame(self.bench, self.topic).selectExpr(
@@ -128,7 +128,7 @@ class ReadGroups(Work):
 
 @dataclass
 class Stream(Work):
-    """Trigger.AvailableNow to the noop sink, in micro-batches of so many records."""
+    """Stream to the noop sink with Trigger.AvailableNow, with this many records per micro-batch."""
 
     per_trigger: int = 0
 
@@ -144,7 +144,7 @@ class Stream(Work):
         return query
 
     def start(self, engine: Engine, stream: DataFrame, checkpoint: str) -> StreamingQuery:
-        """Start the query that is timed."""
+        """Start the timed query."""
         options = {"checkpointLocation": checkpoint}
         return stream.writeStream.format("noop").options(**options).trigger(availableNow=True).start()
 

@@ -1,4 +1,4 @@
-"""Writing: rows in memory, or of a stream, to a topic that forgets them soon."""
+"""Works that write rows from memory or from a stream, to a topic with short retention."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUICK = {"kafka.max.partition.fetch.bytes": str(8 * 1024**2), "kafka.fetch.max.
 
 @dataclass
 class Write(Work):
-    """Keys and values, or values alone, from memory to a topic."""
+    """Write keys and values, or only values, from memory to a topic."""
 
     keys: bool = True
 
@@ -35,7 +35,7 @@ class Write(Work):
 
         self._target = topics.target(self.bench.cluster, self.topic.shape, self.payload_bytes)
         rows = self._read(self.topic.name).select("key", "value")
-        # Spread: else each task would hold the keys of a single partition.
+        # Spread the rows: otherwise each task would have keys of a single partition.
         self._cached = rows.repartition(len(self.topic.ends)).persist(StorageLevel.MEMORY_ONLY)
         require(self._cached.count(), self.records, "rows in memory")
         stored = self.bench.spark.sparkContext._jsc.sc().getRDDStorageInfo()
@@ -80,7 +80,7 @@ class Write(Work):
         return {"by_partition": written}
 
     def _read(self, topic: str, start: list[int] | None = None, end: list[int] | None = None) -> DataFrame:
-        """Through the JVM connector, whoever wrote it."""
+        """Read with the JVM connector, whichever engine wrote."""
         options = {"kafka.bootstrap.servers": self.bench.cluster.bootstrap_servers, "subscribe": topic, **_QUICK}
         if start is not None and end is not None:
             options |= {"startingOffsets": _offsets(topic, start), "endingOffsets": _offsets(topic, end)}
@@ -89,7 +89,7 @@ class Write(Work):
 
 @dataclass
 class Copy(Stream):
-    """Trigger.AvailableNow from topic to topic, in micro-batches of a few rows: what a micro-batch costs that writes."""
+    """Copy a topic with Trigger.AvailableNow in micro-batches of a few rows, to measure the cost of a micro-batch."""
 
     _target: str = ""
 
@@ -114,7 +114,7 @@ class Copy(Stream):
 
 
 def _check_markers(markers: int, most: int, engine: Engine, topic: Topic) -> None:
-    """Each task's transaction leaves a marker in each partition that it wrote to."""
+    """Check the number of markers: each task's transaction leaves one in each partition that it wrote to."""
     require(0 < markers <= most, True, f"{engine.label}: {markers} markers, at most {most} are due, in {topic.name}")
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of all tests: one Spark session, one cluster; and the failure of a CI run that skips a server test."""
+"""Fixtures of all tests, and hooks for pytest: selection, order, and failure of a CI run that skips a server test."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ start_fast()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# How fast examples run says something of the machine, on which servers run beside them, and nothing of the code.
+# The speed of examples depends on the machine and on servers that run next to them, not on the code.
 settings.register_profile("whole", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("everyday", settings.get_profile("whole"), max_examples=40)
 
@@ -71,24 +71,24 @@ FAST = {
     "auto.create.topics.enable": "true",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
-"""Configuration of brokers that are there to be broken."""
+"""Configuration of brokers that tests stop and kill."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try fewer examples of each property where long tests are left out."""
+    """Try fewer examples of each property in runs without long tests."""
     settings.load_profile("everyday" if config.option.markexpr == "not long" else "whole")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
-    """Pause the cycle collector: it would search the syntax trees of all tests again and again."""
+    """Pause the cycle collector: it would repeatedly search the syntax trees of all tests."""
     with collector_paused():
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Iterator[list[pytest.Collector]]:
-    """Look for doctests only in files that have any: pytest imports and searches all others for them."""
+    """Look for doctests only in files that contain any: pytest would import and search all others."""
     found = yield
     if ">>>" in file_path.read_text(encoding="utf-8"):
         return found
@@ -127,7 +127,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run that skipped something where nothing may be skipped, and record durations where that is requested."""
+    """Fail a run that skipped tests if none may be skipped, and record durations if requested."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     stats = reporter.stats if reporter is not None else {}
     if stats.get("skipped") and session.config.getoption("--zkafka-require-servers"):
@@ -141,7 +141,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _transport(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Have reads take the transport of the command line, unless a test sets ``transport`` itself."""
+    """Make reads use the transport of the command line, unless a test sets ``transport`` itself."""
     transport = request.config.getoption("--zkafka-transport")
     with pytest.MonkeyPatch.context() as patch:
         if transport != "auto":
@@ -155,7 +155,7 @@ def _transport(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two cores, the settings of spark-conf/, and Spark's own connector beside ours."""
+    """A session with two cores, the settings of spark-conf/, and also Spark's own connector."""
     from pyspark.sql import SparkSession
 
     from pyspark_zkafka.testing import fetch_jars
@@ -170,7 +170,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def breakable_cluster() -> Iterator[LocalCluster]:
-    """Three brokers in three racks, which compact, delete and give up fast; a test that stops one starts it again."""
+    """Three brokers in three racks, which compact, delete and give up fast. A test that stops one restarts it."""
     from pyspark_zkafka.testing import LocalCluster
 
     with LocalCluster(brokers=3, racks=["a", "b", "c"], broker_config=FAST) as cluster:
@@ -179,7 +179,7 @@ def breakable_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def old_cluster() -> Iterator[LocalCluster]:
-    """One broker 1.1.1."""
+    """One broker of Kafka 1.1.1."""
     from pyspark_zkafka.testing import LocalCluster
 
     with LocalCluster(brokers=1, kafka_version="1.1.1") as cluster:
@@ -188,7 +188,7 @@ def old_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def kafka4() -> Iterator[LocalCluster]:
-    """Three brokers of Kafka 4, which are controllers, too, and also coordinate groups by KIP-848."""
+    """Three brokers of Kafka 4, which are also controllers, and also coordinate groups by KIP-848."""
     from pyspark_zkafka.testing import LocalCluster
 
     with LocalCluster(kafka_version="4.3.1", brokers=3, broker_config=PROMPT) as cluster:
@@ -197,7 +197,7 @@ def kafka4() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def guarded_cluster() -> Iterator[LocalCluster]:
-    """One broker whose listener LOGIN allows the user what tests grant, and nothing else."""
+    """One broker whose listener LOGIN allows a user only what tests grant."""
     from pyspark_zkafka.testing import LocalCluster
 
     with LocalCluster(brokers=1, listeners={"LOGIN": "SASL_PLAINTEXT"}, broker_config=GUARDED) as cluster:
@@ -206,14 +206,14 @@ def guarded_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def _topic_names(worker_id: str) -> Iterator[str]:
-    """Names that no other worker and no earlier run has used, as the cluster may be theirs, too."""
+    """Topic names that no other worker and no earlier run has used, as they may share the cluster."""
     run = secrets.token_hex(2)
     return (f"topic-{run}{worker_id.removeprefix('master')}-{number}" for number in count())
 
 
 @pytest.fixture
 def new_topic(zkafka_cluster: LocalCluster, _topic_names: Iterator[str]) -> Callable[..., str]:
-    """Makes a topic of a name of its own: ``new_topic(partitions=4, replication=2, config={...})``."""
+    """Creates a topic with a new name: ``new_topic(partitions=4, replication=2, config={...})``."""
 
     def make(**arguments: object) -> str:
         name = next(_topic_names)
@@ -225,9 +225,9 @@ def new_topic(zkafka_cluster: LocalCluster, _topic_names: Iterator[str]) -> Call
 
 @pytest.fixture
 def header_of_any_name(zkafka_cluster: LocalCluster) -> Callable[[str, bytes], None]:
-    """Writes the record ``b"v"`` with one header of a name that may be no UTF-8: ``header_of_any_name(topic, b"\\xff")``.
+    """Writes the record ``b"v"`` with one header whose name may not be UTF-8: ``header_of_any_name(topic, b"\\xff")``.
 
-    Neither confluent-kafka's producer nor a write by this package does that: the row is handed to the direct transport.
+    Neither confluent-kafka's producer nor this package's writes allow such a name, so the direct transport gets the row.
     """
     import numpy as np
     import pyarrow as pa
@@ -253,7 +253,7 @@ def header_of_any_name(zkafka_cluster: LocalCluster) -> Callable[[str, bytes], N
 
 @pytest.fixture(params=["zookeeper", "bootstrap"])
 def connection(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster) -> dict[str, str]:
-    """The options that reach the cluster: once through ZooKeeper, once through its brokers alone."""
+    """Options that reach the cluster, through ZooKeeper or through brokers only."""
     if request.param == "zookeeper":
         return {"zookeeper.connect": zkafka_cluster.zookeeper_connect}
     return {"kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers}
@@ -261,7 +261,7 @@ def connection(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster) -> 
 
 @pytest.fixture
 def zookeeper(zkafka_cluster: LocalCluster) -> dict[str, str]:
-    """The options that reach the cluster through ZooKeeper."""
+    """Options that reach the cluster through ZooKeeper."""
     return {"zookeeper.connect": zkafka_cluster.zookeeper_connect}
 
 
@@ -278,7 +278,7 @@ def read(spark: SparkSession, zookeeper: dict[str, str]) -> Callable[..., DataFr
 
 @pytest.fixture
 def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Stream]]:
-    """Makes streams: ``stream({"subscribe": topic})``; another connection can be given, and a folder for the checkpoint."""
+    """A factory of streams: ``stream({"subscribe": topic})``, optionally with another connection and checkpoint folder."""
     made: list[Stream] = []
 
     def make(options: dict[str, str], connection: dict[str, str] | None = None, name: str = "checkpoint") -> Stream:
@@ -292,14 +292,14 @@ def stream(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> It
 
 @pytest.fixture
 def chroot(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[Chroot]:
-    """A new chroot that holds ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``.
+    """A new chroot with ``/brokers/ids``, ``/brokers/topics`` and ``/consumers``.
 
-    It goes with the cluster, as requests for thousands of znodes take seconds. Only a developer's cluster is tidied up.
+    Only a developer's cluster is tidied up, as deleting thousands of znodes takes seconds; others end anyway.
     """
     from kazoo.client import KazooClient
 
     hosts, path = zkafka_cluster.zookeeper_connect.partition("/")[0], f"/znodes-{secrets.token_hex(4)}"
-    other = KazooClient(hosts=hosts, timeout=30)  # outlives a ZooKeeper that halts for some seconds
+    other = KazooClient(hosts=hosts, timeout=30)  # outlives a ZooKeeper paused for some seconds
     other.start()
     try:
         for child in ("brokers/ids", "brokers/topics", "consumers"):
@@ -316,7 +316,7 @@ def chroot(zkafka_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture
 def third(chroot: Chroot) -> Iterator[KazooClient]:
-    """One more session, to end at will."""
+    """A third session, which a test may end."""
     from kazoo.client import KazooClient
 
     client = KazooClient(chroot.config.connect)
@@ -330,8 +330,8 @@ def third(chroot: Chroot) -> Iterator[KazooClient]:
 def new_member(chroot: Chroot) -> Iterator[Callable[..., GroupMember]]:
     """Makes members of the group ``g`` in the chroot, not joined yet: ``new_member("c1", "t", threads=2)``.
 
-    What is given by name are fields of GroupOptions, or `session_ms`, `hosts` and `timing`; instead of topics, one
-    subscription can be given. They leave when the test ends.
+    Keyword arguments are fields of GroupOptions, or `session_ms`, `hosts` and `timing`. One subscription can replace the
+    topics. The members leave when the test ends.
     """
     from pyspark_zkafka.group.member import GroupMember
     from pyspark_zkafka.model.planning import Subscribe
@@ -358,7 +358,7 @@ def new_member(chroot: Chroot) -> Iterator[Callable[..., GroupMember]]:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test's own, which has the jars of the user's, and none of the clusters that are up."""
+    """A cache folder for the test, with the user's cached jars but none of the running clusters."""
     from pyspark_zkafka.testing import cache_folder
 
     cache = tmp_path / "cache"

@@ -1,4 +1,4 @@
-"""Fixtures of several integration tests."""
+"""Fixtures shared by integration tests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def zookeeper_config(zkafka_cluster: LocalCluster) -> ZooKeeperConfig:
 
 @pytest.fixture
 def wire(zkafka_cluster: LocalCluster) -> Iterator[Wire]:
-    """A way to ZooKeeper that can be cut."""
+    """A proxy in front of ZooKeeper that can cut connections."""
     with Wire(zkafka_cluster.port("zookeeper")) as way:
         yield way
 
 
 @pytest.fixture
 def new_driver(zookeeper: dict[str, str]) -> Iterator[Callable[..., StreamDriver]]:
-    """Makes drivers of streams, which Spark's planning calls go to: ``new_driver({"subscribe": topic}, clock=...)``."""
+    """Makes stream drivers for planning calls: ``new_driver({"subscribe": topic}, clock=...)``."""
     with ExitStack() as opened:
 
         def make(options: dict[str, str], **arguments: Any) -> StreamDriver:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 PARTITIONS = range(2)
 HALT = "halt"
-_NEVER_MS = "600000"  # the checkpoint stores the first micro-batch of a run, and no other one
+_NEVER_MS = "600000"  # the checkpoint stores only the first micro-batch of a run
 
 
 class Sink:
-    """A foreach sink: appends the offset of each record to its partition's file. Fails at a record with the value HALT."""
+    """A foreach sink that appends each record's offset to its partition's file, and fails at a record valued HALT."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,13 +41,13 @@ class Sink:
             lines.write(f"{row.offset}\n")
 
     def offsets(self, partition: int) -> list[int]:
-        """The offsets of a partition, in the order in which they came."""
+        """Return the offsets of a partition in order of arrival."""
         path = self.folder / str(partition)
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
 
 class Query:
-    """Queries on one checkpoint, of small micro-batches, with a sink of their own."""
+    """Queries on one checkpoint, with small micro-batches and their own sink."""
 
     def __init__(self, spark: SparkSession, options: dict[str, str], folder: Path) -> None:
         self.options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10", **options}
@@ -58,7 +58,7 @@ class Query:
         self._queries: list[StreamingQuery] = []
 
     def start(self, sink: Any = None) -> StreamingQuery:
-        """A query, running, after the end of earlier ones; `sink` is the name of another one than the foreach sink."""
+        """Stop earlier queries and start a new one, with the foreach sink or with the sink named `sink`."""
         self.stop()
         self._rename()
         writer = self._spark.readStream.format("zkafka").options(**self.options).load().writeStream
@@ -70,8 +70,8 @@ class Query:
     def _rename(self) -> None:
         """Give the checkpoint to a new query.
 
-        A query that ends before it has passed the last stored offset to a Python source stays registered, and its id cannot
-        be started again by this JVM: Spark 4.3 calls `commit` after it has closed the connection to the planner.
+        A query that ends before it has passed the last stored offset to a Python source stays registered, and this JVM
+        cannot start its id again: Spark 4.3 calls `commit` after closing the connection to the planner.
         """
         (self.checkpoint / ".metadata.crc").unlink(missing_ok=True)
         metadata = self.checkpoint / "metadata"
@@ -79,7 +79,7 @@ class Query:
             metadata.write_text(json.dumps({"id": str(uuid.uuid4())}))
 
     def wait_for(self, records: int, *partitions: int) -> None:
-        """Return when the sink has the records of each partition; raises the query's error."""
+        """Wait until the sink has the records of each partition. Raises the query's error."""
 
         def complete() -> bool:
             error = self._queries[-1].exception()
@@ -101,11 +101,11 @@ class Query:
         assert "the sink fails" in str(error)
 
     def stored(self, log: str) -> list[int]:
-        """The micro-batches that a log of the checkpoint has: ``stored("offsets")``."""
+        """Return the micro-batches in a log of the checkpoint: ``stored("offsets")``."""
         return sorted(int(path.name) for path in (self.checkpoint / log).iterdir() if path.name.isdigit())
 
     def stop(self) -> None:
-        """End all queries."""
+        """Stop all queries."""
         for query in self._queries:
             query.stop()
 
@@ -119,7 +119,7 @@ class Group:
         self.options = {"group.id": name, "startingOffsets": "committed", "auto.offset.reset": "earliest"}
 
     def offset(self, partition: int) -> int:
-        """The offset of a partition; 0 without one."""
+        """Return the offset of a partition, or 0 without one."""
         path = f"{self._path}/{partition}"
         return int(self._client.get(path)[0]) if self._client.exists(path) else 0
 
@@ -140,7 +140,7 @@ def query(spark: SparkSession, zookeeper: dict[str, str], tmp_path: Path) -> Ite
 
 @pytest.fixture
 def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterator[Callable[[str], Group]]:
-    """Finds the group of a topic: ``group(topic)``."""
+    """Returns the group of a topic: ``group(topic)``."""
     client = KazooClient(zkafka_cluster.zookeeper_connect)
     client.start()
     yield lambda topic: Group(client, f"group-of-{topic}", topic)
@@ -151,7 +151,7 @@ def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterat
 def test_a_lagging_checkpoint_loses_nothing(
     query: Callable[..., Query], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
 ) -> None:
-    """Restarted on a checkpoint that lacks finished micro-batches, a query repeats them, and skips no record."""
+    """A query that restarts on a checkpoint without its last micro-batches repeats them, and skips no record."""
     topic = new_topic(partitions=len(PARTITIONS))
     found = query({"subscribe": topic})
     for records in (30, 60, 90):
@@ -170,7 +170,7 @@ def test_a_group_continues_where_its_sink_stopped(
     zkafka_cluster: LocalCluster,
     new_topic: Callable[..., str],
 ) -> None:
-    """A query in a group resumes at the group's offsets, which are ahead of the checkpoint: nothing lost, nothing twice."""
+    """A query in a group resumes at the group's offsets ahead of its checkpoint, without lost or repeated records."""
     topic = new_topic(partitions=len(PARTITIONS))
     owner = group(topic)
     found = query({"subscribe": topic, **owner.options})
@@ -190,12 +190,12 @@ def test_a_failed_micro_batch_is_not_committed(
     zkafka_cluster: LocalCluster,
     new_topic: Callable[..., str],
 ) -> None:
-    """The group's offset stays before a micro-batch whose sink fails, even if Spark has stored its end. It is repeated."""
+    """A group's offset stays before a micro-batch whose sink failed, even if Spark stored its end; it is repeated."""
     topic = new_topic()
     owner = group(topic)
     found = query({"subscribe": topic, **owner.options})
     fill(zkafka_cluster, topic, [*map(str, range(25)), HALT, *map(str, range(26, 40))])
-    for _ in range(2):  # the second run begins with that micro-batch, and stores its end before it fails
+    for _ in range(2):  # the second run starts with that micro-batch, and stores its end before it fails
         found.fail()
         assert owner.offset(0) == 20
         assert set(found.sink.offsets(0)) == set(range(25))
@@ -213,7 +213,7 @@ def test_other_sinks(
     new_topic: Callable[..., str],
     sink: str,
 ) -> None:
-    """With other sinks that Spark allows, the query reads and commits everything."""
+    """A query with another sink that Spark allows reads and commits everything."""
     topic = new_topic()
     owner = group(topic)
     fill(zkafka_cluster, topic, 30)

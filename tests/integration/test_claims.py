@@ -1,4 +1,4 @@
-"""`Claims` against a real ZooKeeper: all or none, never another's, and no commit over the head of a new owner."""
+"""`Claims` on a real ZooKeeper: claims are all or nothing, and commits respect a new owner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ME, PEER = "g_c1", "g_c2"
 
 
 class Session:
-    """A member's session with its claims, and nothing else of a member."""
+    """A member's session and claims, without the rest of a member."""
 
     def __init__(self, config: ZooKeeperConfig, consumer: str) -> None:
         self.client = Meddled(config)
@@ -36,7 +36,7 @@ class Session:
         return ClaimOwner(self.consumer, self.client.session_id or 0)
 
     def take(self, partitions: Sequence[TopicPartition], thread: int = 0) -> list[str]:
-        """Claim for one thread; who stands in the way."""
+        """Claim partitions for one thread; return the owners that prevent it."""
         return list(map(str, self.claims.claim(dict.fromkeys(partitions, f"{self.consumer}-{thread}"), self.owner)))
 
 
@@ -55,25 +55,25 @@ def new_session(chroot: Chroot) -> Iterator[Callable[[str], Session]]:
 
 @pytest.fixture
 def mine(new_session: Callable[[str], Session]) -> Session:
-    """The session that is tested."""
+    """The session under test."""
     return new_session(ME)
 
 
 def path(partition: TopicPartition) -> str:
-    """Where a partition is claimed."""
+    """Return the path of a partition's claim."""
     return f"/consumers/g/owners/{partition.topic}/{partition.partition}"
 
 
 def session_of(client: KazooClient) -> str:
-    """A session as it is shown."""
+    """Return a session as messages show it."""
     return f"0x{client.client_id[0]:x}"
 
 
 class TestTake:
-    """All or none."""
+    """Claiming partitions, all or none."""
 
     def test_znodes(self, chroot: Chroot, mine: Session) -> None:
-        """A claim is ephemeral and holds the thread's id, below parents with null data, as a JVM's consumer makes them."""
+        """A claim is ephemeral and holds the thread's id; its parents have null data, as those of a JVM consumer."""
         assert mine.take(P[:2]) == []
         for partition in P[:2]:
             data, stat = chroot.other.get(path(partition))
@@ -84,14 +84,14 @@ class TestTake:
         assert {tp: claim.thread for tp, claim in mine.claims.owned.items()} == dict.fromkeys(P[:2], "g_c1-0")
 
     def test_all_or_none(self, chroot: Chroot, mine: Session) -> None:
-        """One partition that somebody else holds prevents the whole claim, and its holder is named."""
+        """One partition claimed by another owner prevents the whole claim, and the owner is named."""
         chroot.claim("g", P[4], b"g_jvm-0")
         assert mine.take(P) == [f"t-4 is owned by g_jvm-0 (session {session_of(chroot.other)})"]
         assert chroot.owners("g") == {4: "g_jvm-0"}
         assert mine.claims.owned == {}
 
     def test_nameless(self, chroot: Chroot, mine: Session) -> None:
-        """A claim with null data, or with bytes that are no text, is somebody's, too."""
+        """A claim with null data, or with bytes that are not text, counts as another's claim."""
         chroot.claim("g", P[0], None)
         chroot.claim("g", P[1], b"\xff\xfe")
         assert [text.split(" (")[0] for text in mine.take(P)] == [
@@ -100,20 +100,20 @@ class TestTake:
         ]
 
     def test_overtaken(self, chroot: Chroot, mine: Session) -> None:
-        """A claim that another makes between our look and our transaction prevents all of ours."""
+        """A claim made by another owner between check and transaction prevents the whole claim."""
         mine.client.before = lambda transaction: transaction == 1 and chroot.claim("g", P[3], b"g_jvm-0")
         assert mine.take(P) == [f"t-3 is owned by g_jvm-0 (session {session_of(chroot.other)})"]
         assert chroot.owners("g") == {3: "g_jvm-0"}
         assert len(mine.client.sent) == 1
 
     def test_parents_that_others_make_meanwhile(self, chroot: Chroot, mine: Session) -> None:
-        """When the znodes above come into being after the look, it is tried again."""
+        """A claim is retried when its parent znodes are created between check and transaction."""
         mine.client.before = lambda transaction: chroot.other.ensure_path("/consumers/g/owners/t")
         assert mine.take(P) == []
         assert len(mine.client.sent) == 2
 
     def test_many(self, chroot: Chroot, mine: Session) -> None:
-        """Claims that fill several transactions are given back when the last one cannot be had."""
+        """Claims that fill several transactions are released if the last one fails."""
         many = [TopicPartition("t", n) for n in range(2500)]
         chroot.claim("g", many[-1], b"g_jvm-0")
         assert len(mine.take(many)) == 1
@@ -123,15 +123,15 @@ class TestTake:
         assert len(chroot.other.get_children("/consumers/g/owners/t")) == 2500
 
     def test_other_topics(self, chroot: Chroot, mine: Session) -> None:
-        """Claims of several topics are one transaction."""
+        """Claims of several topics take one transaction."""
         wanted = [TopicPartition(topic, n) for topic in ("t", "u", "v") for n in (0, 1)]
         assert mine.take(wanted) == []
         assert len(mine.client.sent) == 1
         assert chroot.owners("g", "v") == {0: "g_c1-0", 1: "g_c1-0"}
 
     def test_contended(self, chroot: Chroot, mine: Session) -> None:
-        """A claim that changes whenever it was looked at ends in an error, after some attempts."""
-        first = Session(chroot.config, ME)  # its claims are replaced, at the version that was read
+        """A claim that changes before each attempt raises an error after ten attempts."""
+        first = Session(chroot.config, ME)  # its claims are replaced at the version that was read
         with first.client:
             first.take(P[:1])
             mine.client.before = lambda transaction: chroot.other.set(path(P[0]), b"g_c1-0")
@@ -141,10 +141,10 @@ class TestTake:
 
 
 class TestOwnClaims:
-    """Claims that bear our name."""
+    """Claims under the member's own name."""
 
     def test_twice(self, mine: Session) -> None:
-        """Claiming what is claimed already changes nothing."""
+        """Claiming owned partitions again changes nothing."""
         mine.take(P)
         before = mine.claims.owned
         assert mine.take(P) == []
@@ -152,7 +152,7 @@ class TestOwnClaims:
         assert mine.claims.owned == before
 
     def test_of_an_earlier_session(self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]) -> None:
-        """What an earlier session of the same member claimed is taken over at once, with the new session's life."""
+        """Claims of the member's earlier session are taken over at once, and belong to the new session."""
         earlier = new_session(ME)
         earlier.take(P)
         assert mine.take(P) == []
@@ -161,13 +161,13 @@ class TestOwnClaims:
         assert len(chroot.owners("g")) == 6
 
     def test_of_a_jvm(self, chroot: Chroot, mine: Session) -> None:
-        """A claim with our very text that a JVM's consumer made is not ours: it goes with that one's session."""
+        """A JVM consumer's claim with the same text is not taken over: it belongs to the JVM's session."""
         chroot.claim("g", P[0], b"g_c1-0")
         assert mine.take(P) == [f"t-0 is owned by g_c1-0 (session {session_of(chroot.other)})"]
         assert mine.claims.owned == {}
 
     def test_another_thread(self, chroot: Chroot, mine: Session) -> None:
-        """A partition that moves to another thread of ours stays claimed all the time, and is not gained anew."""
+        """A partition that moves to another thread of the member stays claimed and keeps its sequence."""
         mine.take(P[:1])
         created, sequence = chroot.other.exists(path(P[0])).czxid, mine.claims.owned[P[0]].sequence
         assert mine.take(P[:1], thread=7) == []
@@ -176,24 +176,24 @@ class TestOwnClaims:
         assert (mine.claims.owned[P[0]].thread, mine.claims.owned[P[0]].sequence) == ("g_c1-7", sequence)
 
     def test_forget(self, mine: Session) -> None:
-        """A member whose session has ended holds nothing."""
+        """After `forget` the member owns nothing."""
         mine.take(P)
         mine.claims.forget()
         assert mine.claims.owned == {}
 
 
 class TestRelease:
-    """Only what is still our own."""
+    """Releasing claims that the member still owns."""
 
     def test_some(self, chroot: Chroot, mine: Session) -> None:
-        """What is released is gone at once, the rest stays; what is not held does not matter."""
+        """Released claims are gone at once, others stay, and partitions that are not owned are ignored."""
         mine.take(P[:4])
         mine.claims.release([P[1], P[2], P[5]], mine.owner)
         assert set(chroot.owners("g")) == {0, 3}
         assert set(mine.claims.owned) == {P[0], P[3]}
 
     def test_not_what_another_has(self, chroot: Chroot, mine: Session) -> None:
-        """A partition that a JVM's consumer has claimed in our place stays with it."""
+        """A partition that a JVM consumer has claimed instead keeps that claim."""
         mine.take(P[:2])
         chroot.other.delete(path(P[0]))
         chroot.claim("g", P[0], b"g_jvm-0")
@@ -204,7 +204,7 @@ class TestRelease:
     def test_not_what_another_has_got_meanwhile(
         self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]
     ) -> None:
-        """Between our look and our transaction somebody deletes our claim and a member claims: its claim stays."""
+        """A claim that another member makes between check and transaction of a release stays."""
         mine.take(P[:2])
         peer = new_session(PEER)
 
@@ -218,7 +218,7 @@ class TestRelease:
         assert chroot.owners("g") == {0: "g_c2-0"}
 
     def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
-        """After a release of which no answer told, nothing is held, and nobody else is accused of it."""
+        """After a release whose response was lost, nothing is owned, and `verify` reports no claim as deleted."""
         mine.take(P[:2])
         mine.client.after = lose(2)
         with pytest.raises(ZooKeeperError, match="lost"):
@@ -228,7 +228,7 @@ class TestRelease:
         assert chroot.owners("g") == {}
 
     def test_undone(self, chroot: Chroot, mine: Session) -> None:
-        """A release that never happened is found, and what is still claimed is held again."""
+        """`verify` finds a release that never happened, and owns the claims again."""
         mine.take(P[:2])
         mine.client.before = lose(2)
         with pytest.raises(ZooKeeperError, match="lost"):
@@ -238,10 +238,10 @@ class TestRelease:
 
 
 class TestVerify:
-    """What is there, against what is believed."""
+    """Comparing the claims in ZooKeeper with those in memory."""
 
     def test_lost(self, chroot: Chroot, mine: Session) -> None:
-        """A claim that somebody deleted is told of, once, and no longer held; taken again, it is gained anew."""
+        """A claim deleted by another client is reported once, no longer owned, and has a new sequence if claimed again."""
         mine.take(P[:3])
         before = mine.claims.owned
         chroot.other.delete(path(P[1]))
@@ -253,7 +253,7 @@ class TestVerify:
         assert mine.claims.owned[P[1]].sequence > before[P[1]].sequence
 
     def test_unanswered(self, chroot: Chroot, mine: Session) -> None:
-        """Claims that were made although no answer told so are found, and held."""
+        """`verify` finds claims whose response was lost, and owns them."""
         mine.client.after = lose(1)
         with pytest.raises(ZooKeeperError, match="lost"):
             mine.take(P)
@@ -264,10 +264,10 @@ class TestVerify:
 
 
 class TestForeignData:
-    """Znodes of ours that somebody else has written."""
+    """The member's znodes after another client has written to them."""
 
     def test_thread_that_is_no_text(self, chroot: Chroot, mine: Session) -> None:
-        """A claim of ours that names no thread that can be read is found all the same, and mended when it is claimed."""
+        """A claim of the member with an undecodable thread is found by `verify`, and repaired by the next claim."""
         mine.take(P[:1])
         chroot.other.set(path(P[0]), b"g_c1-\xff")
         mine.claims.forget()
@@ -277,7 +277,7 @@ class TestForeignData:
         assert chroot.owners("g") == {0: "g_c1-0"}
 
     def test_parent_with_data(self, chroot: Chroot, mine: Session) -> None:
-        """Data of ``owners/T`` stays, where no consumer writes any, unless a request cannot hold it."""
+        """Data in ``owners/T``, where no consumer writes any, is kept unless it is too large for the claim's request."""
         parent = "/consumers/g/owners/t"
         chroot.other.create(parent, b"note", makepath=True)
         assert mine.take(P[:1]) == []
@@ -288,10 +288,10 @@ class TestForeignData:
 
 
 class TestIdentity:
-    """A claim that was deleted and made anew is another's, though path and version are the same."""
+    """A claim deleted and created again belongs to another owner, although path and version are equal."""
 
     def commit_while(self, mine: Session, happens: Callable[[], object]) -> CommitResult:
-        """Commit 9 for both partitions, at 5 so far, while something happens between the look and the transaction."""
+        """Commit 9 for two partitions stored at 5, and let something happen between check and transaction."""
         mine.take(P[:2])
         assert commit_offsets(mine.client, "g", dict.fromkeys(P[:2], 5), proof_of(mine.owner)).lost == frozenset()
         first = len(mine.client.sent) + 1
@@ -302,7 +302,7 @@ class TestIdentity:
         return [chroot.other.get(f"/consumers/g/offsets/t/{n}")[0] for n in (0, 1)]
 
     def test_claimed_by_a_jvm(self, chroot: Chroot, mine: Session) -> None:
-        """A JVM's consumer that has the partition by now keeps its offset: the commit tells that it is lost."""
+        """A commit does not overwrite the offset of a partition that a JVM consumer took over, and reports it as lost."""
 
         def hand_over() -> None:
             chroot.other.delete(path(P[0]))
@@ -312,7 +312,7 @@ class TestIdentity:
         assert self.offsets(chroot) == [b"5", b"9"]
 
     def test_claimed_by_another_member(self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]) -> None:
-        """So does another member of ours, whose claim has the same version as the one that was looked at."""
+        """A commit reports a partition as lost that another member claimed with an equal claim version."""
         peer, versions = new_session(PEER), []
 
         def hand_over() -> None:
@@ -323,23 +323,23 @@ class TestIdentity:
 
         assert self.commit_while(mine, hand_over) == CommitResult({P[1]: 9}, {}, {P[0]})
         assert self.offsets(chroot) == [b"5", b"9"]
-        assert versions == [1, 1]  # a check of the claim's version alone would have let the commit through
+        assert versions == [1, 1]  # a check of the claim's version alone would have allowed the commit
 
     def test_claimed_by_our_next_session(
         self, chroot: Chroot, mine: Session, new_session: Callable[[str], Session]
     ) -> None:
-        """What the next session of the same member has taken over is not the old one's to commit any more."""
+        """An old session cannot commit partitions that the member's next session has taken over."""
         successor = new_session(ME)
         assert self.commit_while(mine, lambda: successor.take(P[:2])) == CommitResult({}, {}, set(P[:2]))
         assert self.offsets(chroot) == [b"5", b"5"]
 
     def test_deleted(self, chroot: Chroot, mine: Session) -> None:
-        """A partition that nobody claims any more is lost, too, though its offset could be written."""
+        """A partition that nobody claims any more is reported as lost, although its offset could be written."""
         assert self.commit_while(mine, lambda: chroot.other.delete(path(P[0]))) == CommitResult({P[1]: 9}, {}, {P[0]})
         assert self.offsets(chroot) == [b"5", b"9"]
 
     def test_everything_is_gone(self, chroot: Chroot, mine: Session) -> None:
-        """Even when the znodes above are deleted and made again by another member, nothing is committed over its head."""
+        """A commit writes nothing if all owner znodes were deleted and another member created them again."""
 
         def start_over() -> None:
             chroot.other.delete("/consumers/g/owners", recursive=True)
@@ -349,13 +349,13 @@ class TestIdentity:
         assert self.offsets(chroot) == [b"5", b"5"]
 
     def test_other_claims_do_not_disturb(self, mine: Session, new_session: Callable[[str], Session]) -> None:
-        """A member that claims another partition of the topic meanwhile only has the commit look again."""
+        """A commit is retried and succeeds if another member claims other partitions of the topic meanwhile."""
         peer = new_session(PEER)
         assert self.commit_while(mine, lambda: peer.take(P[2:])) == CommitResult(dict.fromkeys(P[:2], 9))
 
 
 def test_a_claim_is_written_twice(mine: Session) -> None:
-    """The transaction creates each claim and writes it again: version 1 tells it from a JVM's, which stays at 0."""
+    """A claim is created and rewritten in one transaction, so its version is 1, while that of a JVM's claim stays at 0."""
     mine.take(P[:1])
     creates = [o for o in mine.client.sent[0] if isinstance(o, Create) and o.ephemeral]
     assert [o.path for o in creates] == [path(P[0])]

@@ -1,4 +1,4 @@
-"""``zkafka admin`` and ``zkafka plan`` on a real cluster, beside Kafka's own tools."""
+"""``zkafka admin`` and ``zkafka plan`` on a real cluster, next to Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(zkafka_cluster: LocalCluster) -> Run:
 
 @pytest.fixture
 def rows(run: Run) -> Callable[..., list[dict[str, Any]]]:
-    """Runs a command that succeeds, and returns the rows of its JSON."""
+    """Runs a command that must succeed, and returns the rows of its JSON."""
 
     def command(*arguments: str) -> list[dict[str, Any]]:
         result = run(*arguments, "--json")
@@ -52,14 +52,14 @@ Rows = Callable[..., "list[dict[str, Any]]"]
 
 
 def replicas(rows: Rows, topic: str) -> list[list[int]]:
-    """The replicas of a topic's partitions."""
+    """Return the replicas of a topic's partitions."""
     return [row["replicas"] for row in rows("topics", "describe", topic)]
 
 
 def test_reassign_and_elect(
     rows: Rows, run: Run, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """A reassignment is verified here and by Kafka's tool, and its preferred replicas become leaders."""
+    """A reassignment is verified by zkafka and by Kafka's tool, and an election makes its preferred replicas leaders."""
     topic = new_topic(partitions=2, replication=2)
     zkafka_cluster.produce(topic, [{"value": "x"}] * 20)
     before, file = replicas(rows, topic), tmp_path / "moves.json"
@@ -84,11 +84,11 @@ def test_reassign_and_elect(
     assert [(row["leader"], row["election"]) for row in elected] == [(ids[0], "elected") for ids in wanted]
     again = rows("admin", "elect", "--topic", topic, "--yes")
     assert {row["election"] for row in again} == {"the preferred replica leads already"}
-    assert topic not in [row["topic"] for row in rows("admin", "show")]  # others may be under way in the shared cluster
+    assert topic not in [row["topic"] for row in rows("admin", "show")]  # others may be in progress in the shared cluster
 
 
 def test_config(rows: Rows, run: Run, new_topic: NewTopic, zkafka_cluster: LocalCluster) -> None:
-    """Settings reach the brokers; wrong ones are refused by a broker before anything is written."""
+    """Valid settings reach the brokers; invalid ones are refused before anything is written."""
     topic = new_topic(config={"retention.ms": "86400000"})
     config = ("admin", "config")
     changed = rows(*config, "set", "--topic", topic, "retention.ms=5000", "cleanup.policy=[compact,delete]", "--yes")
@@ -112,7 +112,7 @@ def test_config(rows: Rows, run: Run, new_topic: NewTopic, zkafka_cluster: Local
 
 
 def test_delete_topic(rows: Rows, run: Run, new_topic: NewTopic) -> None:
-    """A topic is gone when the command returns; Kafka's own topics and unknown ones are refused."""
+    """A topic is deleted when the command returns; deleting an unknown topic fails."""
     topic = new_topic(partitions=2)
     assert [row["topic"] for row in rows("admin", "delete-topic", topic, "--yes", "--timeout", "120")] == [topic]
     assert topic not in [row["topic"] for row in rows("topics", "list")]
@@ -120,7 +120,7 @@ def test_delete_topic(rows: Rows, run: Run, new_topic: NewTopic) -> None:
 
 
 def test_plan(rows: Rows, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """The ranges of a read are shown with the options that it would have."""
+    """The ranges of a read are listed, split by the options given."""
     topic = new_topic()
     zkafka_cluster.produce(topic, [{"value": "x"}] * 10)
     found = rows("plan", "--topic", topic, "--option", "minPartitions=2")
@@ -128,7 +128,7 @@ def test_plan(rows: Rows, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> 
 
 
 def test_concurrent_change_of_a_config(chroot: Chroot) -> None:
-    """A configuration that was changed since it was read is not overwritten, and no notice is written."""
+    """A configuration changed since it was read is not overwritten, and no change notification is written."""
     chroot.topic("t", 1)
     for path in ("/config/topics", "/config/changes"):
         chroot.other.ensure_path(path)
@@ -147,7 +147,7 @@ def test_concurrent_change_of_a_config(chroot: Chroot) -> None:
 
 
 def test_clusters_without_a_controller_in_zookeeper_mode(run: Run, chroot: Chroot, tmp_path: Path) -> None:
-    """A cluster without a controller, or that is migrated to KRaft, is refused; so is a second reassignment."""
+    """Clusters without a controller or in migration to KRaft are refused, and so is a second reassignment."""
     chroot.topic("t", 1)
     chroot.other.ensure_path("/admin/delete_topics")
     chroot.other.ensure_path("/brokers/ids/0")

@@ -1,4 +1,4 @@
-"""Resets, exports, imports and deletions of groups in ZooKeeper, beside Kafka's own tools."""
+"""Resets, exports, imports and deletions of groups in ZooKeeper, next to Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OLD, NEW = "1.1.1", "3.9.1"
 
 
 def run(cluster: LocalCluster, *arguments: str, status: int = 0) -> Result:
-    """Run ``zkafka groups``; its exit status must be this one."""
+    """Run ``zkafka groups``, and check the exit status."""
     result = CliRunner().invoke(zkafka, ["groups", *arguments, "--zookeeper", cluster.zookeeper_connect])
     assert result.exit_code == status, result.output
     return result
@@ -45,13 +45,13 @@ def run(cluster: LocalCluster, *arguments: str, status: int = 0) -> Result:
 
 @pytest.fixture
 def group() -> str:
-    """The name of a group that is not there."""
+    """The name of a group that does not exist."""
     return f"offsets-{secrets.token_hex(4)}"
 
 
 @pytest.fixture
 def topic(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> str:
-    """A topic of three partitions: 20 records, one a second; 5 records; none."""
+    """A topic of three partitions: with 20 records one second apart, with 5 records, and empty."""
     name = new_topic(partitions=3, config=KEPT)
     records = [{"value": b"v", "partition": 0, "timestamp": 1_795_000_000_000 + n * 1_000} for n in range(20)]
     zkafka_cluster.produce(name, [*records, *({"value": b"v", "partition": 1} for _ in range(5))])
@@ -59,7 +59,7 @@ def topic(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> str:
 
 
 def store(cluster: LocalCluster, group: str, offsets: dict[TopicPartition, bytes]) -> None:
-    """Write offsets as a consumer would."""
+    """Write offsets to ZooKeeper as a consumer does."""
     with cluster.zookeeper() as znodes:
         for tp, data in offsets.items():
             path = f"/consumers/{group}/offsets/{tp.topic}/{tp.partition}"
@@ -68,12 +68,12 @@ def store(cluster: LocalCluster, group: str, offsets: dict[TopicPartition, bytes
 
 
 def stored(cluster: LocalCluster, group: str) -> Offsets:
-    """The offsets that `export` writes."""
+    """Return the offsets that `export` prints."""
     rows = json.loads(run(cluster, "export", group, "--json").stdout)
     return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
 
 
-# --- as Kafka's tools ------------------------------------------------------------------------------------------------
+# --- compared with Kafka's tools -------------------------------------------------------------------------------------
 
 
 SCENARIOS = [
@@ -87,7 +87,7 @@ SCENARIOS = [
 
 @pytest.mark.long
 def test_resets_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path) -> None:
-    """Each scenario plans the same offsets as kafka-consumer-groups for the same offsets in Kafka, in one group each."""
+    """Each scenario plans the same offsets as kafka-consumer-groups plans for equal offsets in Kafka."""
     committed = {TopicPartition(topic, p): offset for p, offset in enumerate([10, 2, 0])}
     store(zkafka_cluster, group, {tp: str(offset).encode() for tp, offset in committed.items()})
     run(zkafka_cluster, "migrate", group, "--yes")
@@ -102,7 +102,7 @@ def test_resets_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, gro
 def test_resets_from_a_file_are_those_of_kafka(
     zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path
 ) -> None:
-    """A file that kafka-consumer-groups exports is read, and kafka-consumer-groups reads an export in CSV."""
+    """Reset reads a file exported by kafka-consumer-groups, and kafka-consumer-groups reads an export in CSV."""
     store(zkafka_cluster, group, {TopicPartition(topic, 0): b"10", TopicPartition(topic, 1): b"2"})
     run(zkafka_cluster, "migrate", group, "--yes")
     theirs, ours = tmp_path / "theirs.csv", tmp_path / "ours.csv"
@@ -119,18 +119,18 @@ def test_resets_from_a_file_are_those_of_kafka(
 
 
 def lines(file: Path) -> list[list[str]]:
-    """The sorted lines of a CSV file; Kafka's ends with an empty one."""
+    """Return the sorted lines of a CSV file without Kafka's empty last line."""
     return sorted(filter(None, csv.reader(file.read_text().splitlines())))
 
 
 def kafka_groups(cluster: LocalCluster, *arguments: str) -> str:
-    """The output of kafka-consumer-groups 3.9.1."""
+    """Return the output of kafka-consumer-groups 3.9.1."""
     where = ["--bootstrap-server", cluster.bootstrap_servers]
     return run_kafka_tool(NEW, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *where, *arguments)
 
 
 def kafka_reset(cluster: LocalCluster, group: str, *arguments: str) -> list[list[str]]:
-    """The sorted rows of a reset by kafka-consumer-groups, which 3.9.1 writes into one line, with the heading."""
+    """Return the sorted rows of a reset by kafka-consumer-groups, which 3.9.1 prints on one line after the heading."""
     output = kafka_groups(cluster, "--reset-offsets", "--group", group, *arguments)
     heading, cells = output.split("NEW-OFFSET")
     assert heading.split()[-3:] == ["GROUP", "TOPIC", "PARTITION"]
@@ -139,7 +139,7 @@ def kafka_reset(cluster: LocalCluster, group: str, *arguments: str) -> list[list
 
 
 def test_export_and_import_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path) -> None:
-    """The same lines as ExportZkOffsets, whose file ours imports; ImportZkOffsets reads ours."""
+    """Export and import exchange files with ExportZkOffsets and ImportZkOffsets in both directions."""
     store(zkafka_cluster, group, {TopicPartition(topic, p): str(p).encode() for p in range(2)})
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     offsets = export_offsets(zkafka_cluster.zookeeper_connect, group, theirs)
@@ -156,7 +156,7 @@ def test_export_and_import_are_those_of_kafka(zkafka_cluster: LocalCluster, topi
 
 @pytest.mark.long
 def test_deletion_is_that_of_kafka(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """Of two groups alike, one deleted by ConsumerGroupCommand, one by ours, the same is left, with the same message."""
+    """A deletion by zkafka leaves the same znodes and prints the same message as ConsumerGroupCommand."""
     other, left = f"{topic}-2", []
     for name, tool in (("by-kafka", True), ("by-zkafka", False)):
         for arguments in (["--topic", other], []):
@@ -175,7 +175,7 @@ def test_deletion_is_that_of_kafka(zkafka_cluster: LocalCluster, topic: str) -> 
 
 
 def tree(znodes: Any, path: str) -> list[str]:
-    """The paths below a znode, relative to it; none if it does not exist."""
+    """Return the paths below a znode, relative to it; none if it does not exist."""
     if not znodes.exists(path):
         return []
     below = [f"/{name}" for name in znodes.get_children(path)]
@@ -187,7 +187,7 @@ def tree(znodes: Any, path: str) -> list[str]:
 
 @pytest.mark.parametrize("path", ["ids/c1", "owners/{topic}/1"])
 def test_active_groups_are_refused(zkafka_cluster: LocalCluster, topic: str, group: str, path: str, tmp_path: Path) -> None:
-    """Neither reset, import, deletion nor cold migration touches a group that has a member or an owner."""
+    """Reset, import, deletion and cold migration refuse a group with a member or an owner."""
     store(zkafka_cluster, group, {TopicPartition(topic, 0): b"3"})
     file = tmp_path / "f"
     file.write_text(f"/consumers/{group}/offsets/{topic}/0:1\n")
@@ -205,7 +205,7 @@ def test_active_groups_are_refused(zkafka_cluster: LocalCluster, topic: str, gro
 
 
 def test_active_groups_in_kafka_are_refused(zkafka_cluster: LocalCluster, topic: str, group: str) -> None:
-    """A reset in Kafka, or in both stores, is refused while a consumer that Kafka coordinates is active."""
+    """A reset in Kafka or in both stores is refused while a consumer that Kafka coordinates is active."""
     config: dict[str, Any] = {"bootstrap.servers": zkafka_cluster.bootstrap_servers, "group.id": group}
     consumer = Consumer({**config, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
@@ -229,7 +229,7 @@ def test_active_groups_in_kafka_are_refused(zkafka_cluster: LocalCluster, topic:
 def test_nothing_is_written_unless_all_is_valid(
     zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path
 ) -> None:
-    """An import with an unknown partition in its last line writes nothing; a dry run shows from and to."""
+    """An import with an unknown partition in its last line writes nothing; a dry run shows old and new offsets."""
     store(zkafka_cluster, group, {TopicPartition(topic, 0): b"3"})
     file = tmp_path / "f"
     file.write_text(f"{group},{topic},0,1\n{group},{topic},1,99\n{group},{topic},9,1\n")
@@ -244,7 +244,7 @@ def test_nothing_is_written_unless_all_is_valid(
 
 
 class Racing(ZooKeeperClient):
-    """A client that something else gets ahead of, right before its first transaction."""
+    """A client that calls `before` right before its first transaction."""
 
     before: Callable[[], object] | None = None
 
@@ -255,7 +255,7 @@ class Racing(ZooKeeperClient):
         return super().transact(operations)
 
     def _require_kafka(self) -> None:
-        """A chroot without brokers will do."""
+        """Accept a chroot without brokers."""
 
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -263,7 +263,7 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @pytest.mark.parametrize("ids", [True, False])
 def test_a_member_that_joins_between_check_and_write(chroot: Chroot, ids: bool) -> None:
-    """The transaction fails if a member has registered since the check, with or without ids; nothing is written."""
+    """A member that registers between check and write makes the transaction fail, with or without ids."""
     chroot.other.create("/consumers/g/offsets/t/0", b"5", makepath=True)
     if ids:
         chroot.other.ensure_path("/consumers/g/ids")
@@ -277,7 +277,7 @@ def test_a_member_that_joins_between_check_and_write(chroot: Chroot, ids: bool) 
 
 
 def test_a_member_that_joins_while_its_group_is_deleted(chroot: Chroot) -> None:
-    """The group stays as it is, with the member."""
+    """A deletion leaves the group unchanged if a member registers meanwhile."""
     chroot.other.create("/consumers/g/offsets/t/0", b"5", makepath=True)
     with Racing(chroot.config) as client:
         client.before = lambda: chroot.register("g", "c1", b"{}")
@@ -287,7 +287,7 @@ def test_a_member_that_joins_while_its_group_is_deleted(chroot: Chroot) -> None:
 
 
 def test_a_commit_between_read_and_write(chroot: Chroot) -> None:
-    """An offset that was committed since it was read is not overwritten, nor are the others of the reset."""
+    """A reset writes nothing if one of its offsets was committed since the check."""
     for partition in (0, 1):
         chroot.other.create(f"/consumers/g/offsets/t/{partition}", b"5", makepath=True)
     with Racing(chroot.config) as client:
@@ -299,7 +299,7 @@ def test_a_commit_between_read_and_write(chroot: Chroot) -> None:
 
 
 def reset_until_refused(client: ZooKeeperClient, group: str, tp: TopicPartition) -> int:
-    """Reset an offset again and again until the group is active; the last one that was written."""
+    """Reset an offset repeatedly until the group is active; return the last offset written."""
     last = -1
     for number in count():
         try:
@@ -313,7 +313,7 @@ def reset_until_refused(client: ZooKeeperClient, group: str, tp: TopicPartition)
 
 
 def test_a_jvm_consumer_that_joins_during_resets(zkafka_cluster: LocalCluster, topic: str, group: str) -> None:
-    """Resets follow each other until the consumer has registered: it begins at the last one that was not refused."""
+    """A JVM consumer that registers during repeated resets starts at the last reset that was not refused."""
     config = parse_connection({"zookeeper.connect": zkafka_cluster.zookeeper_connect}).zookeeper
     assert config is not None
     tp = TopicPartition(topic, 0)
@@ -330,7 +330,7 @@ def test_a_jvm_consumer_that_joins_during_resets(zkafka_cluster: LocalCluster, t
 
 
 def test_the_ids_znode_stays_as_it_was(chroot: Chroot) -> None:
-    """After a reset, ids has its data and its ACL; where it was missing, it is missing; owners have not been touched."""
+    """A reset keeps data and ACL of ids, creates no ids where it was missing, and does not touch owners."""
     from kazoo.security import make_acl
 
     acl = [make_acl("world", "anyone", all=True), make_acl("ip", "10.1.2.3", read=True)]
@@ -346,7 +346,7 @@ def test_the_ids_znode_stays_as_it_was(chroot: Chroot) -> None:
 
 
 def test_more_partitions_than_fit_into_a_transaction(chroot: Chroot) -> None:
-    """Five thousand offsets take two transactions; if a member joins between these, the error says how far it got."""
+    """Five thousand offsets take several transactions; if a member joins between them, the error has the number written."""
     offsets = {TopicPartition(f"a-topic-of-some-length-{n % 10}", n // 10): n for n in range(5_000)}
     with Racing(chroot.config) as client:
         commit_offsets(client, "g", offsets, Unchanged(stored_offsets(client, ["g"])["g"].versions))

@@ -1,4 +1,4 @@
-"""``zkafka groups`` on a real cluster, beside Kafka's tools: list, describe, members, verify, plan."""
+"""``zkafka groups`` on a real cluster, next to Kafka's tools: list, describe, members, verify, plan."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REGISTRATION = {"version": 1, "pattern": "static", "timestamp": "1795227256228"}
 
 @dataclass
 class Group:
-    """A group of a topic with four partitions of 10 records, and the session that its members live in."""
+    """A group of a topic with four partitions of 10 records, and the session of its members."""
 
     cluster: LocalCluster
     znodes: KazooClient
@@ -54,20 +54,20 @@ class Group:
             self.znodes.set(path, str(offset).encode())
 
     def run(self, *arguments: str, status: int = 0) -> Result:
-        """Run ``zkafka groups``; its exit status must be this one."""
+        """Run ``zkafka groups``, and check the exit status."""
         result = CliRunner().invoke(zkafka, ["groups", *arguments, "--zookeeper", self.cluster.zookeeper_connect])
         assert result.exit_code == status, result.output
         return result
 
     def json(self, *arguments: str, status: int = 0) -> list[dict[str, Any]]:
-        """The rows of a command."""
+        """Return the rows of a command."""
         found: list[dict[str, Any]] = json.loads(self.run(*arguments, "--json", status=status).stdout)
         return found
 
 
 @pytest.fixture
 def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], request: pytest.FixtureRequest) -> Iterator[Group]:
-    """A group without znodes, which are removed afterwards."""
+    """A group without znodes; those that a test creates are removed."""
     topic = new_topic(partitions=4)
     zkafka_cluster.produce(topic, [{"value": b"v", "partition": n % 4} for n in range(40)])
     name = f"cli-{request.node.name}"
@@ -78,7 +78,7 @@ def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], request: 
 
 @pytest.fixture
 def live(group: Group) -> Group:
-    """The same with two members that own all, as range assigns, and two offsets."""
+    """The group with two members that own all partitions, as range assigns them, and two offsets."""
     group.register("c1")
     group.register("c2", threads=2)
     group.claim("c1-0", "c1-0", "c2-0", "c2-1")
@@ -87,7 +87,7 @@ def live(group: Group) -> Group:
 
 
 def test_list(live: Group) -> None:
-    """A group that kafka-consumer-groups lists is listed with its members, topics, state and store."""
+    """A group that kafka-consumer-groups lists is listed with members, topics, state and store."""
     assert live.name in list_groups(live.cluster.zookeeper_connect)
     rows = {row["group"]: row for row in live.json("list")}
     row = {"group": live.name, "members": 2, "topics": [live.topic], "state": "Stable", "store": "zookeeper"}
@@ -95,7 +95,7 @@ def test_list(live: Group) -> None:
 
 
 def test_list_unreadable_offsets(group: Group) -> None:
-    """A group with offsets that cannot be read has its store marked, and a note says which groups these are."""
+    """The list marks the store of a group with unreadable offsets, and a note names the group."""
     group.commit(0, 1)
     for partition in range(2):
         group.znodes.set(f"/consumers/{group.name}/offsets/{group.topic}/{partition}", b"x")
@@ -108,7 +108,7 @@ def test_list_unreadable_offsets(group: Group) -> None:
 
 
 def test_describe(live: Group) -> None:
-    """The rows are those of kafka-consumer-groups, which misses offsets while __consumer_offsets is created."""
+    """`describe` prints the rows of kafka-consumer-groups, which misses offsets until __consumer_offsets exists."""
     with KafkaGroupOffsets(live.cluster.bootstrap_servers, {}, live.name) as coordinator:
         assert coordinator.committed([TopicPartition(live.topic, 0)]) == {}
     theirs = describe_group(live.cluster.zookeeper_connect, live.name)
@@ -125,7 +125,7 @@ def test_describe(live: Group) -> None:
 
 
 def test_offsets_in_both_stores(live: Group) -> None:
-    """Offsets in Kafka are shown beside those in ZooKeeper; the larger one is current; both stores are listed."""
+    """With offsets in both stores, both are shown, the larger one is current, and the group's store is "both"."""
     with KafkaGroupOffsets(live.cluster.bootstrap_servers, {}, live.name) as store:
         store.commit({TopicPartition(live.topic, 0): 7, TopicPartition(live.topic, 2): 3})
     rows = live.json("describe", live.name, "--offsets-storage", "both")
@@ -138,13 +138,13 @@ def test_offsets_in_both_stores(live: Group) -> None:
 
 
 def test_unknown_group(group: Group) -> None:
-    """A group that does not exist is an error with exit status 1."""
+    """An unknown group is an error with exit status 1."""
     group.znodes.ensure_path(f"/consumers/{group.name}")
     assert "[UNKNOWN_GROUP] Group nobody does not exist" in group.run("describe", "nobody", status=1).stderr
 
 
 def test_members(live: Group) -> None:
-    """Members have their subscription, and the partitions that they own; one that is unreadable has the reason."""
+    """Members are listed with subscription and owned partitions; an unreadable member with the reason."""
     live.znodes.create(f"/consumers/{live.name}/ids/{live.name}_x", live.topic.encode(), ephemeral=True)
     c1, c2, unreadable = live.json("members", live.name)
     assert (c1["subscription"], c1["partitions"], c1["assignment"]) == ({live.topic: 1}, 2, {live.topic: [0, 1]})
@@ -154,13 +154,13 @@ def test_members(live: Group) -> None:
 
 
 def test_verify(live: Group) -> None:
-    """A proper group has no problem, by Kafka's tool either."""
+    """Neither `verify` nor Kafka's tool finds a problem in a healthy group."""
     assert verify_consumer_rebalance(live.cluster.zookeeper_connect, live.name)
     assert live.json("verify", live.name) == []
 
 
 def test_verify_a_broken_group(live: Group) -> None:
-    """The claim of a consumer that is gone, and an offset beyond the log, are problems; the exit status is 1."""
+    """`verify` reports claims of a missing consumer and an offset beyond the log, and exits with status 1."""
     live.znodes.delete(f"/consumers/{live.name}/ids/{live.name}_c2")
     live.commit(99)
     assert not verify_consumer_rebalance(live.cluster.zookeeper_connect, live.name)
@@ -169,7 +169,7 @@ def test_verify_a_broken_group(live: Group) -> None:
 
 
 def test_plan(live: Group) -> None:
-    """The strategies are side by side, next to the present owners."""
+    """`plan` shows the strategies side by side, next to the current owners."""
     rows = live.json("plan", live.name)
     assert [row["owner"] for row in rows] == [row["range"] for row in rows] == [row["sticky"] for row in rows]
     chosen = live.json("plan", live.name, "--strategy", "roundrobin")
@@ -177,7 +177,7 @@ def test_plan(live: Group) -> None:
 
 
 def test_watch(live: Group) -> None:
-    """A watch writes a list a line until it is interrupted, and ends with exit status 0."""
+    """`--watch --json` prints one list per line until interrupted, and exits with status 0."""
     command = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()", "groups", "describe", live.name]
     process = subprocess.Popen(
         [*command, "--watch", "--interval", "0.2", "--json"],
@@ -198,7 +198,7 @@ def test_watch(live: Group) -> None:
 
 
 def test_unreadable_member_of_a_plan(group: Group) -> None:
-    """A member whose registration cannot be read is left out of a plan, and named."""
+    """`plan` leaves out a member with an unreadable registration, and names it."""
     group.register("c1")
     group.znodes.create(f"/consumers/{group.name}/ids/{group.name}_c2", b"topic", ephemeral=True)
     result = group.run("plan", group.name, "--json")
@@ -208,7 +208,7 @@ def test_unreadable_member_of_a_plan(group: Group) -> None:
 
 @pytest.fixture
 def idle(group: Group) -> Iterator[str]:
-    """The connect string of a chroot without brokers, where the group, which has an offset, is the only one."""
+    """The connect string of a chroot without brokers, with only this group, which has one offset."""
     group.znodes.create(f"/idle/consumers/{group.name}/offsets/{group.topic}/0", b"3", makepath=True)
     group.znodes.ensure_path("/idle/brokers/ids")
     yield f"{group.cluster.zookeeper_connect}/idle"
@@ -216,7 +216,7 @@ def idle(group: Group) -> Iterator[str]:
 
 
 def test_without_brokers(group: Group, idle: str) -> None:
-    """Where no broker is registered, groups are listed and described all the same; the ends of logs are unknown."""
+    """Without registered brokers, groups are listed and described, with unknown ends of logs."""
 
     def run(*arguments: str, status: int = 0) -> list[dict[str, Any]]:
         result = CliRunner().invoke(zkafka, ["groups", *arguments, "--zookeeper", idle, "--json"])
@@ -230,6 +230,6 @@ def test_without_brokers(group: Group, idle: str) -> None:
 
 
 def test_csv_of_all_groups(group: Group, idle: str) -> None:
-    """An export of all groups names the group in each line, also if there is just one."""
+    """An export of all groups in CSV names the group in each line, even with only one group."""
     arguments = ["groups", "export", "--all-groups", "--format", "csv", "--zookeeper", idle]
     assert CliRunner().invoke(zkafka, arguments).stdout == f"{group.name},{group.topic},0,3\n"

@@ -1,4 +1,4 @@
-"""``zkafka ledger`` on real brokers, old and new: what transactions have recorded, and its deletion."""
+"""``zkafka ledger`` on brokers, old and new: entries recorded by transactions, and their deletion."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _numbers = count()
 
 
 def now_ms() -> int:
-    """The time as entries have it."""
+    """Return the time in the form that entries have."""
     return time.time_ns() // 1_000_000
 
 
 def an_hour_old(slot: int, batch: int = 7, rows: int = 10) -> Entry:
-    """The entry of a query that has ended."""
+    """Return the entry of a query that ended an hour ago."""
     return Entry(slot, batch, rows, DIGEST, "run-1", at_ms=now_ms() - HOUR_MS)
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query with a ledger of its own in a topic of two partitions."""
+    """A query with its own ledger, in a topic of two partitions."""
 
     cluster: LocalCluster
     name: QueryName
@@ -54,7 +54,7 @@ class Query:
             self.commit(entry.slot, encode(entry))
 
     def commit(self, slot: int, metadata: str) -> None:
-        """Commit metadata under the key of a slot; returns when it can be read, which is after the brokers' answer."""
+        """Commit metadata under a slot's key, and wait until it is readable, which takes longer than the response."""
         self.begin(slot, metadata).commit_transaction(30)
         key = key_of(self.name, slot, WIDTH)
         place = TopicPartition(self.topic, key.partition)
@@ -62,7 +62,7 @@ class Query:
             assert eventually(lambda: consumer.committed([place], timeout=30)[0].metadata == metadata)
 
     def begin(self, slot: int, metadata: str) -> Producer:
-        """The producer of a slot, in a transaction with this metadata that is still open."""
+        """Return the producer of a slot with an open transaction that has this metadata."""
         servers = {"bootstrap.servers": self.cluster.bootstrap_servers}
         key = key_of(self.name, slot, WIDTH)
         producer = Producer({**servers, "transactional.id": self.name.transactional_id(slot)})
@@ -75,22 +75,22 @@ class Query:
         return producer
 
     def run(self, *arguments: str, status: int = 0) -> Result:
-        """Run a command on the brokers; its exit status must be this one."""
+        """Run a command on the brokers, and check the exit status."""
         result = CliRunner().invoke(zkafka, [*arguments, "--bootstrap-server", self.cluster.bootstrap_servers])
         assert result.exit_code == status, result.output
         return result
 
     def shown(self, status: int = 0) -> list[dict[str, Any]]:
-        """The rows of ``zkafka ledger show``."""
+        """Return the rows of ``zkafka ledger show``."""
         return rows_of(self.run("ledger", "show", str(self.name), "--json", status=status))
 
     def listed(self) -> list[dict[str, Any]]:
-        """The rows of ``zkafka ledger list`` of this query."""
+        """Return this query's rows of ``zkafka ledger list``."""
         return [row for row in rows_of(self.run("ledger", "list", "--json")) if row["query"] == str(self.name)]
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
-    """The rows of an output in JSON."""
+    """Return the rows of an output in JSON."""
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
 
@@ -100,13 +100,13 @@ OLD = pytest.param("old_cluster", marks=pytest.mark.long)
 
 @pytest.fixture(params=["zkafka_cluster", OLD])
 def query(request: pytest.FixtureRequest) -> Query:
-    """A query on the brokers of the session, and on one of Kafka 1.1.1."""
+    """A query on the shared brokers, and one on Kafka 1.1.1."""
     return new_query(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
 def new_kafka(zkafka_cluster: LocalCluster) -> Query:
-    """A query on the brokers of the session."""
+    """A query on the shared brokers."""
     return new_query(zkafka_cluster)
 
 
@@ -117,7 +117,7 @@ def new_query(cluster: LocalCluster) -> Query:
 
 
 def test_list_and_show(query: Query) -> None:
-    """A query has its slots, of whatever group, and the rows of its last micro-batch; ZooKeeper finds the brokers, too."""
+    """A query is shown with the slots of all its groups and the rows of its last micro-batch, even with --zookeeper."""
     query.record(an_hour_old(0, batch=6), an_hour_old(1), an_hour_old(2, rows=5))
     (listed,) = query.listed()
     assert {**listed, "age_s": 0, "written": ""} == {
@@ -142,7 +142,7 @@ def test_list_and_show(query: Query) -> None:
 
 
 def test_unreadable_entry(query: Query) -> None:
-    """An entry of a later version is shown as it is, with exit status 1; its ledger goes by force alone."""
+    """An entry of a later version is shown unparsed with exit status 1, and only --force deletes its ledger."""
     query.record(an_hour_old(0))
     query.commit(1, LATER)
     found = query.shown(status=1)
@@ -156,7 +156,7 @@ def test_unreadable_entry(query: Query) -> None:
 
 
 def test_delete(query: Query) -> None:
-    """The groups of a query are deleted, after it was shown, and no others; Kafka's tool does not list them any more."""
+    """`delete` removes exactly the groups of the query, and a dry run none."""
     other = new_query(query.cluster)
     query.record(*map(an_hour_old, range(3)))
     other.record(an_hour_old(0))
@@ -172,13 +172,13 @@ def test_delete(query: Query) -> None:
 
 
 def kafka_groups(cluster: LocalCluster) -> list[str]:
-    """The groups that kafka-consumer-groups lists."""
+    """Return the groups that kafka-consumer-groups lists."""
     command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     return run_kafka_tool("3.9.1", command, "--list", "--bootstrap-server", cluster.bootstrap_servers).split()
 
 
 def test_ledger_in_use(new_kafka: Query) -> None:
-    """A ledger of the last minute is refused without --force, and nothing of the others named is deleted either."""
+    """Without --force a ledger written in the last minute is not deleted, and neither are the others named."""
     new_kafka.record(Entry(0, 7, 10, DIGEST, "run-1", at_ms=now_ms()))
     idle = new_query(new_kafka.cluster)
     idle.record(an_hour_old(0))
@@ -191,7 +191,7 @@ def test_ledger_in_use(new_kafka: Query) -> None:
 
 
 def test_ledger_that_has_changed(new_kafka: Query) -> None:
-    """A ledger that was written to between question and answer is kept."""
+    """A ledger that is written to between confirmation prompt and deletion is kept."""
     new_kafka.record(an_hour_old(0))
     with GroupAdmin(new_kafka.cluster.bootstrap_servers, {}) as brokers:
         ledger = read_ledgers(brokers, [str(new_kafka.name)])[str(new_kafka.name)]
@@ -202,7 +202,7 @@ def test_ledger_that_has_changed(new_kafka: Query) -> None:
 
 
 def test_consumers_in_a_group(new_kafka: Query) -> None:
-    """A group of the name of a ledger's that has consumers is not deleted, not by force either."""
+    """A ledger's group with consumers is not deleted, even with --force."""
     new_kafka.record(an_hour_old(0))
     servers = {"bootstrap.servers": new_kafka.cluster.bootstrap_servers}
     with closing(Consumer({**servers, "group.id": f"{new_kafka.name}.slots-2-0"})) as consumer:
@@ -213,7 +213,7 @@ def test_consumers_in_a_group(new_kafka: Query) -> None:
 
 
 def test_delete_old_ledgers(new_kafka: Query) -> None:
-    """Ledgers are deleted by the age of their newest entry; those of unknown age are left out, and named."""
+    """Ledgers are deleted by the age of their newest entry; those of unknown age are left out and named."""
     young, unknown = new_query(new_kafka.cluster), new_query(new_kafka.cluster)
     new_kafka.record(an_hour_old(0), an_hour_old(1))
     young.record(an_hour_old(0), Entry(1, 8, 1, DIGEST, "run-1", at_ms=now_ms() - HOUR_MS // 3))
@@ -225,7 +225,7 @@ def test_delete_old_ledgers(new_kafka: Query) -> None:
 
 
 def test_open_transaction(new_kafka: Query) -> None:
-    """While an entry is being written, the last one that was committed is shown, without waiting for the transaction."""
+    """During an open transaction, the last committed entry is shown without waiting."""
     new_kafka.record(an_hour_old(0))
     producer = new_kafka.begin(0, encode(an_hour_old(0, batch=8)))
     assert [row["batch"] for row in new_kafka.shown()] == [7]
@@ -234,7 +234,7 @@ def test_open_transaction(new_kafka: Query) -> None:
 
 
 def test_among_groups(new_kafka: Query) -> None:
-    """Among all groups of the brokers, ledgers are marked; a migration of all leaves them out, and says so."""
+    """Groups with ledgers are marked in lists of groups; a migration of all groups leaves them out, and says so."""
     new_kafka.record(an_hour_old(0))
     group, zookeeper = f"{new_kafka.name}.slots-2-0", ["--zookeeper", new_kafka.cluster.zookeeper_connect]
     listed = rows_of(new_kafka.run("groups", "list", "--offsets-storage", "both", "--json", *zookeeper))
@@ -246,5 +246,5 @@ def test_among_groups(new_kafka: Query) -> None:
 
 
 def names_of(rows: Iterable[dict[str, Any]]) -> set[str]:
-    """The groups of rows."""
+    """Return the groups of rows."""
     return {row["group"] for row in rows}

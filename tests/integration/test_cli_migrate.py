@@ -1,4 +1,4 @@
-"""Offsets of a group on their way from ZooKeeper to Kafka and back, with consumers of both kinds at work."""
+"""Migration of a group's offsets from ZooKeeper to Kafka and back, with active consumers of both kinds."""
 
 from __future__ import annotations
 
@@ -31,44 +31,44 @@ DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true", "auto.commit.
 
 
 def wait_for_records(consumer: OldConsumer | JavaConsumer, count: int) -> None:
-    """Wait until it has read so many records, or for a minute, or until it ends."""
+    """Wait until a consumer has read this many records, for a minute, or until it ends."""
     end = time.monotonic() + PATIENCE_S
     while len(consumer.records) < count and consumer.running and time.monotonic() < end:
         time.sleep(0.05)
 
 
 class Group:
-    """A group with a topic of its own, and its readers."""
+    """A group with its own topic, and its readers."""
 
     def __init__(self, cluster: LocalCluster, topic: str, opened: ExitStack, folder: Path) -> None:
         self.cluster, self.topic, self.name = cluster, topic, f"migrated-{secrets.token_hex(4)}"
         self._opened, self._folder = opened, folder
 
     def write(self, records: int, partitions: Collection[int] = range(PARTITIONS)) -> set[Place]:
-        """Write so many records to each of the partitions; where they are."""
+        """Write this many records to each partition, and return their places."""
         told = self.cluster.produce(
             self.topic, [{"value": b"v", "partition": p} for p in partitions for _ in range(records)]
         )
         return {(p, offset) for p, offsets in told.items() for offset in offsets}
 
     def jvm(self, **properties: str) -> OldConsumer:
-        """The JVM's consumer of Kafka 1.1.1, started."""
+        """Start the old consumer of Kafka 1.1.1."""
         consumer = OldConsumer(self.cluster.zookeeper_connect, self.name, topics={self.topic: 1}, properties=properties)
         self._opened.callback(consumer.kill)
         return consumer.start()
 
     def read_by_jvm(self, jvm: OldConsumer, records: int) -> list[Place]:
-        """The records that it has read, when there are as many."""
+        """Wait for this many records, and return those that the old consumer has read."""
         wait_for_records(jvm, records)
         return sorted((r.partition, r.offset) for r in jvm.records)
 
     def read_by_java(self, consumer: JavaConsumer, records: int) -> list[Place]:
-        """The records that it has read, when there are as many."""
+        """Wait for this many records, and return those that the Java consumer has read."""
         wait_for_records(consumer, records)
         return sorted(consumer.records)
 
     def kafka_consumer(self, reset: str = "error") -> Consumer:
-        """A consumer that Kafka coordinates, subscribed; by default it never starts without an offset."""
+        """Return a subscribed consumer that Kafka coordinates; by default it fails without an offset."""
         config: dict[str, Any] = {"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.name}
         consumer = Consumer({**config, "enable.auto.commit": False, "auto.offset.reset": reset})
         self._opened.callback(consumer.close)
@@ -76,7 +76,7 @@ class Group:
         return consumer
 
     def java_consumer(self) -> JavaConsumer:
-        """Kafka's Java consumer in a group that brokers coordinate; it fails without an offset."""
+        """Return Kafka's Java consumer in a group that brokers coordinate; it fails without an offset."""
         properties = {"bootstrap.servers": self.cluster.bootstrap_servers, "group.id": self.name}
         properties |= {"auto.offset.reset": "none", "enable.auto.commit": "false"}
         consumer = JavaConsumer(self.topic, properties, self._folder / "java-consumer.log")
@@ -84,7 +84,7 @@ class Group:
         return consumer
 
     def read_by(self, consumer: Consumer, records: int) -> list[Place]:
-        """The next records that it reads, which it commits."""
+        """Return the next records that a consumer reads, and commit them."""
         found: list[Place] = []
         end = time.monotonic() + PATIENCE_S
         while len(found) < records and time.monotonic() < end:
@@ -106,7 +106,7 @@ class Group:
         return CliRunner().invoke(zkafka, ["groups", "migrate", self.name, *arguments, *confirmed, *where])
 
     def migrate(self, *arguments: str, status: int = 0) -> dict[int, str]:
-        """The state of each partition after a run, whose exit status must be this one."""
+        """Run a migration, check its exit status, and return the state of each partition."""
         result = self.run(*arguments)
         assert result.exit_code == status, result.stderr
         return {row["partition"]: row["state"] for row in json.loads(result.stdout)}
@@ -120,7 +120,7 @@ def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path:
 
 
 def test_from_zookeeper_to_kafka_and_back(group: Group) -> None:
-    """JVM consumer, the same with dual commits, Kafka's consumer, and back: each record is read once, by one of them."""
+    """During a migration to Kafka and back, with dual commits in between, each record is read by exactly one consumer."""
     first = group.write(40)
     jvm = group.jvm()
     assert group.read_by_jvm(jvm, len(first)) == sorted(first)
@@ -156,7 +156,7 @@ def test_from_zookeeper_to_kafka_and_back(group: Group) -> None:
 
 @pytest.mark.long
 def test_java_consumers(group: Group) -> None:
-    """The JVM's consumer with dual commits, Java's consumer in a Kafka group, and back: each record is read once."""
+    """During a migration to Kafka's Java consumer and back, each record is read by exactly one consumer."""
     first = group.write(20)
     dual = group.jvm(**DUAL)
     assert group.read_by_jvm(dual, len(first)) == sorted(first)
@@ -181,7 +181,7 @@ def test_java_consumers(group: Group) -> None:
 
 
 def test_live_until_the_members_have_left(group: Group, zkafka_cluster: LocalCluster) -> None:
-    """A consumer that commits to ZooKeeper alone is followed; when it has left, Kafka has its last offsets."""
+    """A live migration follows a consumer that commits to ZooKeeper only, and copies its last offsets when it has left."""
     first = group.write(40)
     jvm = group.jvm(**{"auto.commit.interval.ms": "100"})
     group.read_by_jvm(jvm, len(first))
@@ -204,7 +204,7 @@ def test_live_until_the_members_have_left(group: Group, zkafka_cluster: LocalClu
 
 
 def test_live_from_kafka(group: Group) -> None:
-    """Offsets of a running consumer that Kafka coordinates are copied to ZooKeeper until both stores agree."""
+    """A live migration to ZooKeeper copies the offsets of a running consumer in Kafka until both stores agree."""
     records = group.write(20)
     consumer = group.kafka_consumer(reset="earliest")
     group.read_by(consumer, len(records))
@@ -215,7 +215,7 @@ def test_live_from_kafka(group: Group) -> None:
 
 
 def test_never_backwards(group: Group, zkafka_cluster: LocalCluster) -> None:
-    """A target that is further stays, and the exit status is 1; --force sets it back; -1 and garbage are not copied."""
+    """A larger target offset stays, with exit status 1, unless --force is given; -1 and malformed data are not copied."""
     with zkafka_cluster.zookeeper() as znodes:
         path = f"/consumers/{group.name}/offsets/{group.topic}"
         group.write(10)
@@ -234,7 +234,7 @@ def test_never_backwards(group: Group, zkafka_cluster: LocalCluster) -> None:
 
 
 def test_a_topic_created_again(group: Group, zkafka_cluster: LocalCluster) -> None:
-    """An offset that is older than its topic is not copied without --force; that of a deleted topic is skipped."""
+    """An offset older than its topic is copied only with --force; the offset of a deleted partition is skipped."""
     group.write(10)
     with zkafka_cluster.zookeeper() as znodes:
         for partition in range(PARTITIONS):
@@ -247,7 +247,7 @@ def test_a_topic_created_again(group: Group, zkafka_cluster: LocalCluster) -> No
 
 
 def test_name_that_zookeeper_does_not_allow(group: Group) -> None:
-    """A group of Kafka with a slash in its name is named, and the others are copied."""
+    """A group in Kafka with a slash in its name is reported and left out, and the others are compared."""
     group.write(5)
     for name in (group.name, f"{group.name}/x"):
         with KafkaGroupOffsets(group.cluster.bootstrap_servers, {}, name) as consumer:

@@ -28,7 +28,7 @@ PRODUCER = "kafka.tools.ConsoleProducer"
 
 @pytest.fixture(params=["zookeeper", pytest.param("brokers", marks=pytest.mark.long)])
 def words(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster) -> Callable[..., list[str]]:
-    """A command's words for the shared cluster, by ZooKeeper or by its brokers alone."""
+    """The words of a command on the shared cluster, through ZooKeeper or through brokers only."""
     by_zookeeper = request.param == "zookeeper"
     where = (
         ["--zookeeper", zkafka_cluster.zookeeper_connect]
@@ -49,13 +49,13 @@ def run(words: Callable[..., list[str]]) -> Command:
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> list[str]:
-    """The lines of a command that has succeeded."""
+    """Return the lines printed by a command that succeeded."""
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode().splitlines()
 
 
 def test_round_trip(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """What `produce` writes is in the partitions that Java's producer chooses, and `tail` shows it."""
+    """`produce` writes to the partitions that Java's producer chooses, and `tail` shows these records."""
     keys = [f"k{n}" for n in range(20)]
     text = "".join(f"{key}\t{key.upper()}\n" for key in keys).encode() + b"gone\t"
     ours, javas = new_topic(partitions=5), new_topic(partitions=5)
@@ -79,7 +79,7 @@ def test_round_trip(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTo
 
 
 def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """Each start, partition and count selects the records that it names, and bytes are shown as such."""
+    """Each start, partition and count selects its records, and bytes are shown in hexadecimal and Base64."""
     topic, now_ms = new_topic(partitions=2, config=KEPT), time.time_ns() // 1_000_000
     aged = [{"value": f"v{n}", "partition": 0, "timestamp": now_ms - (20 - n) * 3_600_000} for n in range(20)]
     zkafka_cluster.produce(topic, [*aged, {"value": b"\xff\x00", "key": b"k", "partition": 1}])
@@ -127,7 +127,7 @@ def test_refused(run: Command, new_topic: NewTopic) -> None:
 def test_following(
     words: Callable[..., list[str]], run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
-    """A tail shows new records as they come, and ends quietly at Ctrl-C."""
+    """`tail` shows new records as they arrive, and Ctrl-C ends it quietly."""
     topic = new_topic()
     fill(zkafka_cluster, topic, 3, value="old")
     command = words("tail", topic, "--from", "latest-1")
@@ -145,7 +145,7 @@ def test_following(
 
 
 def test_interactive_input(words: Callable[..., list[str]], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A line is written when it is entered, and Ctrl-C ends the command with the number of records."""
+    """`produce` writes each line when it is entered, and Ctrl-C ends it with the number of records."""
     topic = new_topic()
     with subprocess.Popen(words("produce", topic), stdin=subprocess.PIPE, stderr=subprocess.PIPE) as producing:
         try:
@@ -166,7 +166,7 @@ def test_interactive_input(words: Callable[..., list[str]], zkafka_cluster: Loca
 
 
 def test_broken_pipe(words: Callable[..., list[str]], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A tail whose reader has seen enough ends without a message."""
+    """`tail` ends without a message when its reader closes the pipe."""
     topic = new_topic()
     fill(zkafka_cluster, topic, 2000, size_bytes=200)
     with subprocess.Popen(
@@ -184,7 +184,7 @@ def test_broken_pipe(words: Callable[..., list[str]], zkafka_cluster: LocalClust
 
 
 def test_formats(run: Command, new_topic: NewTopic) -> None:
-    """`tail` decodes by the options of a read; a record that does not decode is shown as it is, with a note."""
+    """`tail` decodes with the options of a read; an undecodable record is shown unchanged, with a note."""
     topic = new_topic(partitions=1)
     assert run("produce", topic, stdin=b'{"id": 7, "at": "2026-01-31T10:00:00Z"}\nnonsense\n').returncode == 0
     options = ["--option", "value.format=json", "--option", "value.schema=id bigint, at timestamp"]

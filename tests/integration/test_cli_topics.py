@@ -1,4 +1,4 @@
-"""``zkafka topics`` and ``brokers`` on real clusters: changes, partitions under watch, and lag."""
+"""``zkafka topics`` and ``brokers`` on real clusters: changes, watched partitions, and lag."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ Run = Callable[..., Result]
 
 
 def runner(*connection: str) -> Run:
-    """Runs commands on a cluster."""
+    """Return a function that runs commands on a cluster."""
     environment = {"ZKAFKA_ZOOKEEPER": "", "ZKAFKA_BOOTSTRAP_SERVER": ""}
     return lambda *arguments: CliRunner().invoke(app, [*arguments, *connection], env=environment)
 
 
 @pytest.fixture(params=["zookeeper", "brokers"])
 def run(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster) -> Run:
-    """Runs a command on the shared cluster, by ZooKeeper or by its brokers alone."""
+    """Runs a command on the shared cluster, through ZooKeeper or through brokers only."""
     if request.param == "zookeeper":
         return runner("--zookeeper", zkafka_cluster.zookeeper_connect)
     return runner("--bootstrap-server", zkafka_cluster.bootstrap_servers)
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
-    """The rows of a command that has succeeded."""
+    """Return the rows of a command that succeeded."""
     assert result.exit_code == 0, result.output
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
@@ -76,7 +76,7 @@ def check_changes(run: Run, topic: str, replicas: int) -> None:
 
 
 def test_changes(run: Run, zkafka_cluster: LocalCluster) -> None:
-    """Topics are created and altered as Kafka's own tool describes them, and refused for the brokers' reason."""
+    """Topics are created and altered as Kafka's own tool confirms, and refusals give the brokers' reason."""
     topic = f"cli-{secrets.token_hex(4)}"
     check_changes(run, topic, 2)
     where = ("--bootstrap-server", zkafka_cluster.bootstrap_servers)
@@ -90,12 +90,12 @@ def test_changes(run: Run, zkafka_cluster: LocalCluster) -> None:
 
 @pytest.mark.long
 def test_changes_in_kraft_mode(kafka4: LocalCluster) -> None:
-    """The same requests change topics of a cluster without ZooKeeper."""
+    """The same commands change topics of a cluster without ZooKeeper."""
     check_changes(runner("--bootstrap-server", kafka4.bootstrap_servers), f"cli-{secrets.token_hex(4)}", 1)
 
 
 def test_brokers(run: Run, new_topic: Callable[..., str], zkafka_cluster: LocalCluster) -> None:
-    """Each partition has a leader among the brokers; ZooKeeper names the controller."""
+    """Each partition has a leader among the brokers, and the controller is the one in ZooKeeper."""
     new_topic(partitions=4)
     found = rows(run("brokers", "--json"))
     assert sum(row["leaders"] for row in found) >= 4
@@ -109,7 +109,7 @@ def test_brokers(run: Run, new_topic: Callable[..., str], zkafka_cluster: LocalC
 
 
 def test_lag(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """The list shows the lag of a group of old consumers."""
+    """`groups list --lag` shows the lag of a group in ZooKeeper."""
     topic, group = new_topic(partitions=2), f"g-{secrets.token_hex(4)}"
     zkafka_cluster.produce(topic, [{"partition": n % 2} for n in range(10)])
     with zkafka_cluster.zookeeper() as client:
@@ -122,7 +122,7 @@ def test_lag(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Non
 
 
 def test_watch(breakable_cluster: LocalCluster) -> None:
-    """Partitions appear while a replica is out of sync, and Ctrl-C ends the command quietly."""
+    """A watch lists partitions while a replica is out of sync, and Ctrl-C ends it quietly."""
     topic = f"watched-{secrets.token_hex(4)}"
     breakable_cluster.create_topic(topic, assignment={0: [0, 1]})
     breakable_cluster.wait_in_sync(topic)

@@ -23,13 +23,13 @@ from tests.support.processes import alive
 
 @pytest.fixture(autouse=True)
 def cache(own_cache: Path) -> Path:
-    """The clusters of the developer are not touched."""
+    """A cache folder of the test, so that the developer's clusters stay untouched."""
     return own_cache
 
 
 @pytest.fixture
 def zkafka(cache: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Runs the command."""
+    """Runs ``zkafka cluster``, and takes the cluster down at the end."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from pyspark_zkafka.tools import main; main()", "cluster", *arguments]
@@ -40,7 +40,7 @@ def zkafka(cache: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[st
 
 
 def status() -> list[dict[str, Any]]:
-    """What ``zkafka cluster status`` shows, run in this process."""
+    """Return the rows of ``zkafka cluster status``, run in this process."""
     shown = CliRunner().invoke(app, ["cluster", "status", "--json"])
     assert shown.exit_code == 0, shown.output
     found: list[dict[str, Any]] = json.loads(shown.stdout)
@@ -48,9 +48,9 @@ def status() -> list[dict[str, Any]]:
 
 
 def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """A cluster that was brought up stays after the command, is shown by status, and is gone after down.
+    """A cluster runs from `up` until `down`, and `status` shows it.
 
-    Meanwhile other processes use it, its topics and both of its addresses, and cannot stop it.
+    Meanwhile other processes can use it, its topics and both of its addresses, but cannot stop its servers.
     """
     assert json.loads(zkafka("status", "--json").stdout) == []
     with pytest.raises(LocalClusterError, match=r"NO_CLUSTER_UP\] No local cluster named 'default' is running"):
@@ -73,7 +73,7 @@ def test_command(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> Non
 
 
 def use_attached(state: dict[str, Any]) -> None:
-    """Use the cluster by a handle, whose requests to stop servers are refused."""
+    """Use the cluster through a handle, which refuses requests to stop servers."""
     with attach() as cluster:
         cluster.create_topic("orders", partitions=2)
         assert cluster.produce("orders", [{"value": b"x", "partition": 1}]) == {1: [0]}
@@ -96,7 +96,7 @@ os.write(1, f"{servers}\n".encode())  # print would write the line in two parts
 
 
 def test_shared(cache: Path) -> None:
-    """Processes that share a cluster start it once; it stays when they end, and goes with the process that owns it."""
+    """Processes that share a cluster start it once; it outlives them, and ends with the process that owns it."""
     sharing = f"{sys.executable} -c '{SHARING}'"
     script = f"{sharing} & {sharing} & wait; read end"
     with subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
@@ -110,7 +110,7 @@ def test_shared(cache: Path) -> None:
 
 @pytest.mark.long
 def test_kraft(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """``--kafka 4`` is the tested version 4.3.1, in KRaft mode, with no address of a ZooKeeper to copy."""
+    """``--kafka 4`` starts the tested version 4.3.1 in KRaft mode, and shows no ZooKeeper address."""
     up = zkafka("up", "--brokers", "1", "--kafka", "4", "--controllers", "1", "--json")
     assert up.returncode == 0, up.stderr
     (state,) = json.loads(up.stdout)
@@ -122,7 +122,7 @@ def test_kraft(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
 
 @pytest.mark.long
 def test_daemon_killed(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """When the daemon of a cluster is killed, the cluster goes with it, and status and up know."""
+    """When the daemon of a cluster is killed, the cluster ends, `status` no longer lists it, and `up` works again."""
     (state,) = json.loads(zkafka("up", "--brokers", "1", "--json").stdout)
     os.kill(state["pid"], signal.SIGKILL)
     eventually(lambda: not Path(state["folder"]).exists())
@@ -132,7 +132,7 @@ def test_daemon_killed(zkafka: Callable[..., subprocess.CompletedProcess[str]]) 
 
 @pytest.mark.long
 def test_command_failure(zkafka: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """A cluster that cannot start is reported with its reason by the command, and leaves no state."""
+    """A cluster that cannot start is reported with the reason, and leaves no state."""
     done = zkafka("up", "--brokers", "1", "--config", "num.io.threads=many")
     assert done.returncode == 1
     assert "broker-0 ended with exit status 1" in done.stderr

@@ -1,4 +1,4 @@
-"""`commit_offsets` against a real ZooKeeper: forward only, all or nothing, and never over the head of an owner."""
+"""`commit_offsets` on a real ZooKeeper: commits only raise offsets, are all or nothing, and respect owners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ P0, P1 = TopicPartition("peer-a", 0), TopicPartition("peer-a", 1)
 
 
 def tree(other: KazooClient, path: str) -> dict[str, bytes | None]:
-    """All znodes from a path down, with their data."""
+    """Return all znodes from a path down, with their data."""
     found = {path: other.get(path)[0]}
     for child in other.get_children(path):
         found |= tree(other, f"{path}/{child}")
@@ -34,14 +34,14 @@ def tree(other: KazooClient, path: str) -> dict[str, bytes | None]:
 
 
 def own(other: KazooClient, group: str, partition: TopicPartition) -> str:
-    """Claim a partition as a live consumer does it."""
+    """Claim a partition as a live consumer does."""
     path = f"/consumers/{group}/owners/{partition.topic}/{partition.partition}"
     other.create(path, f"{group}_c1-0".encode(), ephemeral=True, makepath=True)
     return path
 
 
 def test_a_first_commit_leaves_the_znodes_that_the_old_consumer_leaves(chroot: Chroot) -> None:
-    """Parents with null data and decimal offsets, byte for byte those of the recorded 0.8.2.2; owners leave no trace."""
+    """A first commit creates the znodes recorded from 0.8.2.2, byte for byte, and leaves no owners."""
     recorded = json.loads(VECTORS.read_text())["v0822_static"]["znodes"]
     golden = {
         z["path"].replace("/g-082", "/g"): None if z["value"] is None else z["value"].encode()
@@ -56,7 +56,7 @@ def test_a_first_commit_leaves_the_znodes_that_the_old_consumer_leaves(chroot: C
 
 
 def test_an_offset_only_rises(chroot: Chroot) -> None:
-    """A higher offset is written; an equal and a lower one are kept and reported; a negative one counts as none."""
+    """A higher offset is written; an equal or lower one is kept and reported; a negative one counts as none."""
     with ZooKeeperClient(chroot.config) as client:
         commit_offsets(client, "g", {P0: 20, P1: 20})
         assert commit_offsets(client, "g", {P0: 21, P1: 20}) == CommitResult({P0: 21}, {P1: 20})
@@ -68,7 +68,7 @@ def test_an_offset_only_rises(chroot: Chroot) -> None:
 
 
 def test_the_transaction_that_wrote_an_offset_is_known(chroot: Chroot) -> None:
-    """Of all offsets that a transaction wrote, its first ones too, if it wrote over one; else it must be asked for."""
+    """A commit that overwrites an offset returns the transaction of all offsets it wrote; a first commit returns none."""
     with ZooKeeperClient(chroot.config) as client:
         assert commit_offsets(client, "g", {P0: 1}).mzxids == {}
         done = commit_offsets(client, "g", {P0: 2, P1: 2})
@@ -79,7 +79,7 @@ def test_the_transaction_that_wrote_an_offset_is_known(chroot: Chroot) -> None:
 
 
 def test_nothing_to_commit_creates_nothing(chroot: Chroot) -> None:
-    """An empty mapping is no commit."""
+    """A commit without offsets creates no znode."""
     with ZooKeeperClient(chroot.config) as client:
         assert commit_offsets(client, "g", {}) == CommitResult({}, {})
     assert not chroot.other.exists("/consumers/g")
@@ -87,14 +87,14 @@ def test_nothing_to_commit_creates_nothing(chroot: Chroot) -> None:
 
 @pytest.mark.parametrize("offset", [-1, -2, 2**63])
 def test_an_offset_out_of_range_is_refused(chroot: Chroot, offset: int) -> None:
-    """Spark's -1 and -2, and what 64 bits do not hold, are option errors that name the partition."""
+    """An offset of -1, -2 or beyond 64 bits is an option error that names the partition."""
     with ZooKeeperClient(chroot.config) as client, pytest.raises(OptionError, match=f"peer-a-1 at {offset}"):
         commit_offsets(client, "g", {P0: 5, P1: offset})
     assert not chroot.other.exists("/consumers/g")
 
 
 def test_a_live_owner_of_one_partition_forbids_the_whole_commit(chroot: Chroot) -> None:
-    """The error names partition, owner and session; no offset moved, and the owner is still there."""
+    """A live owner of one partition prevents the whole commit; the error names partition, owner and session."""
     with ZooKeeperClient(chroot.config) as client:
         commit_offsets(client, "g", {P0: 1, P1: 1})
         path = own(chroot.other, "g", P1)
@@ -111,7 +111,7 @@ def test_a_live_owner_of_one_partition_forbids_the_whole_commit(chroot: Chroot) 
 
 
 def test_an_owner_of_another_partition_or_group_does_not_matter(chroot: Chroot) -> None:
-    """Only the partitions of the commit count."""
+    """Owners of other partitions or of other groups do not prevent a commit."""
     own(chroot.other, "g", P1)
     own(chroot.other, "h", P0)
     with ZooKeeperClient(chroot.config) as client:
@@ -119,7 +119,7 @@ def test_an_owner_of_another_partition_or_group_does_not_matter(chroot: Chroot) 
 
 
 def test_an_owner_that_comes_between_reading_and_writing_forbids_the_commit(chroot: Chroot) -> None:
-    """The transaction itself proves that nobody owns the partitions, and leaves no half-made znodes."""
+    """An owner that appears between check and transaction prevents the commit, which leaves no znodes of its own."""
 
     def claim(transaction: int) -> None:
         if transaction == 1:
@@ -136,7 +136,7 @@ def test_an_owner_that_comes_between_reading_and_writing_forbids_the_commit(chro
 
 
 def test_an_offset_that_rises_between_reading_and_writing_is_kept(chroot: Chroot) -> None:
-    """Somebody commits a higher offset meanwhile: ours is not written over it."""
+    """A higher offset that another client commits between check and transaction is kept."""
 
     def commit(transaction: int) -> None:
         if transaction == 1:
@@ -153,7 +153,7 @@ def test_an_offset_that_rises_between_reading_and_writing_is_kept(chroot: Chroot
 
 
 def test_a_commit_that_is_always_overtaken_gives_up(chroot: Chroot) -> None:
-    """After some attempts the error says which znode changes all the time; it is worth another try later."""
+    """A commit that is overtaken in each attempt raises a retriable error that names the changing znode."""
     chroot.other.create("/consumers/g/offsets/peer-a/0", b"0", makepath=True)
 
     def touch(transaction: int) -> None:
@@ -168,7 +168,7 @@ def test_a_commit_that_is_always_overtaken_gives_up(chroot: Chroot) -> None:
 
 
 def test_commits_of_many_at_the_same_time_end_at_the_highest(chroot: Chroot) -> None:
-    """Eight sessions commit to the same new group at once: each offset ends as the highest, and each result is true."""
+    """When eight sessions commit to a new group at once, the highest offsets remain, and each result is correct."""
     partitions = [TopicPartition(f"t{n % 3}", n) for n in range(12)]
     wanted = [{tp: random.Random(f"{seed} {tp}").randrange(1000) for tp in partitions} for seed in range(8)]
 
@@ -189,7 +189,7 @@ def test_commits_of_many_at_the_same_time_end_at_the_highest(chroot: Chroot) -> 
 
 
 def test_more_than_a_megabyte_goes_in_several_transactions(chroot: Chroot) -> None:
-    """6,000 partitions of long names, which no single request can hold, are all committed."""
+    """6,000 partitions with long names, too many for one request, are committed in several transactions."""
     offsets = {TopicPartition(f"{'long-' * 20}{n % 2}", n): n for n in range(6000)}
     with Meddled(chroot.config) as client:
         assert commit_offsets(client, "g", offsets) == CommitResult(offsets, {})
@@ -200,7 +200,7 @@ def test_more_than_a_megabyte_goes_in_several_transactions(chroot: Chroot) -> No
 
 
 def test_a_request_beyond_the_servers_limit_is_an_error_that_ends(chroot: Chroot) -> None:
-    """What the chunking avoids: a transaction of more than jute.maxbuffer, which is not tried again."""
+    """A transaction larger than jute.maxbuffer raises an error without a second attempt."""
     offsets = {TopicPartition(f"{'long-' * 20}{n % 2}", n): n for n in range(6000)}
     with Meddled(chroot.config) as client:
         with pytest.raises(ZooKeeperRefused, match=r"REQUEST_TOO_LARGE\] A transaction"):
@@ -210,7 +210,7 @@ def test_a_request_beyond_the_servers_limit_is_an_error_that_ends(chroot: Chroot
 
 
 def test_an_owner_of_a_late_chunk_is_found_before_the_first(chroot: Chroot) -> None:
-    """With several transactions, all owners are looked for before anything is written."""
+    """A commit of several transactions checks all owners before it writes anything."""
     partitions = [TopicPartition("t", n) for n in range(40)]
     own(chroot.other, "g", partitions[-1])
     with Meddled(chroot.config) as client:
@@ -220,21 +220,21 @@ def test_an_owner_of_a_late_chunk_is_found_before_the_first(chroot: Chroot) -> N
 
 
 def test_an_answer_that_got_lost_does_not_hide_what_was_written(chroot: Chroot) -> None:
-    """The transaction happened and the connection broke: the result still says written."""
+    """A commit whose response was lost is reported as written."""
     with Meddled(chroot.config, after=lose(1)) as client:
         assert commit_offsets(client, "g", {P0: 9}, sleep=lambda seconds: None) == CommitResult({P0: 9}, {})
         assert client.group_offsets("g") == {P0: 9}
 
 
 def test_a_malformed_offset_is_not_written_over(chroot: Chroot) -> None:
-    """What cannot be compared is an error that names the znode."""
+    """A malformed stored offset raises an error that names the znode."""
     chroot.other.create("/consumers/g/offsets/peer-a/0", b"7\n", makepath=True)
     with ZooKeeperClient(chroot.config) as client, pytest.raises(CodecError, match="/consumers/g/offsets/peer-a/0"):
         commit_offsets(client, "g", {P0: 9})
 
 
 def test_who_may_only_read_is_told_which_znode_it_is(chroot: Chroot) -> None:
-    """A commit without the right to write is refused, with the path; with the credentials it succeeds."""
+    """A commit without the right to write is refused, and the error names the znode; with credentials it succeeds."""
     alice = ("digest", "alice:open-sesame")
     chroot.other.ensure_path("/consumers/g")
     chroot.other.set_acls("/consumers/g", [*READ_ACL_UNSAFE, make_digest_acl("alice", "open-sesame", all=True)])
@@ -252,7 +252,7 @@ def test_who_may_only_read_is_told_which_znode_it_is(chroot: Chroot) -> None:
 
 
 def test_who_watches_the_owners_of_the_group_sees_only_their_children_flicker(chroot: Chroot) -> None:
-    """A watch on the group's ids, the one that the old consumer sets, does not fire."""
+    """A commit does not trigger a watch on the group's ids, which old consumers set."""
     fired: list[object] = []
     chroot.other.ensure_path("/consumers/g/ids")
     chroot.other.get_children("/consumers/g/ids", watch=fired.append)

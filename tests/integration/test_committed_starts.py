@@ -20,12 +20,12 @@ Read = Callable[..., "DataFrame"]
 
 
 def offsets(frame: DataFrame, partition: int = 0) -> list[int]:
-    """The offsets that a frame holds of one partition, in order."""
+    """Return a frame's offsets of one partition, in order."""
     return sorted(row.offset for row in frame.where(f"partition = {partition}").collect())
 
 
 class TestCommitted:
-    """startingOffsets=committed."""
+    """Batch reads with startingOffsets=committed."""
 
     @pytest.fixture
     def topic(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
@@ -34,21 +34,21 @@ class TestCommitted:
         return topic
 
     def commit(self, cluster: LocalCluster, topic: str, offset: bytes) -> dict[str, str]:
-        """Commit an offset of partition 0 as another consumer; the options of a read that starts there."""
+        """Commit an offset of partition 0, and return options of a read that starts there."""
         with cluster.zookeeper() as client:
             client.create(f"/consumers/g-{topic}/offsets/{topic}/0", offset, makepath=True)
         return {"subscribe": topic, "startingOffsets": "committed", "group.id": f"g-{topic}"}
 
     @pytest.mark.parametrize(("reset", "expected"), [("smallest", 10), ("earliest", 10), ("largest", 0), (None, 0)])
     def test_reset(self, read: Read, zkafka_cluster: LocalCluster, topic: str, reset: str | None, expected: int) -> None:
-        """A partition starts at the group's offset, one without an offset where auto.offset.reset says (latest)."""
+        """A read starts at the group's offset, or, without one, where auto.offset.reset says (default: latest)."""
         options = self.commit(zkafka_cluster, topic, b"7")
         frame = read(options | ({"auto.offset.reset": reset} if reset else {}))
         assert offsets(frame, 0) == [7, 8, 9]
         assert len(offsets(frame, 1)) == expected
 
     def test_unknown_group(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
-        """A group without an offset is an error that suggests the nearest group, in ZooKeeper and in Kafka."""
+        """A group without offsets raises an error that suggests the most similar group."""
         options = self.commit(zkafka_cluster, topic, b"7") | {"group.id": f"g{topic}"}
         says = rf"NO_GROUP_OFFSETS.*g{topic} has no offset in {topic}.*did you mean g-{topic}\?"
         with pytest.raises(Exception, match=says):
@@ -57,20 +57,20 @@ class TestCommitted:
             read({**options, "offsets.storage": "kafka"}).collect()
 
     def test_reset_error(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
-        """auto.offset.reset=error names the partition that has no offset."""
+        """With auto.offset.reset=error, an error names the partition that has no offset."""
         options = self.commit(zkafka_cluster, topic, b"7")
         with pytest.raises(Exception, match=rf"NO_COMMITTED_OFFSET.*{topic}-1"):
             read({**options, "auto.offset.reset": "error"}).collect()
 
     def test_outside_the_log(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
-        """An offset beyond the log follows failOnDataLoss: an error, or a warning and what is there."""
+        """An offset beyond the log raises an error, or with failOnDataLoss=false a read without records."""
         options = self.commit(zkafka_cluster, topic, b"99")
         with pytest.raises(Exception, match=rf"OFFSET_OUT_OF_RANGE.*{topic}-0.*99.*\[0, 10\)"):
             read(options).collect()
         assert read({**options, "failOnDataLoss": "false"}).collect() == []
 
     def test_malformed(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
-        """An offset that another tool wrote in bad form is an error that quotes the znode's path."""
+        """A malformed offset raises an error with the znode's path."""
         options = self.commit(zkafka_cluster, topic, b"7 ")
         with pytest.raises(Exception, match=rf"MALFORMED_ZNODE.*/consumers/g-{topic}/offsets/{topic}/0"):
             read(options).collect()

@@ -1,4 +1,4 @@
-"""Spark Connect: the source is found and used by its name, on the server's side."""
+"""The source through Spark Connect, found by its name on the server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPARK_HOME = Path(os.environ["SPARK_HOME"])
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """The URL of a server with one core, started from pyspark's own jars; it ends with this process, however it ends."""
+    """The URL of a server with one core, started from pyspark's jars. It always ends with this process."""
     with closing(ServerProcesses()) as servers:
         servers.open()
         port = servers.port("connect")
@@ -52,11 +52,11 @@ def accepts(port: int) -> bool:
 
 @pytest.fixture
 def run(server: str, zkafka_cluster: LocalCluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """Runs the client on a topic, perhaps with another topic to copy it to, and returns its result."""
+    """Runs the client on a topic, or on a topic and a copy of it, and returns its result."""
 
     def run(*topics: str) -> dict[str, Any]:
         command = [sys.executable, str(DRIVER), server, zkafka_cluster.zookeeper_connect, *topics]
-        environ = {**os.environ, "JAVA_HOME": str(tmp_path), "SPARK_HOME": str(tmp_path)}  # neither is there for it
+        environ = {**os.environ, "JAVA_HOME": str(tmp_path), "SPARK_HOME": str(tmp_path)}  # neither exists there
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path, env=environ)
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -69,7 +69,7 @@ def run(server: str, zkafka_cluster: LocalCluster, tmp_path: Path) -> Callable[.
 def test_write_and_read(
     run: Callable[..., dict[str, Any]], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
 ) -> None:
-    """A client without a JVM writes, reads, sees a view, and gets the error of a misspelt option."""
+    """A client without a JVM writes, reads, queries a view, and gets the error of a misspelt option."""
     answer = run(new_topic(partitions=3))
     assert answer["columns"] == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
     assert sorted(int(row["value"]) for row in answer["rows"]) == list(range(100))
@@ -82,7 +82,7 @@ def test_write_and_read(
 def test_exactly_once_in_foreach_batch(
     run: Callable[..., dict[str, Any]], new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """The write needs a name and the micro-batch's number, by which it is recognised when it is repeated."""
+    """An exactly-once write in foreachBatch needs a name and the micro-batch's number, which identify its repetition."""
     answer = run(new_topic(partitions=3), new_topic(partitions=2), str(tmp_path))
     assert "[UNNAMED_WRITE]" in answer["unnamed"]
     assert "injected" in answer["copies"][0]

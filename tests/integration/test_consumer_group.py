@@ -29,7 +29,7 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 
 
 class Group:
-    """A group of a name of its own: its members, and its znodes."""
+    """A group with its own name: its members and its znodes."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -37,12 +37,12 @@ class Group:
         self.name = f"group-{secrets.token_hex(4)}"
 
     def join(self, topic: str, options: dict[str, str] | None = None) -> ConsumerGroup:
-        """A member, to be entered."""
+        """Return a member that has not joined yet."""
         return ConsumerGroup(self.connect, self.name, subscribe=[topic], options={**EARLIEST, **(options or {})})
 
     @contextmanager
     def other(self, topic: str) -> Iterator[GroupMember]:
-        """Another member, in this process, that commits nothing."""
+        """Join another member in this process, which commits nothing."""
         zookeeper = parse_connection({"zookeeper.connect": self.connect}).zookeeper
         assert zookeeper is not None
         options = group_options(self.name, consumer_id="zz-other", backoff_ms=300)
@@ -50,14 +50,14 @@ class Group:
             yield member
 
     def stored(self, topic: str) -> dict[int, int]:
-        """The offsets that are committed in ZooKeeper."""
+        """Return the group's offsets in ZooKeeper."""
         path = f"/consumers/{self.name}/offsets/{topic}"
         with self.cluster.zookeeper() as client:
             names = client.get_children(path) if client.exists(path) else []
             return {int(name): int(client.get(f"{path}/{name}")[0]) for name in names}
 
     def znodes(self, path: str) -> list[str]:
-        """The names below ``ids`` or ``owners/T``."""
+        """Return the names below ``ids`` or ``owners/T``."""
         path = f"/consumers/{self.name}/{path}"
         with self.cluster.zookeeper() as client:
             return sorted(client.get_children(path)) if client.exists(path) else []
@@ -70,18 +70,18 @@ def group(zkafka_cluster: LocalCluster) -> Group:
 
 
 def rows(batch: GroupBatch) -> list[tuple[int, int]]:
-    """Partition and offset of each record of a batch, in order."""
+    """Return partition and offset of each record in a batch, in order."""
     return sorted((r.partition, r.offset) for r in batch.load().select("partition", "offset").collect())
 
 
 def write(batch: GroupBatch, topic: str, schema: str) -> None:
-    """Write columns of a batch to a topic, which commits it."""
+    """Write columns of a batch to a topic, and so commit the batch."""
     writer = batch.load(schema).write.format("zkafka").option("topic", topic)
     writer.options(**batch.commit_options).mode("append").save()
 
 
 def test_a_write_commits_the_batch(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """A batch is pinned, read, written elsewhere, and committed by the write with nothing but its `commit_options`."""
+    """A batch keeps its ranges, and a write with its `commit_options` commits it."""
     source, sink = new_topic(partitions=4), new_topic(partitions=2)
     fill(group.cluster, source, 10, range(4))
     with group.join(source) as member:
@@ -98,7 +98,7 @@ def test_a_write_commits_the_batch(spark: SparkSession, group: Group, new_topic:
 
 
 def test_a_commit_without_a_write(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """`commit` commits the plan, and the next member of the group goes on there."""
+    """`commit` commits the plan, repeatedly if called again, and the group's next member starts there."""
     topic = new_topic(partitions=2)
     fill(group.cluster, topic, 5, range(2))
     with group.join(topic) as member:
@@ -113,7 +113,7 @@ def test_a_commit_without_a_write(spark: SparkSession, group: Group, new_topic: 
 
 
 def test_membership(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """A member is registered and owns its partitions inside the block, and is gone right after it, error or not."""
+    """A member is registered and owns its partitions inside the with block, and is gone after it, even after an error."""
     topic = new_topic(partitions=3)
     ids, owners = "ids", f"owners/{topic}"
     member = group.join(topic, {"consumer.id": "job"})
@@ -133,7 +133,7 @@ def test_membership(spark: SparkSession, group: Group, new_topic: NewTopic) -> N
 
 
 def test_two_members_share(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """Each member's plan holds its own partitions, and a member that owns nothing has an empty batch."""
+    """Each member's plan contains its own partitions, and a member without partitions gets an empty batch."""
     topic = new_topic(partitions=2)
     fill(group.cluster, topic, 5, range(2))
     ids = {"rebalance.backoff.ms": "300"}
@@ -150,7 +150,7 @@ def test_two_members_share(spark: SparkSession, group: Group, new_topic: NewTopi
 
 
 def test_a_partition_lost_meanwhile(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """A commit names the partitions that the member lost after the plan; the others are committed."""
+    """A commit commits what the member still owns, and the error names the partitions lost since the plan."""
     topic, sink = new_topic(partitions=4), new_topic(partitions=1)
     fill(group.cluster, topic, 5, range(4))
     with group.join(topic, {"consumer.id": "a", "rebalance.hold.ms": "100"}) as member:
@@ -167,7 +167,7 @@ def test_a_partition_lost_meanwhile(spark: SparkSession, group: Group, new_topic
 
 
 def test_partitions_are_held_while_a_batch_is_worked_on(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """Another member gets partitions when the batch is committed, not before, if that is within rebalance.hold.ms."""
+    """Another member gets a partition when the batch is committed, not before, if that is within rebalance.hold.ms."""
     topic = new_topic(partitions=2)
     fill(group.cluster, topic, 5, range(2))
     with group.join(topic, {"consumer.id": "a", "rebalance.hold.ms": "30000"}) as member:
@@ -181,7 +181,7 @@ def test_partitions_are_held_while_a_batch_is_worked_on(spark: SparkSession, gro
 
 
 def test_offsets_outside_the_log(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """A committed offset beyond the log's end is an error that says so, or, without failOnDataLoss, the log's end."""
+    """A committed offset beyond the log's end raises an error, or starts at the log's end with failOnDataLoss=false."""
     topic = new_topic(partitions=1)
     fill(group.cluster, topic, 3)
     with group.cluster.zookeeper() as client:
@@ -193,7 +193,7 @@ def test_offsets_outside_the_log(spark: SparkSession, group: Group, new_topic: N
 
 
 def test_offsets_in_kafka(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """With offsets.storage=kafka a batch is committed there, and to ZooKeeper, too, unless dual.commit.enabled is false."""
+    """With offsets.storage=kafka a batch is committed to both stores, or to Kafka only if dual.commit.enabled is false."""
     topic, sink = new_topic(partitions=2), new_topic(partitions=1)
     fill(group.cluster, topic, 5, range(2))
     only_kafka = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
@@ -226,13 +226,13 @@ def test_offsets_in_kafka(spark: SparkSession, group: Group, new_topic: NewTopic
     ],
 )
 def test_options_that_cannot_be_obeyed(options: dict[str, str], says: str) -> None:
-    """Options are checked when the object is made, before anything is connected."""
+    """Invalid options raise an error in the constructor, before any connection."""
     with pytest.raises(OptionError, match=says):
         ConsumerGroup("zk:2181", "g", subscribe=["t"], options=options)
 
 
 def test_group_in_kafka(spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A group of Kafka has any name, polls as often as it says, and limits its batches."""
+    """A group in Kafka may have any name, and accepts max.poll.interval.ms and limits of batches."""
     topic = new_topic()
     fill(zkafka_cluster, topic, 3)
     options = {
@@ -250,7 +250,7 @@ def test_group_in_kafka(spark: SparkSession, zkafka_cluster: LocalCluster, new_t
 
 
 def test_subscription_by_pattern(spark: SparkSession, group: Group, new_topic: NewTopic) -> None:
-    """A pattern makes a white list, as JVM consumers register it."""
+    """A pattern is registered as a white list, as JVM consumers register it."""
     topic = new_topic(partitions=2)
     fill(group.cluster, topic, 2, range(2))
     with ConsumerGroup(group.connect, group.name, subscribe_pattern=topic, options=EARLIEST) as member:

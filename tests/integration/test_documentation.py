@@ -1,7 +1,7 @@
-"""The code blocks of README and docs run, on one cluster and in one Spark session, in the order of each page.
+"""The code blocks of README and docs, run on one cluster and in one Spark session, in the order of each page.
 
-A block sees what the blocks above it on its page have made, and what `names` has. Its addresses, folders and passwords
-are replaced by real ones; its queries are run until they have read all that there is, and stopped.
+A block sees the names that earlier blocks on its page defined, and those of the fixture `names`. Addresses, folders and
+passwords are replaced by real ones. Queries run until they have read all records, and are then stopped.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ FIRST = ("README.md", "index.md")
 """The pages whose blocks run in everyday tests."""
 
 TOPICS = {"orders": 2, "invoices": 2, "totals": 1, "payments": 1, "events": 2, "customers": 2, "dead-letters": 1}
-"""The topics that blocks use: the number of partitions of each."""
+"""Topics that blocks use, and their numbers of partitions."""
 
 COMMITTED = (("billing", "orders"), ("billing", "payments"), ("shipping", "orders"))
-"""Groups that have offsets before a block runs, and the topics of these offsets."""
+"""Groups and topics with offsets before a block runs."""
 
 GROUPS = ("billing", "shipping", "settlement", "events-loader", "receipts")
-"""The groups that blocks use. No other test does: several workers share the cluster."""
+"""The groups that blocks use. No other test uses them: several workers share the cluster."""
 
 KEYS, RECORDS = 4, 40
 _ZOOKEEPER = re.compile(r"zk1:218[12](?:,zk\d:218[12])*(?:/kafka)?")
 _BROKERS = re.compile(r"(?:broker|kafka)1:9092(?:,(?:broker|kafka)\d:9092)*")
-_SECRETS = re.compile(r"\$\{env:\w+_PASSWORD\}")  # the variables would have to be set before the JVM of the tests starts
+_SECRETS = re.compile(r"\$\{env:\w+_PASSWORD\}")  # real variables would have to be set before the tests' JVM starts
 _FOLDERS = re.compile(r"(?<=\")/(?:checkpoints|data)(?=[/\"])")
 
 
 @pytest.fixture(scope="module")
 def cluster(zkafka_cluster: LocalCluster) -> LocalCluster:
-    """The cluster with the topics, and records in those that blocks read."""
+    """The cluster with the topics, and with records in those that blocks read."""
     for topic, partitions in TOPICS.items():
         create_afresh(zkafka_cluster, topic, partitions=partitions, replication=2)
     for topic in ("orders", "payments", "events"):
@@ -66,7 +66,7 @@ def _record(number: int, partition: int) -> dict[str, Any]:
 
 @pytest.fixture
 def prepared(cluster: LocalCluster) -> LocalCluster:
-    """The cluster, where the groups of the blocks have read some records, whatever the blocks of other pages did."""
+    """The cluster with fresh offsets of the blocks' groups, whatever the blocks of other pages did."""
     with cluster.zookeeper() as client:
         for group in GROUPS:
             if client.exists(f"/consumers/{group}"):
@@ -83,7 +83,7 @@ def prepared(cluster: LocalCluster) -> LocalCluster:
 
 
 def _forget_in_kafka(cluster: LocalCluster, groups: list[str]) -> None:
-    """Delete the offsets that the groups have in Kafka."""
+    """Delete the groups' offsets in Kafka."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for deleted in admin.delete_consumer_groups(groups).values():
         try:
@@ -95,7 +95,7 @@ def _forget_in_kafka(cluster: LocalCluster, groups: list[str]) -> None:
 
 @pytest.fixture
 def real(prepared: LocalCluster, tmp_path: Path) -> Callable[[str], str]:
-    """Replaces the addresses, folders and passwords in a block by those of the test."""
+    """Replaces addresses, folders and passwords in a block by those of the test."""
 
     def replace(text: str) -> str:
         text = _SECRETS.sub("secret", _ZOOKEEPER.sub(prepared.zookeeper_connect, text))
@@ -106,7 +106,7 @@ def real(prepared: LocalCluster, tmp_path: Path) -> Callable[[str], str]:
 
 @pytest.fixture
 def names(spark: SparkSession, prepared: LocalCluster) -> Iterator[dict[str, Any]]:
-    """The only names that blocks use without making them: the session, and the cluster for tests that a page defines."""
+    """The names that blocks may use without defining them: the session, and the cluster for tests on a page."""
     yield {"spark": spark, "cluster": prepared}
     _finish(spark)
 
@@ -145,7 +145,7 @@ def _run_commands(block: Block, replace: Callable[[str], str], folder: Path) -> 
         "PYTHONPATH": str(ROOT),
         "ZKAFKA_ZOOKEEPER": replace("zk1:2181/kafka"),
     }
-    terminal, stdin = os.openpty()  # commands ask for confirmation only at a terminal
+    terminal, stdin = os.openpty()  # commands prompt for confirmation only at a terminal
     try:
         os.write(terminal, b"y\n" * len(run))
         ended = subprocess.run(
@@ -158,7 +158,7 @@ def _run_commands(block: Block, replace: Callable[[str], str], folder: Path) -> 
 
 
 def test_commands() -> None:
-    """Commands in blocks of all pages exist, with the options given."""
+    """Commands in the blocks of all pages exist and have the options used."""
     for page in pages():
         for block in blocks(page):
             if block.language in SHELL:
@@ -166,15 +166,15 @@ def test_commands() -> None:
 
 
 def _pages_with_blocks() -> list[Any]:
-    """A newcomer's first pages, and all others as long tests."""
+    """Return all pages with blocks; those that a newcomer does not read first are long tests."""
     with_blocks = [page for page in pages() if blocks(page)]
     return [page if page.name in FIRST else pytest.param(page, marks=pytest.mark.long) for page in with_blocks]
 
 
-@pytest.mark.usefixtures("own_cache")  # a block brings the default cluster up
+@pytest.mark.usefixtures("own_cache")  # a block starts the default cluster
 @pytest.mark.parametrize("page", _pages_with_blocks(), ids=lambda page: page.name)
 def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], tmp_path: Path) -> None:
-    """Every block of the page that gives no reason against it runs without an error."""
+    """Every block of a page runs without an error, unless it gives a reason against it."""
     (tmp_path / "orders.csv").write_text("orders,0,5\norders,1,6\n")
     for block in blocks(page):
         if block.reason is not None:
@@ -186,7 +186,7 @@ def test_blocks(page: Path, names: dict[str, Any], real: Callable[[str], str], t
 
 
 def test_znodes(prepared: LocalCluster) -> None:
-    """The znodes of a real cluster have the keys of the examples in docs/zookeeper.md."""
+    """The znodes of a real cluster have the same keys as the examples in docs/zookeeper.md."""
     from pyspark_zkafka import ConsumerGroup
 
     lasting = {path: text for path, text in znode_examples().items() if text[0] == "{" and not path.startswith("/admin/")}

@@ -1,4 +1,4 @@
-"""Streams whose group has its offsets in two stores."""
+"""Streams with the group's offsets in two stores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_idle_partitions(
     tmp_path: Path,
     membership: str,
 ) -> None:
-    """A store that is added gets the offsets of all partitions, also of those without new records."""
+    """A newly added store gets the offsets of all partitions, even of those without new records."""
     topic = new_topic(partitions=3)
     group = {"subscribe": topic, "group.id": topic, "groupMembership": membership, "auto.offset.reset": "earliest"}
 
@@ -54,7 +54,7 @@ def test_idle_partitions(
 def test_topic_created_again(
     spark: SparkSession, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
 ) -> None:
-    """Offsets in both stores of a deleted topic are not taken for offsets of the next topic of that name."""
+    """Offsets of a deleted topic, in both stores, are not used for its successor of the same name."""
     topic = new_topic()
     group = {"group.id": topic, **DUAL, **zookeeper}
     fill(zkafka_cluster, topic, 10)
@@ -71,7 +71,7 @@ def test_topic_created_again(
 
 
 def _in_kafka(cluster: LocalCluster, group: str, partitions: int = 3) -> dict[int, int]:
-    """The offsets that a group has in Kafka, of the partitions of the topic of its name."""
+    """Return a group's offsets in Kafka for the topic with its name."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     found = consumer.committed([KafkaTopicPartition(group, partition) for partition in range(partitions)], timeout=20)
     consumer.close()

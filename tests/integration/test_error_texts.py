@@ -1,4 +1,4 @@
-"""What a user sees of an error: the last lines that a program prints, and what Spark logs."""
+"""Errors as users see them: the last lines that a program prints, and Spark's log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONDITIONS = {
 
 @pytest.fixture
 def shown(zkafka_mock_cluster: MockCluster, tmp_path: Path) -> tuple[dict[str, str], str]:
-    """What the driver prints of each step, and its log."""
+    """The text that the driver prints for each step, and its log."""
     zkafka_mock_cluster.create_topic("text")
     zkafka_mock_cluster.produce("text", [{"value": b"no JSON"}])
     command = [sys.executable, str(DRIVER), zkafka_mock_cluster.bootstrap_servers, "text", str(tmp_path)]
@@ -39,15 +39,15 @@ def shown(zkafka_mock_cluster: MockCluster, tmp_path: Path) -> tuple[dict[str, s
 
 
 def test_errors_end_with_their_text(shown: tuple[dict[str, str], str]) -> None:
-    """The condition and its remedy end what a program prints, in one line, without Python's traceback of the worker.
+    """A program's output ends with one line of condition and remedy, without a Python traceback of the worker.
 
-    Only Spark's SQLSTATE follows, and the plan of a stream.
+    Only Spark's SQLSTATE or the plan of a stream may follow.
     """
     printed, log = shown
     assert printed.keys() == CONDITIONS.keys()
     for step, condition in CONDITIONS.items():
         text = printed[step]
-        assert text.count("Traceback (most recent call last)") == 1, text  # the driver's own
+        assert text.count("Traceback (most recent call last)") == 1, text  # the driver's own traceback
         assert "pyspark_zkafka/" not in text, text
         lines = text.partition("=== Streaming Query ===")[0].splitlines()
         if lines[-1].startswith(" SQLSTATE: "):

@@ -1,4 +1,4 @@
-"""Exactly-once writes that are repeated, renamed, or made where Spark does not say which micro-batch they belong to."""
+"""Exactly-once writes that are repeated, renamed, or made where Spark does not pass the micro-batch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.server
 NewTopic = Callable[..., str]
 
 
-# --- named jobs ----------------------------------------------------------------------------------------------------------
+# --- named jobs --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -42,23 +42,23 @@ class Jobs:
     topic: str
 
     def job(self, number: int, **more: str) -> SlotJob:
-        """A run of a job."""
+        """Return a run of a job."""
         options = {"zookeeper.connect": self.cluster.zookeeper_connect, "topic": self.topic, "writerName": self.topic}
         return SlotJob({**options, "batchId": str(number), **more})
 
     def written(self) -> Counter[int]:
-        """How often a reader of committed records finds each row."""
+        """Return how often a reader of committed records finds each row."""
         return numbers(self.cluster.bootstrap_servers, self.topic)
 
 
 @pytest.fixture
 def jobs(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Jobs:
-    """Jobs that have not written anything."""
+    """Jobs without any write."""
     return Jobs(zkafka_cluster, new_topic(partitions=2))
 
 
 def test_named_job_that_is_run_again(jobs: Jobs) -> None:
-    """A job that died, and is run again under its name and number, writes what is missing; so does a complete one."""
+    """A repeated run of a named job with the same number writes only missing rows, even after a complete run."""
     jobs.job(7).write(range(5))
     for expected in (5, 10):
         again = jobs.job(7)
@@ -68,7 +68,7 @@ def test_named_job_that_is_run_again(jobs: Jobs) -> None:
 
 
 def test_named_jobs_in_order(jobs: Jobs) -> None:
-    """The next number is another job; one that is lower than the last is refused, as nobody knows what it wrote."""
+    """The next number is a new job; a lower number than the last is refused, since its rows are unknown."""
     jobs.job(7).write(range(5))
     jobs.job(8).write(range(5, 10))
     for slot in (0, 1):
@@ -78,7 +78,7 @@ def test_named_jobs_in_order(jobs: Jobs) -> None:
 
 
 def test_named_job_without_its_ledger(jobs: Jobs) -> None:
-    """A job whose ledger was deleted is written again, also by a worker that wrote it before."""
+    """A job whose ledger was deleted is written again, even by a worker that wrote it before."""
     for _ in range(2):
         jobs.job(7).write(range(5))
         with GroupAdmin(jobs.cluster.bootstrap_servers, {}) as brokers:
@@ -88,8 +88,8 @@ def test_named_job_without_its_ledger(jobs: Jobs) -> None:
 
 
 def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
-    """Another write under the name and number of a job, to another topic, is refused: each write needs its own name."""
-    for _ in range(2):  # the second one waits until the entry of the first one is complete
+    """A write to another topic under a job's name and number is refused: each write needs its own name."""
+    for _ in range(2):  # the second run waits until the first one's entry is complete
         jobs.job(7).write(range(5))
     with pytest.raises(LedgerError, match=rf"LEDGER_MOVED.*zkafka-writer.{jobs.topic} \(topic {jobs.topic}\)"):
         jobs.job(7, topic=new_topic()).write(range(5))
@@ -97,7 +97,7 @@ def test_name_of_two_writes(jobs: Jobs, new_topic: NewTopic) -> None:
 
 @pytest.mark.long
 def test_two_runs_of_a_job(jobs: Jobs) -> None:
-    """Of two runs of a job at the same time, in other layouts, one finds the rows of the other, and commits none."""
+    """Of two concurrent runs of a job with different layouts, one finds the other's rows and commits nothing."""
     late = jobs.job(7, **{"kafka.transaction.timeout.ms": "30000", "kafka.delivery.timeout.ms": "30000"})
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -110,7 +110,7 @@ def test_two_runs_of_a_job(jobs: Jobs) -> None:
 
 
 def test_topic_created_again(jobs: Jobs, new_topic: NewTopic) -> None:
-    """Rows that are gone with a deleted topic are written again, although the ledger of their job has survived it."""
+    """A job's rows are written again after their topic was recreated, although the job's ledger has survived."""
     more = {"ledgerTopic": new_topic(partitions=2)}
     for expected in (0, 5):
         assert jobs.job(7, **more).write(range(5)).repeated == expected
@@ -121,12 +121,12 @@ def test_topic_created_again(jobs: Jobs, new_topic: NewTopic) -> None:
     assert jobs.written() == once(range(5))
 
 
-# --- queries that are renamed --------------------------------------------------------------------------------------------
+# --- renamed queries ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def query(zookeeper: dict[str, str], new_topic: NewTopic) -> SlotQuery:
-    """A streaming query that has not written anything."""
+    """A streaming query without any write."""
     return SlotQuery({**zookeeper, "topic": new_topic(partitions=2)})
 
 
@@ -134,12 +134,12 @@ def query(zookeeper: dict[str, str], new_topic: NewTopic) -> SlotQuery:
 def test_renamed_in_a_micro_batch(
     zkafka_cluster: LocalCluster, query: SlotQuery, zookeeper: dict[str, str], new_topic: NewTopic, option: str
 ) -> None:
-    """A query that is renamed while a micro-batch is interrupted stops; restored, it completes it, and may be renamed."""
+    """A query renamed during an interrupted micro-batch fails; renamed back, it completes the batch and may be renamed."""
     other = new_topic()
     topic = query.options.topic or ""
     renamed = SlotQuery({**zookeeper, "topic": topic, option: other}, query.query)
     query.write(0, rows(range(5)), slot=0)
-    query.write(0, rows(range(5)), slot=0, run="run-1b")  # waits until the entry of the first one is complete
+    query.write(0, rows(range(5)), slot=0, run="run-1b")  # waits until the first run's entry is complete
     for slot in (0, 1):
         with pytest.raises(LedgerError, match="LEDGER_MOVED"):
             renamed.write(0, rows(range(5)), slot=slot, run="run-2")
@@ -152,7 +152,7 @@ def test_renamed_in_a_micro_batch(
 
 
 def test_short_timeout(zkafka_cluster: LocalCluster, query: SlotQuery, zookeeper: dict[str, str]) -> None:
-    """A task with a short transaction timeout waits for another one, too, though not as long."""
+    """A task with a short transaction time-out waits for the other slot's task."""
     short = {"kafka.transaction.timeout.ms": "8000", "kafka.delivery.timeout.ms": "8000"}
     impatient = SlotQuery({**zookeeper, "topic": query.options.topic or "", **short}, query.query)
     impatient.write(0, rows(range(5)), slot=0)
@@ -172,7 +172,7 @@ def test_short_timeout(zkafka_cluster: LocalCluster, query: SlotQuery, zookeeper
 
 
 def test_group_of_a_huge_width(zkafka_cluster: LocalCluster, query: SlotQuery) -> None:
-    """A group that somebody names like one of the ledger's, for billions of partitions, is reported by its name at once."""
+    """A foreign group named like a ledger group with billions of partitions is reported by name at once."""
     hostile = f"zkafka-{query.query}.slots-9999999999-0"
     with Consumer({"bootstrap.servers": zkafka_cluster.bootstrap_servers, "group.id": hostile}) as consumer:
         consumer.commit(offsets=[TopicPartition(query.options.topic or "", 0, 1)], asynchronous=False)
@@ -180,7 +180,7 @@ def test_group_of_a_huge_width(zkafka_cluster: LocalCluster, query: SlotQuery) -
         query.write(0, rows(range(5)), slot=1)
 
 
-# --- foreachBatch --------------------------------------------------------------------------------------------------------
+# --- foreachBatch ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Copy:
     checkpoint: Path
 
     def run(self, function: Callable[[DataFrame, int], None]) -> None:
-        """One run, to the end of the source."""
+        """Run the query once, to the end of the source."""
         reader = self.spark.readStream.format("zkafka").option("zookeeper.connect", self.cluster.zookeeper_connect)
         frame = reader.options(subscribe=self.source, startingOffsets="earliest").load().select("key", "value")
         writer = frame.writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
@@ -207,25 +207,25 @@ class Copy:
         writer.options(**once).mode("append").save()
 
     def written(self) -> Counter[int]:
-        """How often a reader of committed records finds each row."""
+        """Return how often a reader of committed records finds each row."""
         return numbers(self.cluster.bootstrap_servers, self.sink)
 
 
 @pytest.fixture
 def copy(spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: NewTopic, tmp_path: Path) -> Copy:
-    """A query that has not run."""
+    """A query that has not run yet."""
     made = Copy(spark, zkafka_cluster, new_topic(partitions=2), new_topic(partitions=2), tmp_path)
     fill_numbered(zkafka_cluster, made.source, range(100), 2)
     return made
 
 
 def in_a_thread(spark: SparkSession, call: Callable[[], None]) -> None:
-    """Make a call in a thread of its own, in which the session is active; raises what it raises."""
+    """Call a function in a new thread with an active session; raises its error."""
     failures: list[Exception] = []
 
     def run() -> None:
         try:
-            spark.createDataFrame([], "id int")  # Spark finds data sources in Python by the thread's active session
+            spark.createDataFrame([], "id int")  # Spark finds Python data sources through the thread's active session
             call()
         except Exception as error:  # noqa: BLE001 - raised below
             failures.append(error)
@@ -239,7 +239,7 @@ def in_a_thread(spark: SparkSession, call: Callable[[], None]) -> None:
 
 @pytest.mark.long
 def test_threads_in_foreach_batch(copy: Copy) -> None:
-    """A write in a thread that foreachBatch starts is refused; with its name and number it is recognised when repeated."""
+    """In a thread of foreachBatch, an unnamed write is refused; a named and numbered write is recognised when repeated."""
 
     def unnamed(frame: DataFrame, number: int) -> None:
         in_a_thread(copy.spark, lambda: copy.write(frame))
@@ -261,7 +261,7 @@ def test_threads_in_foreach_batch(copy: Copy) -> None:
 
 
 def test_named_in_a_micro_batch(copy: Copy) -> None:
-    """A write that gets its name and number while its micro-batch is interrupted is refused; before that one, it is not."""
+    """A write may not get its name and number during an interrupted micro-batch, but may before the next one."""
 
     def unnamed_and_fails(frame: DataFrame, number: int) -> None:
         copy.write(frame)
@@ -281,7 +281,7 @@ def test_named_in_a_micro_batch(copy: Copy) -> None:
 
 
 def test_number_that_is_left_out(copy: Copy) -> None:
-    """A named write that loses its batchId while its micro-batch is interrupted is refused until it is restored."""
+    """A named write that loses its batchId during an interrupted micro-batch is refused until it is restored."""
 
     def numbered(frame: DataFrame, number: int) -> None:
         copy.write(frame, writerName=copy.sink, batchId=number)
@@ -300,9 +300,9 @@ def test_number_that_is_left_out(copy: Copy) -> None:
 
 @pytest.mark.long
 def test_remedy_of_written_twice(copy: Copy) -> None:
-    """Of two writes to one topic, the second is refused without a name; with one of its own, both are there once.
+    """The second of two unnamed writes to one topic is refused; with its own name, both write their rows once.
 
-    A name for the first one, too, is refused: its rows are recorded under the name of the topic.
+    Naming the first one, too, is refused: its rows are recorded under the name of the topic.
     """
     short = {"kafka.transaction.timeout.ms": 4000, "kafka.delivery.timeout.ms": 4000}
 
@@ -324,7 +324,7 @@ def test_remedy_of_written_twice(copy: Copy) -> None:
 
 
 def test_unnamed_batch_job(copy: Copy) -> None:
-    """A batch job without a name is refused; with a name and a number it is written once, however often it is run."""
+    """An unnamed batch job is refused; with a name and a number it writes its rows once, however often it runs."""
     frame = copy.spark.range(100).selectExpr("cast(id AS string) AS value")
     with pytest.raises(Exception, match=r"\[UNNAMED_WRITE\].*batchId"):
         copy.write(frame)

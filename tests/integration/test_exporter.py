@@ -37,7 +37,7 @@ class Exporter:
         self.url = found.group()
 
     def scrape(self) -> Samples:
-        """The values by name and labels."""
+        """Return the values of one scrape, by name and labels."""
         with urlopen(self.url, timeout=60) as response:
             text = response.read().decode()
         return {
@@ -49,7 +49,7 @@ class Exporter:
 
 @contextmanager
 def running(zookeeper: str, *options: str) -> Iterator[Exporter]:
-    """An exporter, which Ctrl-C ends."""
+    """Run an exporter, and end it with Ctrl-C."""
     environment = {**os.environ, "ZKAFKA_ZOOKEEPER": zookeeper}
     command = [*_COMMAND, *options]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
@@ -62,7 +62,7 @@ def running(zookeeper: str, *options: str) -> Iterator[Exporter]:
 
 
 def value(samples: Samples, name: str, **labels: object) -> float | None:
-    """A sample's value; None if there is none."""
+    """Return a sample's value, or None without such a sample."""
     return samples.get((name, frozenset((label, str(text)) for label, text in labels.items())))
 
 
@@ -102,7 +102,7 @@ def test_a_scrape(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -
 
 
 def test_zookeeper_fails(zkafka_cluster: LocalCluster) -> None:
-    """While ZooKeeper cannot be reached, scrapes have zkafka_up 0, and the exporter goes on when it is back."""
+    """While ZooKeeper is unreachable, scrapes return zkafka_up 0; the exporter recovers afterwards."""
     _, _, chroot = zkafka_cluster.zookeeper_connect.partition("/")
     with Wire(zkafka_cluster.port("zookeeper")) as wire, running(f"{wire.address}/{chroot}") as exporter:
         assert value(exporter.scrape(), "zkafka_up") == 1

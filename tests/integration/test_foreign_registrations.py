@@ -1,4 +1,4 @@
-"""A group with a registration that would keep a member busy for ever: the others follow their group all the same."""
+"""Groups with a registration that could block a member for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOW = "a" * 60
 
 
 def encoded(subscription: dict[str, int], pattern: str) -> bytes:
-    """A registration as anybody may write it."""
+    """Return a registration that anyone could write."""
     return json.dumps({"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": "0"}).encode()
 
 
@@ -39,7 +39,7 @@ def encoded(subscription: dict[str, int], pattern: str) -> bytes:
 def test_unreadable(
     chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture, data: bytes, strategy: str
 ) -> None:
-    """What nobody can count or judge is left out, with a warning."""
+    """A registration that cannot be counted or evaluated is ignored with a warning."""
     chroot.topic("t", 4)
     chroot.register("g", "g_bad", data)
     with new_member("c1", "t", strategy=strategy) as member:
@@ -50,7 +50,7 @@ def test_unreadable(
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_backtracking(chroot: Chroot, new_member: NewMember, strategy: str) -> None:
-    """A filter that would make a matcher backtrack for ever is judged: it matches nothing here, and so gets nothing."""
+    """A filter with catastrophic backtracking is evaluated: it matches no topic here, so its member gets nothing."""
     chroot.topic(SLOW, 4)
     chroot.register("g", "g_slow", encoded({"(a+)+[.]": 1}, "white_list"))
     with new_member("c1", SubscribePattern("(a+)+"), strategy=strategy) as member:
@@ -58,7 +58,7 @@ def test_backtracking(chroot: Chroot, new_member: NewMember, strategy: str) -> N
 
 
 def test_what_an_unreadable_member_owns(chroot: Chroot, new_member: NewMember) -> None:
-    """A member of which only we cannot read the registration keeps what it owns; the rest is not left unowned."""
+    """A member with a registration unreadable to us keeps its partitions; the others, and released ones, are assigned."""
     chroot.topic("t", 4)
     chroot.register("g", "g_bad", encoded({"t(?!x)": 1}, "white_list"))
     claims = [chroot.claim("g", TopicPartition("t", n), b"g_bad-0") for n in (2, 3)]

@@ -1,4 +1,4 @@
-"""Formats of keys and values on real brokers and a real schema registry: what frames show, and what writes send."""
+"""Formats of keys and values on real brokers and a real schema registry."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REASON = "value: byte 3 is not UTF-8"
 
 @pytest.fixture
 def bad_text(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-    """A topic with three values: text, bytes that are no text, and a tombstone."""
+    """A topic with three values: text, bytes that are not text, and a tombstone."""
     topic = new_topic()
     zkafka_cluster.produce(topic, [{"key": b"a", "value": "é".encode()}, {"value": BAD}, {"key": b"c", "value": None}])
     return topic
@@ -48,7 +48,7 @@ class TestText:
     """The format string."""
 
     def test_failing(self, read: Read, bad_text: str) -> None:
-        """By default, the first record that is not UTF-8 ends the read with its place and the reason."""
+        """By default, a record that is not UTF-8 fails the read, with its offset and the reason."""
         frame = read({"subscribe": bad_text, "value.format": "string"})
         assert (frame.schema["value"].simpleString(), frame.columns[-1]) == ("value:string", "timestampType")
         expected = rf"MALFORMED_RECORD.*{bad_text}-0 at offset 1 .*value\.format=string; {REASON}"
@@ -56,7 +56,7 @@ class TestText:
             frame.collect()
 
     def test_permissive(self, read: Read, bad_text: str) -> None:
-        """With PERMISSIVE, the frame has the bytes and the reason of such a record."""
+        """With PERMISSIVE, the frame has the bytes and the reason of an undecodable record."""
         frame = read({"subscribe": bad_text, "value.format": "string", "mode": "permissive"})
         assert frame.columns[-2:] == ["_corrupt_record", "_corrupt_reason"]
         rows = frame.select("key", "value", "_corrupt_record", "_corrupt_reason").collect()
@@ -67,7 +67,7 @@ class TestText:
         ]
 
     def test_dropping(self, read: Read, bad_text: str) -> None:
-        """With DROPMALFORMED, the frame lacks the record; tombstones stay."""
+        """With DROPMALFORMED, the frame lacks the undecodable record and keeps tombstones."""
         options = {"subscribe": bad_text, "value.format": "string", "mode": "DROPMALFORMED"}
         frame = read(options, schema="offset bigint, value string")
         assert [tuple(row) for row in frame.collect()] == [(0, "é"), (2, None)]
@@ -87,7 +87,7 @@ class TestText:
         assert [tuple(row) for row in rows] == [("a", "é"), ("c", None)]
 
     def test_a_schema_that_does_not_fit(self, read: Read, bad_text: str) -> None:
-        """A declared schema is compared with the format; one error has all problems."""
+        """A declared schema that does not fit the format raises one error with all problems."""
         declared = "value struct<a int>, key int, _corrupt_reason string"
         with pytest.raises(Exception, match=r"INVALID_SCHEMA.*value cannot be.*key cannot be.*only mode=PERMISSIVE has it"):
             read({"subscribe": bad_text, "value.format": "string"}, schema=declared).collect()
@@ -100,7 +100,7 @@ class TestText:
         bad_text: str,
         new_topic: NewTopic,
     ) -> None:
-        """A function for micro-batches sends bad records to a dead-letter topic, and good ones on."""
+        """A function for micro-batches sends bad records to a dead-letter topic, and passes good ones on."""
         dead = new_topic()
 
         def sort_out(frame: Any, number: int) -> None:
@@ -119,7 +119,7 @@ class TestText:
 
 
 def test_no_format(read: Read, bad_text: str) -> None:
-    """Without a format, nothing changes: bytes by default, and text where the schema declares it."""
+    """Without a format, values are bytes by default, and text if the schema declares it."""
     assert [row.value for row in read({"subscribe": bad_text}).collect()] == ["é".encode(), BAD, None]
     with pytest.raises(Exception, match="MALFORMED_UTF8"):
         read({"subscribe": bad_text}, schema="value string").collect()
@@ -134,12 +134,12 @@ def registry(zkafka_schema_registry: LocalSchemaRegistry) -> Iterator[SchemaRegi
 
 @pytest.fixture
 def confluent(zkafka_schema_registry: LocalSchemaRegistry) -> dict[str, str]:
-    """The options of Avro in Confluent's format."""
+    """Options for Avro in Confluent's format."""
     return {"value.format": "avro-confluent", "schema.registry.url": zkafka_schema_registry.url}
 
 
 class Orders:
-    """A topic with orders that Confluent's own serializer writes, by one of two versions of the schema."""
+    """A topic with orders written by Confluent's serializer, with two versions of the schema."""
 
     def __init__(self, cluster: LocalCluster, registry: SchemaRegistryClient, topic: str) -> None:
         self.topic = topic
@@ -147,7 +147,7 @@ class Orders:
         self._registry = registry
 
     def payloads(self, schema: str, *values: dict[str, Any] | None) -> list[bytes | None]:
-        """Serialize values; registers the schema."""
+        """Serialize values, and register the schema."""
         serialize = AvroSerializer(self._registry, schema)
         context = SerializationContext(self.topic, MessageField.VALUE)
         return [None if value is None else serialize(value, context) for value in values]
@@ -159,7 +159,7 @@ class Orders:
 
 @pytest.fixture
 def orders(zkafka_cluster: LocalCluster, registry: SchemaRegistryClient, new_topic: NewTopic) -> Orders:
-    """A topic with an order of the first version."""
+    """A topic with one order of the first version."""
     made = Orders(zkafka_cluster, registry, new_topic())
     made.produce(FIRST, {"id": 1, "customer": "a"})
     return made
@@ -170,10 +170,10 @@ def values(frame: DataFrame) -> list[Any]:
 
 
 class TestReadsWithARegistry:
-    """What Confluent's serializers wrote."""
+    """Reads of records that Confluent's serializers wrote."""
 
     def test_versions(self, read: Read, orders: Orders, confluent: dict[str, str]) -> None:
-        """Records of two versions are read by the latest one, or by the version that is named."""
+        """Records of two schema versions are read with the latest version, or with the one given."""
         orders.produce(SECOND, {"id": 2, "amount": 2.0, "customer": None}, None)
         orders.produce(FIRST, {"id": 3, "customer": "c"})
         latest = read({"subscribe": orders.topic, **confluent})
@@ -188,13 +188,13 @@ class TestReadsWithARegistry:
         assert values(first) == [{"id": 1, "customer": "a"}, {"id": 2, "customer": None}, None, {"id": 3, "customer": "c"}]
 
     def test_a_frame_keeps_its_type(self, read: Read, orders: Orders, confluent: dict[str, str]) -> None:
-        """A frame has the columns of the schema that was the latest when it was made."""
+        """A frame keeps the columns of the schema that was latest when it was created."""
         frame = read({"subscribe": orders.topic, **confluent})
         orders.produce(SECOND, {"id": 2, "amount": 2.0, "customer": "b"})
         assert values(frame) == [{"id": 1, "customer": "a"}, {"id": 2, "customer": "b"}]
 
     def test_projection(self, read: Read, orders: Orders, confluent: dict[str, str]) -> None:
-        """A declared schema takes some fields, in its own order."""
+        """A declared schema selects some fields, in any order; an unknown field is refused."""
         frame = read({"subscribe": orders.topic, **confluent}, schema="offset bigint, value struct<customer: string>")
         assert values(frame) == [{"customer": "a"}]
         with pytest.raises(Exception, match=r"INVALID_SCHEMA.*no field value\.price; there are id, customer"):
@@ -203,7 +203,7 @@ class TestReadsWithARegistry:
     def test_unusable_records(
         self, read: Read, orders: Orders, confluent: dict[str, str], zkafka_cluster: LocalCluster
     ) -> None:
-        """Records without a known schema keep their bytes, and the reason."""
+        """With PERMISSIVE, records without a known schema keep their bytes and the reason."""
         bad = [b"\0\x7f\xff\xff\xff\x02", b"{}", b"\0\0"]
         zkafka_cluster.produce(orders.topic, [{"value": payload} for payload in bad])
         frame = read({"subscribe": orders.topic, **confluent, "mode": "PERMISSIVE"}).orderBy("offset")
@@ -218,7 +218,7 @@ class TestReadsWithARegistry:
     def test_several_topics(
         self, read: Read, orders: Orders, confluent: dict[str, str], registry: SchemaRegistryClient, new_topic: NewTopic
     ) -> None:
-        """Topics with different schemas need a subject that is named."""
+        """Topics with different schemas need value.subject."""
         other = new_topic()
         registry.register_schema(f"{other}-value", Schema(SECOND))
         both = {"subscribe": f"{orders.topic},{other}", **confluent}
@@ -227,14 +227,14 @@ class TestReadsWithARegistry:
         assert values(read({**both, "value.subject": f"{orders.topic}-value"})) == [{"id": 1, "customer": "a"}]
 
     def test_an_unknown_subject(self, read: Read, confluent: dict[str, str], new_topic: NewTopic) -> None:
-        """A topic without a schema is an error that names the subject, when the frame is made."""
+        """A topic without a schema raises an error that names the subject, when the frame is created."""
         topic = new_topic()
         with pytest.raises(Exception, match=rf"UNKNOWN_SUBJECT.*no latest version of subject {topic}-value"):
             read({"subscribe": topic, **confluent})
 
     @pytest.mark.long
     def test_no_registry(self, read: Read, confluent: dict[str, str], new_topic: NewTopic) -> None:
-        """A registry that cannot be reached is an error that names its address."""
+        """An unreachable registry raises an error that names its address."""
         given = {"subscribe": new_topic(), **confluent, "schema.registry.url": "http://127.0.0.1:1"}
         with pytest.raises(Exception, match=r"SCHEMA_REGISTRY_UNAVAILABLE.*http://127\.0\.0\.1:1 did not return"):
             read(given)
@@ -242,7 +242,7 @@ class TestReadsWithARegistry:
     def test_a_stream_keeps_its_type(
         self, stream: Callable[..., Stream], orders: Orders, confluent: dict[str, str]
     ) -> None:
-        """A stream decodes records of a newer version by the one that was the latest when it started."""
+        """A running stream decodes records of a newer schema version with the version that was latest at its start."""
         query = stream({"subscribe": orders.topic, "startingOffsets": "earliest", **confluent})
         query.begin()
         query.wait_for(1)
@@ -265,18 +265,18 @@ class TestReadsWithARegistry:
             own.close()
             for number, payload in enumerate(others, 2):
                 zkafka_cluster.produce(orders.topic, [{"value": payload}])
-                query.wait_for(number, timeout_s=25)  # less than the patience with the registry
+                query.wait_for(number, timeout_s=25)  # shorter than the patience with the registry
         assert [row.value.id for row in query.rows] == [1, 2, 3]
 
 
 class TestWritesWithARegistry:
-    """What our writes send."""
+    """Writes with a registry."""
 
     def test_confluents_deserializer(
         self, spark: SparkSession, read: Read, zookeeper: dict[str, str], confluent: dict[str, str],
         registry: SchemaRegistryClient, new_topic: NewTopic,
     ) -> None:  # fmt: skip
-        """Confluent's own deserializer reads what a write encoded, and so do we; null is a tombstone."""
+        """Confluent's deserializer and zkafka read what a write encoded; null becomes a tombstone."""
         topic = new_topic()
         frame = spark.sql("SELECT 'k' AS key, named_struct('id', 1L, 'customer', 'a') AS value UNION ALL SELECT 'n', null")
         frame.write.format("zkafka").options(**zookeeper, **confluent, topic=topic).mode("append").save()
@@ -294,7 +294,7 @@ class TestWritesWithARegistry:
         self, spark: SparkSession, read: Read, zookeeper: dict[str, str], zkafka_schema_registry: LocalSchemaRegistry,
         new_topic: NewTopic, name: str,
     ) -> None:  # fmt: skip
-        """A write by a given schema, and a read by the registered one, give the same values; keys have a format, too."""
+        """Values written with a given schema are read back unchanged with the registered one, next to formatted keys."""
         topic = new_topic(partitions=3)
         schema = {"avro": FIRST, "protobuf": MESSAGE, "json": DOCUMENT}[name]
         message = {"value.schema.message": "shop.Order"} if name == "protobuf" else {}
@@ -312,7 +312,7 @@ class TestWritesWithARegistry:
         self, spark: SparkSession, read: Read, zookeeper: dict[str, str], confluent: dict[str, str],
         registry: SchemaRegistryClient, new_topic: NewTopic,
     ) -> None:  # fmt: skip
-        """Where rows name their topics, each topic's subject gets the schema."""
+        """If rows name their topics, each topic's subject gets the schema."""
         topics = [new_topic(), new_topic()]
         rows = [(topic, (number,)) for number, topic in enumerate(topics)]
         frame = spark.createDataFrame(rows, "topic string, value struct<id: bigint>")

@@ -1,4 +1,4 @@
-"""Sessions as ZooKeeper grants them: with ids whose top bit is set, and for less time than was asked for."""
+"""Sessions as ZooKeeper grants them: with the top bit of the id set, and shorter than requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NewMember = Callable[..., GroupMember]
 
 @pytest.fixture(scope="module")
 def zkafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """An ensemble of one server whose id, 200, is the top byte of its session ids; sessions live for 6 s at most."""
+    """An ensemble of one server with id 200, the top byte of its session ids; sessions last at most 6 s."""
     data: Path = tmp_path_factory.mktemp("zookeeper")
     (data / "myid").write_text("200")
     config = {
@@ -46,13 +46,13 @@ def zkafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
 
 
 class TestSessionIds:
-    """Ids of 128 or more in the top byte, which are negative where 64 bits are signed."""
+    """Session ids with a top byte of 128 or more, which are negative as signed 64-bit numbers."""
 
     @pytest.mark.long
     def test_a_write_commits_for_the_member(
         self, spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]
     ) -> None:
-        """The options of a batch name the member's session so that the write can prove that it owns the partitions."""
+        """A write proves with the session id in its options that the member owns the partitions, and commits."""
         source, sink = new_topic(partitions=2), new_topic(partitions=1)
         fill(zkafka_cluster, source, 5, range(2))
         reset = {"auto.offset.reset": "earliest"}
@@ -65,7 +65,7 @@ class TestSessionIds:
             assert [client.get(f"/consumers/g/offsets/{source}/{n}")[0] for n in (0, 1)] == [b"5", b"5"]
 
     def test_errors(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Errors show a session as ZooKeeper's own tools do: 64 bits without a sign."""
+        """Errors show session ids as ZooKeeper's tools do: 64 bits, unsigned."""
         shown = f"0x{chroot.other.client_id[0] + 2**64:x}"
         assert shown in chroot.other.command(b"dump")
         chroot.topic("t", 1)
@@ -77,7 +77,7 @@ class TestSessionIds:
             new_member("c1", "t", session_ms=1000).join()
 
     def test_warnings(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
-        """So does the warning of a member whose partitions another session has."""
+        """The warning of a blocked member shows the owner's session id unsigned."""
         chroot.topic("t", 1)
         chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
         with new_member("c1", "t", max_retries=1):
@@ -86,16 +86,16 @@ class TestSessionIds:
 
 
 class TestSessionTimeout:
-    """The time that ZooKeeper grants, not the one that was asked for."""
+    """Members follow the granted session time-out, not the requested one."""
 
     def test_granted(self, chroot: Chroot) -> None:
-        """A connection knows the timeout that its server granted: the longest, or the shortest, that it allows."""
+        """A connection knows the granted time-out: the requested one, within the server's minimum and maximum."""
         for asked_ms, granted_ms in ((30_000, 6000), (2500, 2500), (100, 1000)):
             with ZooKeeperClient(replace(chroot.config, session_timeout_ms=asked_ms)) as client:
                 assert client.session_timeout_ms == granted_ms
 
     def test_expired_unnoticed(self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember) -> None:
-        """A member that is cut off owns nothing by the time that others may, though it asked for a longer session."""
+        """A member cut off from ZooKeeper owns nothing once others may claim, although it requested a longer session."""
         chroot.topic("t", 4)
         with (
             Wire(zkafka_cluster.port("zookeeper")) as wire,
@@ -109,7 +109,7 @@ class TestSessionTimeout:
             wire.mend()
 
     def test_waits_for_its_ghost(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A member waits for its id's last session as long as that may be granted, though it asked for a shorter one."""
+        """A member waits for its id's last session as long as sessions may last, although it requested a shorter one."""
         chroot.topic("t", 2)
         chroot.register("g", "g_c1", JVM)
         begin = time.monotonic()

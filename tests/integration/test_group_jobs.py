@@ -1,4 +1,4 @@
-"""Batch jobs that write exactly once and commit their group's offsets: a job that dies between the two is repeated."""
+"""Batch jobs that write exactly once and commit their group's offsets, and jobs that die between the two."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NewTopic = Callable[..., str]
 
 @dataclass(frozen=True)
 class Job:
-    """A job that copies what its group has not read yet, from two partitions to another topic."""
+    """A job that copies its group's unread records from two partitions to another topic."""
 
     spark: SparkSession
     cluster: LocalCluster
@@ -37,11 +37,11 @@ class Job:
 
     @property
     def group(self) -> str:
-        """The job's group."""
+        """The name of the job's group."""
         return f"g-{self.source}"
 
     def fill(self, begin: int, end: int) -> None:
-        """Write as many numbered records into each of the source's partitions: `begin` to `end`, and 1,000 more."""
+        """Write records numbered from `begin` to `end` to partition 0, and from 1,000 more to partition 1."""
         fill(self.cluster, self.source, [str(n) for n in range(begin, end)], 0)
         fill(self.cluster, self.source, [str(n) for n in range(1000 + begin, 1000 + end)], 1)
 
@@ -57,7 +57,7 @@ class Job:
 
     @contextmanager
     def uncommitted(self) -> Iterator[None]:
-        """A member that owns a partition: jobs fail when all rows are written, and nothing is committed."""
+        """Block commits: jobs inside the ``with`` block write all rows, then fail because a member owns a partition."""
         with self.cluster.zookeeper() as client:
             path = f"/consumers/{self.group}/owners/{self.source}/1"
             client.create(path, b"member-0", ephemeral=True, makepath=True)
@@ -66,7 +66,7 @@ class Job:
             client.delete(path)
 
     def expect_each_once(self, end: int) -> None:
-        """Verify that a reader of committed records finds each record up to `end` once."""
+        """Check that a reader of committed records finds each record up to `end` once."""
         found = numbers(self.cluster.bootstrap_servers, self.sink)
         assert found == dict.fromkeys([*range(end), *range(1000, 1000 + end)], 1)
 
@@ -79,7 +79,7 @@ def job(
     zookeeper: dict[str, str],
     new_topic: NewTopic,
 ) -> Job:
-    """A job whose source has ten records in each partition, with offsets in ZooKeeper, or in ZooKeeper and Kafka."""
+    """A job whose source has ten records per partition, with offsets in ZooKeeper, or in ZooKeeper and Kafka."""
     stores = {} if request.param == "zookeeper" else {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
     made = Job(spark, zkafka_cluster, new_topic(partitions=2), new_topic(partitions=3), {**zookeeper, **stores})
     made.fill(0, 10)
@@ -88,9 +88,9 @@ def job(
 
 @pytest.mark.parametrize("job", [*seldom("zookeeper"), "dual"], indirect=True)
 def test_next_jobs(job: Job) -> None:
-    """Jobs follow each other, also one without new records, and one whose rows are written and whose offsets are not.
+    """Consecutive jobs write each record once, also after a job without new records or without its commit.
 
-    That one writes nothing when it is run again, and commits.
+    A job that wrote its rows but did not commit writes nothing when it is repeated, and commits.
     """
     job.run(5)
     job.run(5)
@@ -104,7 +104,7 @@ def test_next_jobs(job: Job) -> None:
 
 
 def test_another_job_is_refused(job: Job) -> None:
-    """A job that follows an unfinished one is refused before it writes; the error has the offsets to finish it with."""
+    """A job after an unfinished one is refused before it writes; the error has the offsets that finish the earlier one."""
     with job.uncommitted():
         job.run(5)
     with pytest.raises(Exception, match=rf"UNFINISHED_JOB.*{job.source}.*:5.*endingOffsets"):
@@ -115,7 +115,7 @@ def test_another_job_is_refused(job: Job) -> None:
 
 
 def test_other_tasks(job: Job) -> None:
-    """A job that is repeated with other tasks is refused, as its rows may be in other slots."""
+    """A job repeated with another number of tasks is refused, because its rows would be in other slots."""
     with job.uncommitted():
         job.run(10)
     with pytest.raises(Exception, match="ROWS_DIFFER"):
@@ -125,7 +125,7 @@ def test_other_tasks(job: Job) -> None:
 
 
 def test_groups_of_one_topic(job: Job, new_topic: NewTopic) -> None:
-    """Each group has jobs of its own."""
+    """An unfinished job of one group does not affect the jobs of another group."""
     other = replace(job, source=new_topic(partitions=2))
     with job.uncommitted():
         job.run(10)

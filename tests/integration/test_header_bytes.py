@@ -1,4 +1,4 @@
-"""Headers that are not UTF-8: strings to Spark, bytes to Kafka."""
+"""Headers that are not UTF-8: strings in Spark, bytes in Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HeaderOfAnyName = Callable[[str, bytes], None]
 
 @pytest.mark.parametrize("path", ["librdkafka", "direct"])
 def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
-    """A write refuses such a key, and quotes it, before its batch is sent."""
+    """A write refuses a header key that is not UTF-8 and quotes it, before its batch is sent."""
     topic = new_topic()
     headers = "array(named_struct('key', cast(x'6bff' as string), 'value', x'31'))"
     frame = spark.range(0, 2, 1, 1).selectExpr("'v' as value", f"if(id = 0, array(), {headers}) as headers")
@@ -32,7 +32,7 @@ def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new
 
 @pytest.mark.parametrize("path", ["librdkafka", "direct"])
 def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
-    """The value of a header may be declared string and hold any bytes: it is written as it is."""
+    """A header value declared as string may contain any bytes, which are written unchanged."""
     topic = new_topic()
     headers = "array(named_struct('key', 'k', 'value', cast(x'31ff' as string)))"
     frame = spark.range(0, 2, 1, 1).selectExpr("'v' as value", f"{headers} as headers")
@@ -43,7 +43,7 @@ def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_
 
 @pytest.mark.parametrize("path", ["direct", "librdkafka"])  # both_paths/test_records.py has librdkafka
 def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str) -> None:
-    """A read of the column headers fails with the record's place, and one without it reads the record."""
+    """A read with headers fails with the record's offset if a header name is not UTF-8; without headers it succeeds."""
     topic = new_topic()
     header_of_any_name(topic, b"\xff")
     options = {"subscribe": topic, "transport": path}
@@ -56,7 +56,7 @@ def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyNa
 def test_stream_with_a_limit_of_bytes(
     stream: Callable[..., Stream], new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str
 ) -> None:
-    """maxBytesPerTrigger takes such records by the sizes of their keys and values."""
+    """maxBytesPerTrigger counts keys and values of records whose header names are not UTF-8."""
     topic = new_topic()
     for _ in range(4):
         header_of_any_name(topic, b"\xff")

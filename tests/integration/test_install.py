@@ -1,4 +1,4 @@
-"""What is installed: with a C compiler the compiled code, without one the same package in pure Python."""
+"""Installed packages: with the compiled code, or in pure Python if built without a C compiler."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Build = Callable[..., Path]
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """What a command prints; it must succeed."""
+    """Run a command that must succeed, and return its output."""
     everything = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment
-    elsewhere = tempfile.gettempdir()  # python -c would find the tree's package in the tree
+    elsewhere = tempfile.gettempdir()  # python -c would import the package from the source tree
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, env=everything, cwd=elsewhere, check=False
     )
@@ -37,7 +37,7 @@ def run(*command: str | Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tools that build a wheel, as pyproject.toml asks for them."""
+    """A folder with the tools that build a wheel, as pyproject.toml requires them."""
     folder = tmp_path_factory.mktemp("setuptools")
     run(sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "setuptools>=70.1")
     return folder
@@ -45,7 +45,7 @@ def setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory, setuptools: Path) -> Build:
-    """Builds a wheel of a clean copy of the tree with a C compiler, and environment variables."""
+    """Builds a wheel from a clean copy of the source tree, with a C compiler and environment variables."""
 
     def make(compiler: str, **environment: str) -> Path:
         tree, out = copy_source_tree(tmp_path_factory.mktemp("tree")), tmp_path_factory.mktemp("wheel")
@@ -59,7 +59,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, setuptools: Path) -> Build:
 
 @pytest.fixture(scope="module")
 def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Installs a wheel into an environment of its own, which shares what the wheel needs; its folder of commands."""
+    """Installs a wheel into a new environment that shares the wheel's dependencies, and returns its folder of commands."""
 
     def make(wheel: Path) -> Path:
         folder = tmp_path_factory.mktemp("environment")
@@ -76,7 +76,7 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
 
 @pytest.fixture(scope="module")
 def without_compiler(build: Build) -> Path:
-    """A wheel that was built where there is no compiler."""
+    """A wheel built without a compiler."""
     return build("/bin/false")
 
 
@@ -87,7 +87,7 @@ def pure(without_compiler: Path, install: Callable[[Path], Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def compiled(build: Build, install: Callable[[Path], Path]) -> Path:
-    """The commands of what was installed with a compiler."""
+    """The folder of commands of an installation with the compiled code."""
     wheel = build(shutil.which("cc") or shutil.which("gcc") or "cc")
     assert is_for_every_python(wheel)
     [library] = [name for name in files_of(wheel) if name.endswith(".so")]
@@ -96,7 +96,7 @@ def compiled(build: Build, install: Callable[[Path], Path]) -> Path:
 
 
 def is_for_every_python(wheel: Path) -> bool:
-    """Whether a wheel is for this platform, and any Python 3."""
+    """Return whether a wheel is for this platform and any Python 3."""
     python, abi, platform = wheel.stem.split("-")[-3:]
     return (python, abi) == ("py3", "none") and platform == sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
@@ -107,7 +107,7 @@ def files_of(wheel: Path) -> list[str]:
 
 
 def test_no_compiler_no_library(without_compiler: Path) -> None:
-    """Without a compiler the wheel is one for every platform, with the Python code and without a library."""
+    """A wheel built without a compiler is platform-independent, with the Python code and without a library."""
     assert without_compiler.name.endswith("-py3-none-any.whl")
     names = files_of(without_compiler)
     assert {"pyspark_zkafka/records/native/library.py", "pyspark_zkafka/py.typed"} <= set(names)
@@ -119,7 +119,7 @@ def test_no_compiler_no_library(without_compiler: Path) -> None:
 
 @pytest.mark.long
 def test_pure_by_choice(build: Build) -> None:
-    """ZKAFKA_NATIVE_PATH=off leaves the library out where there is a compiler."""
+    """ZKAFKA_NATIVE_PATH=off builds a wheel without the library despite a compiler."""
     wheel = build("cc", ZKAFKA_NATIVE_PATH="off")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert not [name for name in files_of(wheel) if name.endswith(".so")]
@@ -127,13 +127,13 @@ def test_pure_by_choice(build: Build) -> None:
 
 @pytest.mark.long
 def test_no_pure_wheel_by_mistake(build: Build) -> None:
-    """ZKAFKA_NATIVE_PATH=on has the build fail without a compiler."""
+    """ZKAFKA_NATIVE_PATH=on makes the build fail without a compiler."""
     with pytest.raises(AssertionError, match="/bin/false"):
         build("/bin/false", ZKAFKA_NATIVE_PATH="on")
 
 
 def test_pure_python_is_said(pure: Path) -> None:
-    """The command says that pure Python is used, and why; the package is the one that was installed."""
+    """`zkafka --version` says that pure Python is used, and why; Python imports the installed package."""
     found = run(pure / "zkafka", "--version")
     assert "the compiled code was not built when the package was installed: pure Python is used" in found
     place = run(pure / "python", "-c", "import pyspark_zkafka; print(pyspark_zkafka.__file__)")
@@ -142,25 +142,25 @@ def test_pure_python_is_said(pure: Path) -> None:
 
 @pytest.mark.long
 def test_compiled_path_is_said(compiled: Path) -> None:
-    """With a compiler the command says that the compiled code is used."""
+    """`zkafka --version` says that the compiled code is used."""
     assert "the compiled code is used\n" in run(compiled / "zkafka", "--version")
 
 
 def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """What was installed without a compiler writes and reads."""
+    """A package installed without a compiler writes and reads."""
     servers = zkafka_cluster.bootstrap_servers
     assert run(pure / "python", DRIVER, servers, new_topic(partitions=2), "auto") == "100 written, 100 read\n"
 
 
 @pytest.mark.long
 def test_compiled_path_works(compiled: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """What was installed with a compiler writes and reads by the compiled code."""
+    """A package installed with a compiler writes and reads with the compiled code."""
     servers = zkafka_cluster.bootstrap_servers
     assert run(compiled / "python", DRIVER, servers, new_topic(partitions=2), "direct") == "100 written, 100 read\n"
 
 
 def test_compiled_path_asked_for_in_vain(pure: Path, zkafka_cluster: LocalCluster) -> None:
-    """Who asks for the compiled code where it is not there is told so."""
+    """Requiring the compiled code where it was not built raises an error that says so."""
     found = run(pure / "python", DRIVER, zkafka_cluster.bootstrap_servers, "t", "direct")
     assert found.startswith(
         "[NO_NATIVE_PATH] The compiled code is required, but the compiled code was not built when the package"

@@ -1,4 +1,4 @@
-"""Batch reads of logs with records that a reader does not see, or sees in parts."""
+"""Batch reads of logs with invisible records and with records larger than a fetch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TestInvisibleRecords:
     """Transactions, and records larger than a fetch."""
 
     def test_transactions(self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Aborted records and markers are skipped as the isolation level says, also at the end of the log."""
+        """Aborted records are skipped with read_committed only, and markers always, even at the end of the log."""
         topic = new_topic()
         commit(zkafka_cluster, topic, b"a", b"b")
         abort(zkafka_cluster, topic, b"c", b"d")
@@ -33,14 +33,14 @@ class TestInvisibleRecords:
         assert [r.value for r in every.orderBy("offset").collect()] == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
     def test_nothing_visible(self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """A range of aborted records and markers alone ends, empty."""
+        """A range with only aborted records and markers returns no rows."""
         topic = new_topic()
         abort(zkafka_cluster, topic, *[b"x"] * 10)
         frame = read({"subscribe": topic, "kafka.isolation.level": "read_committed", "maxRecordsPerPartition": "4"})
         assert frame.collect() == []
 
     def test_open_transaction(self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With read_committed a batch ends before an open transaction."""
+        """With read_committed, a batch ends before an open transaction."""
         topic = new_topic()
         zkafka_cluster.produce(topic, [{"value": b"before"}])
         with transaction(zkafka_cluster, topic, b"open") as producer:
@@ -50,7 +50,7 @@ class TestInvisibleRecords:
             producer.abort_transaction(30)
 
     def test_large_records(self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Records larger than the fetch size are read, in batches that do not hold them all."""
+        """Records larger than the fetch size are read, in several batches."""
         topic = new_topic()
         zkafka_cluster.produce(topic, [{"value": bytes([n]) * 900_000} for n in range(60)])
         small_fetches = {"kafka.max.partition.fetch.bytes": "10000"}

@@ -1,4 +1,4 @@
-"""Compiling the small Java programs that tests run beside Kafka's jars."""
+"""Compilation of the small Java programs that tests run with Kafka's jars."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ public class Hello {
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program in a folder of its own, compiled into a cache of its own, with the jars that are cached anyway."""
+    """A program in its own folder, compiled into its own cache, which shares the cached jars."""
     from pyspark_zkafka.testing import cache_folder
 
     cache = tmp_path / "cache"
@@ -37,7 +37,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def jre(tmp_path: Path) -> Path:
-    """A Java without a compiler: a script that answers as one does, and runs all else."""
+    """A Java without a compiler: a script that refuses the compiler module, and runs everything else."""
     script = tmp_path / "java"
     script.write_text(
         '#!/bin/sh\ncase "$2" in jdk.compiler/*)\n'
@@ -50,7 +50,7 @@ def jre(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["jdk", *seldom("jre")])
 def test_compiled_once(source: Path, jre: Path, kind: str) -> None:
-    """A program is compiled at its first use, also by a Java without a compiler, and runs with the jars of its Kafka."""
+    """A program is compiled once, at its first use, even by a Java without a compiler, and runs with its Kafka's jars."""
     java = jre if kind == "jre" else find_java()
     classpath, main = compiled_program(java, "1.1.1", source)
     done = subprocess.run([java, "-cp", classpath, main], capture_output=True, text=True, check=True)
@@ -63,7 +63,7 @@ def test_compiled_once(source: Path, jre: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["jdk", *seldom("jre")])
 def test_what_cannot_be_compiled(source: Path, jre: Path, kind: str) -> None:
-    """What the compiler says is in the error, and nothing is left in the cache."""
+    """An error quotes the compiler's message, and nothing is left in the cache."""
     source.write_text(HELLO.replace("LatestTime", "NoSuchTime"))
     with pytest.raises(LocalClusterError, match=r"(?s)NOT_COMPILED.*NoSuchTime"):
         compiled_program(jre if kind == "jre" else find_java(), "1.1.1", source)

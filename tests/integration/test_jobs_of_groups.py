@@ -1,4 +1,4 @@
-"""Plans and tasks of batch jobs that commit a group's offsets, without Spark: a job that dies, and the one after it."""
+"""Plans and tasks of batch jobs that commit a group's offsets, without Spark: dead jobs and their successors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
 
 
 class Group:
-    """A group, whose jobs read a topic of two partitions and write to another one."""
+    """A group whose jobs read a topic of two partitions and write to another topic."""
 
     def __init__(self, cluster: LocalCluster, source: str, sink: str) -> None:
         self._cluster = cluster
@@ -37,16 +37,16 @@ class Group:
         self._sink = sink
 
     def job(self, *ends: int, **more: str) -> SlotJob:
-        """A job that commits an end for each of the first partitions."""
+        """Return a job that commits an end for each of the first partitions."""
         offsets = json.dumps({self._source: dict(enumerate(ends))})
         return SlotJob({**self._options, "commitOffsets": offsets, **more})
 
     def written(self) -> dict[int, int]:
-        """How often a reader of committed records finds each row."""
+        """Return how often a reader of committed records finds each row."""
         return numbers(self._cluster.bootstrap_servers, self._sink)
 
     def reset(self) -> None:
-        """Delete the group's offsets, and its ledger."""
+        """Delete the group's offsets and its ledger."""
         with self._cluster.zookeeper() as client:
             client.delete(f"/consumers/{self.name}", recursive=True)
         with GroupAdmin(self._cluster.bootstrap_servers, {}) as brokers:
@@ -56,12 +56,12 @@ class Group:
 
 @pytest.fixture
 def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Group:
-    """A group without a job."""
+    """A group without jobs."""
     return Group(zkafka_cluster, new_topic(partitions=2), new_topic(partitions=2))
 
 
 def test_second_store(group: Group) -> None:
-    """A job that commits to Kafka as well follows one that committed to ZooKeeper alone."""
+    """A job that also commits to Kafka can follow one that committed only to ZooKeeper."""
     first = group.job(5)
     first.write(range(5))
     first.commit()
@@ -72,7 +72,7 @@ def test_second_store(group: Group) -> None:
 
 
 def test_died_between_two_stores(group: Group) -> None:
-    """A job that dies between its commits to two stores is finished: the next one reads from the larger offset."""
+    """After a job that died between its commits to two stores, the next job starts at the larger offset."""
     died = group.job(5, **DUAL)
     died.write(range(5))
     commit, connection = died.options.commit, died.options.connection
@@ -89,7 +89,7 @@ def test_died_between_two_stores(group: Group) -> None:
 
 
 def test_died_in_a_transaction(group: Group) -> None:
-    """A job that follows one whose transaction is still open is planned within seconds; its tasks end that transaction."""
+    """A job after one with an open transaction is planned within seconds, and its tasks end that transaction."""
     died = group.job(5)
     assert died.plan.ledger is not None
     assert died.plan.ledger.job is not None
@@ -103,7 +103,7 @@ def test_died_in_a_transaction(group: Group) -> None:
 
 
 def test_ledger_deleted(group: Group) -> None:
-    """A job of a group that was reset, and its ledger deleted, is written again, also by a worker that wrote it before."""
+    """A job of a group whose offsets and ledger were deleted is written again, even by the same worker."""
     for _ in range(2):
         job = group.job(5)
         job.write(range(5))
@@ -113,7 +113,7 @@ def test_ledger_deleted(group: Group) -> None:
 
 
 def test_job_of_a_member_that_is_gone(group: Group) -> None:
-    """A job without a member finishes that of a member with the same partitions, as the error says."""
+    """A job without a member can finish a dead member's job for the same partitions, as the error suggests."""
     owner = str(ClaimOwner("member", 1))
     group.job(5, commitOwner=owner).write(range(5))
     for member in ({"commitOwner": owner}, {}):
@@ -126,7 +126,7 @@ def test_job_of_a_member_that_is_gone(group: Group) -> None:
 
 
 def test_planned_at_the_same_time(group: Group) -> None:
-    """Of two jobs that are planned at the same time, the one that writes first goes on; the other one is refused."""
+    """Of two jobs planned at the same time, the first to write continues, and the other is refused."""
     first, second = group.job(5, 0), group.job(5, 3)
     first.write(range(5))
     first.commit()
@@ -138,7 +138,7 @@ def test_planned_at_the_same_time(group: Group) -> None:
 
 
 def test_too_many_offsets(group: Group) -> None:
-    """A job whose offsets are too many for an entry does not follow an unfinished one, either."""
+    """A job with too many offsets for an entry is also refused after an unfinished job."""
     group.job(5).write(range(5))
     with pytest.raises(LedgerError, match="UNFINISHED_JOB"):
         group.job(*range(5, 505))
@@ -146,8 +146,8 @@ def test_too_many_offsets(group: Group) -> None:
 
 @pytest.mark.parametrize("option", ["transactionalIdPrefix", "writerName", "ledgerTopic", "topic"])
 def test_job_that_moved(group: Group, new_topic: Callable[..., str], option: str) -> None:
-    """A job that follows an unfinished one under another name or topic is refused before it writes."""
-    for _ in range(2):  # the second one waits until the entry of the first one is complete
+    """A job under another name or topic is refused after an unfinished one, before it writes."""
+    for _ in range(2):  # the second run waits until the first one's entry is complete
         group.job(5).write(range(5))
     moved = {option: new_topic()}
     for end in (5, 8):
@@ -161,7 +161,7 @@ def test_job_that_moved(group: Group, new_topic: Callable[..., str], option: str
 
 
 def test_committed_job(group: Group) -> None:
-    """A job whose offsets the group has committed is refused if it has rows: they may have been written before."""
+    """A job whose offsets are already committed is refused if it has rows, which may have been written before."""
     first, second = group.job(5), group.job(5)
     first.write(range(5))
     first.commit()
@@ -170,5 +170,5 @@ def test_committed_job(group: Group) -> None:
     again.commit()
     with pytest.raises(OptionError, match=r"UNNAMED_WRITE.*committed all of commitOffsets"):
         again.write(range(5))
-    assert second.write(range(5)).repeated == 5  # it was planned before
+    assert second.write(range(5)).repeated == 5  # planned before the commit
     assert group.written() == once(range(5))

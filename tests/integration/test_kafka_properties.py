@@ -1,4 +1,4 @@
-"""Translated properties in the real librdkafka: clients are made, brokers are not needed."""
+"""Translated properties in librdkafka itself; its clients are created without brokers."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ COMPANIONS: dict[str, dict[str, str]] = {
     "sasl.oauthbearer.method": OIDC,
     "enable.gapless.guarantee": {"enable.idempotence": "true"},
 }
-# Not librdkafka's: `client_config` replaces it by a callback.
+# Not a property of librdkafka: `client_config` replaces it by a callback.
 OF_LIBRDKAFKA = [row for row in PROPERTIES if row.name != PROVIDER]
 ROLES: dict[Role, str] = {"consumer": "C", "producer": "P"}
 
 
 def make(role: Role, properties: Mapping[str, str]) -> None:
-    """Make a client and let go of it; raises KafkaException where librdkafka refuses."""
-    if role == "consumer":  # whose session is never longer than max.poll.interval.ms, see `consumer_properties`
+    """Create and close a client. Raises KafkaException if librdkafka refuses the properties."""
+    if role == "consumer":  # a session may not exceed max.poll.interval.ms, see `consumer_properties`
         confluent_kafka.Consumer({"group.id": "g", "session.timeout.ms": "1", **properties}).close()
     else:
         confluent_kafka.Producer(dict(properties)).flush(0)
 
 
 def accepted(row: ClientProperty, role: Role) -> Iterator[dict[str, str]]:
-    """What `translate` lets through of the candidates for a row."""
+    """Yield the candidates for a row that `translate` accepts, translated."""
     needed = {str(row.when[0]): str(row.when[1])} if row.when else {}
     if row.target_names() == ["ssl.keystore.location"]:
         needed["ssl.keystore.password"] = "x"
@@ -64,7 +64,7 @@ def accepted(row: ClientProperty, role: Role) -> Iterator[dict[str, str]]:
 VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
 LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
 PASSED_ON = sorted(set(LIBRDKAFKA) - set(REFUSED) - {row.name for row in PROPERTIES})
-FILES_AND_CRYPTOGRAPHY = ("https.", "sasl.", "ssl.")  # what librdkafka looks into when it makes a client
+FILES_AND_CRYPTOGRAPHY = ("https.", "sasl.", "ssl.")  # librdkafka evaluates these when a client is created
 PAIRS = [
     pytest.param(row, role, id=f"{row.name}-{role}")
     for row in OF_LIBRDKAFKA
@@ -75,7 +75,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("row", "role"), PAIRS)
 def test_librdkafka_takes_what_is_translated(row: ClientProperty, role: Role) -> None:
-    """Whatever value passes the translation, a real client can be made with it; and some value passes."""
+    """A real client can be created with any value that passes the translation, and some value passes."""
     found = {json.dumps(properties): properties for properties in accepted(row, role)}
     assert found
     for properties in found.values():
@@ -83,12 +83,12 @@ def test_librdkafka_takes_what_is_translated(row: ClientProperty, role: Role) ->
 
 
 def test_the_recorded_names_are_the_installed_ones() -> None:
-    """Each recorded property that reaches librdkafka is one that the installed library knows, and none is hidden."""
+    """All properties that the translation can produce are known to the installed librdkafka."""
     assert {target for row in OF_LIBRDKAFKA for target in row.target_names()} <= set(LIBRDKAFKA)
 
 
 def test_librdkafka_takes_what_is_passed_on() -> None:
-    """What the driver's librdkafka says about a property's value is what a real client does."""
+    """A real client can be created with any value that the driver accepts for a property passed on unchanged."""
     for name in PASSED_ON:
         taken = [value for value in CANDIDATES if not translate({name: value}, "consumer")[1]]
         assert taken, name

@@ -1,4 +1,4 @@
-"""The listener on real queries: its numbers beside those of Spark, ZooKeeper and the logs."""
+"""The listener on real queries, compared with numbers of Spark, ZooKeeper and the logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUERIES = ("limited", "alone")
 
 @pytest.fixture
 def lags(spark: SparkSession) -> Iterator[list[QueryLag]]:
-    """The lags of the queries here that a listener has reported so far; queries of earlier tests may report late."""
+    """The lags that a listener has reported so far for this file's queries; queries of earlier tests may report late."""
     found: list[QueryLag] = []
     listener = LagListener(lambda lag: found.append(lag) if lag.query in QUERIES else None)
     spark.streams.addListener(listener)
@@ -42,9 +42,9 @@ def test_a_limited_query_of_a_group(
     tmp_path: Path,
     eventually: Callable[..., Any],
 ) -> None:
-    """A query that reads 10 of 40 records at a time falls less behind with each micro-batch, and commits each of them."""
+    """A query that reads 10 of 40 records at a time reports a smaller lag after each micro-batch, and its commits."""
     topic = new_topic(partitions=2)
-    fill(zkafka_cluster, topic, [b"12345"] * 20, range(2))  # as many in both: each micro-batch takes 5 of each
+    fill(zkafka_cluster, topic, [b"12345"] * 20, range(2))  # each micro-batch takes 5 records of each partition
     options = {"subscribe": topic, "group.id": topic, "auto.offset.reset": "earliest", "maxOffsetsPerTrigger": "10"}
     frame = LagListener.observe_bytes(spark.readStream.format("zkafka").options(**zookeeper, **options).load())
     writer = frame.writeStream.format("noop").queryName("limited").option("checkpointLocation", str(tmp_path))
@@ -72,7 +72,7 @@ def test_a_query_without_a_group(
     tmp_path: Path,
     eventually: Callable[..., Any],
 ) -> None:
-    """A query without a group has a lag, but no commits; its bytes are unknown, as it does not observe them."""
+    """A query without a group reports a lag but no commits, and no bytes unless it observes them."""
     topic = new_topic(partitions=1)
     zkafka_cluster.produce(topic, [{"value": b"12345"}] * 4)
     options = {"subscribe": topic, "startingOffsets": "earliest"}

@@ -1,4 +1,4 @@
-"""Claims of long names: together more than a request to ZooKeeper may hold."""
+"""Claims with long names, which together exceed the size of a request to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC = "t" * 249
 
 
 def test_joining(chroot: Chroot, new_member: NewMember) -> None:
-    """A member claims a thousand partitions though all names are as long as they may be."""
+    """A member claims a thousand partitions although all names have their maximal length."""
     chroot.topic(TOPIC, 1000)
     with new_member(HOST, TOPIC, name=GROUP) as member:
         assert len(member.owned()) == 1000
@@ -31,7 +31,7 @@ def test_joining(chroot: Chroot, new_member: NewMember) -> None:
 
 @pytest.mark.long
 def test_releasing(chroot: Chroot) -> None:
-    """Claims that were made little by little can be released at once."""
+    """A thousand claims made in several calls can be released in one."""
     partitions = [TopicPartition(TOPIC, n) for n in range(1000)]
     with ZooKeeperClient(chroot.config) as client:
         claims, owner = Claims(client, GROUP), ClaimOwner(f"{GROUP}_{HOST}", client.session_id or 0)
@@ -45,7 +45,7 @@ def test_releasing(chroot: Chroot) -> None:
 
 @pytest.mark.long
 def test_topics_of_a_claim(chroot: Chroot) -> None:
-    """So can claims of as many topics, each with parents of its own."""
+    """Claims of 300 topics with separate parents can be made, verified and released."""
     wanted = {TopicPartition(f"{n:04}-{'t' * 240}", 0): f"{GROUP}_{HOST}-0" for n in range(300)}
     with ZooKeeperClient(chroot.config) as client:
         claims, owner = Claims(client, GROUP), ClaimOwner(f"{GROUP}_{HOST}", client.session_id or 0)

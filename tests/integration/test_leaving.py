@@ -1,4 +1,4 @@
-"""How the process that plans a stream ends."""
+"""The end of the process that plans a stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ finally:
 def test_it_leaves_at_once_however_often_it_is_told(
     zkafka_cluster: LocalCluster, new_topic: Callable[..., str], told_by: str
 ) -> None:
-    """SIGTERM lets the process leave its group, and another one, while it leaves, changes nothing: Spark sends two."""
+    """On SIGTERM the process leaves its group; further signals meanwhile have no effect, since Spark sends two."""
     topic = new_topic()
     group = f"group-of-{topic}"
     command = [sys.executable, "-c", PLANNING, zkafka_cluster.zookeeper_connect, group, topic]

@@ -1,4 +1,4 @@
-"""LocalCluster, for real: its servers, its topics and their records."""
+"""Servers, topics and records of a real LocalCluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_registered(breakable_cluster: LocalCluster) -> None:
 
 
 def test_listens_on_loopback_alone(breakable_cluster: LocalCluster) -> None:
-    """No socket of the servers listens on any other address than 127.0.0.1."""
+    """No socket of the servers listens on an address other than 127.0.0.1."""
     ports = {breakable_cluster.port(s) for s in ("zookeeper", *breakable_cluster.broker_ids)}
     rows = [line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()[1:]]
     listening = {(address, int(port, 16)) for row in rows if row[3] == "0A" for address, port in [row[1].rsplit(":", 1)]}
@@ -42,7 +42,7 @@ def test_listens_on_loopback_alone(breakable_cluster: LocalCluster) -> None:
 
 
 def test_topics_and_records(breakable_cluster: LocalCluster) -> None:
-    """Topics are spread round the brokers; records go where they are sent, and partitions can be added."""
+    """Topics are spread over the brokers, records go to the given partitions, and partitions can be added."""
     breakable_cluster.create_topic("spread", partitions=3, replication=2, config={"retention.ms": "-1"})
     assert breakable_cluster.assignment("spread") == {0: [0, 1], 1: [1, 2], 2: [2, 0]}
     assert breakable_cluster.produce("spread", [{"value": "a", "partition": 1}, ("k", "b", 1), (None, b"c", 2)]) == {
@@ -55,14 +55,14 @@ def test_topics_and_records(breakable_cluster: LocalCluster) -> None:
 
 
 def test_own_assignment(breakable_cluster: LocalCluster) -> None:
-    """A topic takes the replicas that it is given."""
+    """A topic gets the replicas given in `assignment`."""
     breakable_cluster.create_topic("own", assignment={0: [2, 1], 1: [0, 2]})
     assert breakable_cluster.assignment("own") == {0: [2, 1], 1: [0, 2]}
     assert breakable_cluster.wait_for_leader("own", 0) == 2
 
 
 def test_refusals(breakable_cluster: LocalCluster) -> None:
-    """What the cluster refuses is an error with its reason."""
+    """A request that the cluster refuses raises an error with the reason."""
     breakable_cluster.create_topic("twice")
     with pytest.raises(LocalClusterError, match=r"create topic twice.*already exists"):
         breakable_cluster.create_topic("twice")
@@ -75,7 +75,7 @@ def test_refusals(breakable_cluster: LocalCluster) -> None:
 
 
 def test_deleted(breakable_cluster: LocalCluster) -> None:
-    """Deleted records move the log's start; a deleted topic can be created again at once."""
+    """Deleting records moves the log's start, and a deleted topic can be created again at once."""
     breakable_cluster.create_topic("deleted")
     breakable_cluster.produce("deleted", [{"value": b"x"}] * 5)
     assert breakable_cluster.delete_records("deleted", {0: 3}) == {0: 3}

@@ -1,4 +1,4 @@
-"""LocalCluster, for real: servers that are stopped, killed and paused, and sessions that expire."""
+"""Stopped, killed and paused servers of a real LocalCluster, and expired sessions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _all_up(breakable_cluster: LocalCluster) -> Iterator[None]:
 
 
 def test_stop_and_restart(breakable_cluster: LocalCluster) -> None:
-    """A stopped broker's znode is gone, another leads; restarted, it has its port and data, and can lead again."""
+    """A stopped broker's znode is gone and another leads; restarted, it keeps port and data, and can lead again."""
     breakable_cluster.create_topic("moved", replication=2)
     breakable_cluster.produce("moved", [{"value": b"x"}])
     port = breakable_cluster.port(0)
@@ -49,7 +49,7 @@ def test_stop_and_restart(breakable_cluster: LocalCluster) -> None:
 
 
 def test_kill(breakable_cluster: LocalCluster) -> None:
-    """After kill the process is gone, the next leader is found when the session has expired, and restart waits for that."""
+    """After a kill the process is gone, a new leader follows when the session has expired, and restart waits for that."""
     breakable_cluster.create_topic("killed", assignment={0: [1, 2]})
     pid = breakable_cluster.pid(1)
     assert pid is not None
@@ -62,7 +62,7 @@ def test_kill(breakable_cluster: LocalCluster) -> None:
 
 @pytest.mark.long
 def test_session_that_expires_at_the_start() -> None:
-    """A broker that loses its session while it starts ends by itself, and is started again: the restart succeeds."""
+    """A restart succeeds even if the broker loses its session during startup, ends, and is started again."""
     with LocalCluster(brokers=1, broker_config={"zookeeper.session.timeout.ms": "1000"}) as cluster:
 
         def connected() -> bool:
@@ -88,7 +88,7 @@ def test_session_that_expires_at_the_start() -> None:
 
 @pytest.mark.long
 def test_pause_and_resume(breakable_cluster: LocalCluster) -> None:
-    """A paused broker loses its leadership, and is back in sync after resume."""
+    """A paused broker loses its leadership, and is in sync again after `resume`."""
     breakable_cluster.create_topic("paused", assignment={0: [2, 0]})
     breakable_cluster.pause(2)
     assert breakable_cluster.running_broker_ids == [0, 1]
@@ -100,7 +100,7 @@ def test_pause_and_resume(breakable_cluster: LocalCluster) -> None:
 
 @pytest.mark.long
 def test_kill_while_paused(breakable_cluster: LocalCluster) -> None:
-    """A paused broker can be killed, and restarted; a server that is down cannot be paused."""
+    """A paused broker can be killed and restarted; a stopped server cannot be paused."""
     breakable_cluster.pause(2)
     breakable_cluster.kill(2)
     with pytest.raises(LocalClusterError, match=r"SERVER_NOT_RUNNING.*broker-2"):
@@ -110,7 +110,7 @@ def test_kill_while_paused(breakable_cluster: LocalCluster) -> None:
 
 
 def test_zookeeper_faults(breakable_cluster: LocalCluster) -> None:
-    """ZooKeeper can be paused, killed and restarted; brokers and topics are there afterwards."""
+    """ZooKeeper can be paused, killed and restarted, and brokers and topics are still there afterwards."""
     breakable_cluster.create_topic("survives", replication=3)
     breakable_cluster.pause("zookeeper")
     breakable_cluster.resume("zookeeper")
@@ -122,7 +122,7 @@ def test_zookeeper_faults(breakable_cluster: LocalCluster) -> None:
 
 
 def test_expire_session(breakable_cluster: LocalCluster) -> None:
-    """The owner of an expired session sees it lost, and its ephemeral znode is gone at once."""
+    """The owner of an expired session sees it lost, and its ephemeral znode is deleted at once."""
     states: list[str] = []
     client = KazooClient(breakable_cluster.zookeeper_connect)
     client.add_listener(states.append)
@@ -140,7 +140,7 @@ def test_expire_session(breakable_cluster: LocalCluster) -> None:
 
 @pytest.mark.long
 def test_session_expiry_of_a_broker_is_survived(breakable_cluster: LocalCluster) -> None:
-    """wait_ready returns only when a broker that lost its session is registered again."""
+    """`wait_ready` returns only when a broker that lost its session is registered again."""
     breakable_cluster.pause(0)
     with breakable_cluster.zookeeper() as zookeeper:
         eventually(lambda: zookeeper.exists("/brokers/ids/0") is None)
@@ -152,7 +152,7 @@ def test_session_expiry_of_a_broker_is_survived(breakable_cluster: LocalCluster)
 
 @pytest.mark.long
 def test_topics_when_the_controller_has_moved(breakable_cluster: LocalCluster) -> None:
-    """A client that knows the one before asks who it is now, and creates the topic there."""
+    """A client finds a controller that has moved, and creates a topic there."""
     with (
         AdminClient({"bootstrap.servers": breakable_cluster.bootstrap_servers}) as admin,
         breakable_cluster.zookeeper() as zookeeper,

@@ -1,4 +1,4 @@
-"""LocalCluster, for real: clusters that begin, fail to, and leave nothing behind."""
+"""Start, failed start and clean-up of real LocalClusters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.processes import alive
 
 @pytest.mark.long
 def test_two_at_once_with_own_settings(breakable_cluster: LocalCluster) -> None:
-    """A second cluster beside the first has its own ports, chroot and folder; extra listeners and ports are filled in."""
+    """A second cluster has its own ports, chroot and folder; placeholders for listeners and ports are filled in."""
     settings = {"broker_config": {"log.dirs": "{data}/own", "auto.create.topics.enable": "true"}}
     zookeeper = {
         "secureClientPort": "{port:tls}",
@@ -41,7 +41,7 @@ def test_two_at_once_with_own_settings(breakable_cluster: LocalCluster) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["0.8.2.2", "1.1.1"])
 def test_old_versions(version: str) -> None:
-    """Old brokers start, take topics, partitions and records, move leaders, and delete topics."""
+    """Old brokers start, create topics, add partitions, store records, move leaders, and delete topics."""
     with LocalCluster(brokers=2, kafka_version=version) as old:
         old.create_topic("orders", partitions=2, replication=2, config={"retention.ms": "-1"})
         assert old.produce("orders", [(b"k", b"v", 0), (b"k", b"v", 1)]) == {0: [0], 1: [0]}
@@ -55,7 +55,7 @@ def test_old_versions(version: str) -> None:
 
 
 def test_broker_that_dies(tmp_path: Path) -> None:
-    """A broker that cannot start is an error with its status and the end of its log, and nothing stays."""
+    """A server that cannot start raises an error with its exit status and the end of its log."""
     with pytest.raises(LocalClusterError, match=r"SERVER_DIED.*broker-0 ended with exit status 1(?s:.*)num\.io\.threads"):
         LocalCluster(brokers=1, broker_config={"num.io.threads": "many"}).start()
     with pytest.raises(LocalClusterError, match=r"SERVER_DIED.*zookeeper ended(?s:.*)Unrecognized (VM )?option"):
@@ -63,7 +63,7 @@ def test_broker_that_dies(tmp_path: Path) -> None:
 
 
 def test_not_ready_in_time() -> None:
-    """A cluster that is not ready in time is an error that names what is missing."""
+    """A cluster that is not ready in time raises an error."""
     with pytest.raises(LocalClusterError, match="NOT_READY"):
         LocalCluster(brokers=1, startup_timeout_s=0.01).start()
 
@@ -79,7 +79,7 @@ time.sleep(100)
 
 
 def test_killed_parent_leaves_nothing() -> None:
-    """After SIGKILL of the process with the cluster, its servers, one of them paused, and their data are gone."""
+    """When the process with the cluster is killed, its servers, even a paused one, and their data disappear."""
     with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         folder, *pids = parent.stdout.readline().split()
@@ -94,7 +94,7 @@ FETCH = "from pyspark_zkafka.testing import fetch_jars; print(*fetch_jars('org.a
 
 @pytest.mark.long
 def test_two_fetch_at_once(tmp_path: Path) -> None:
-    """Two processes that need the same jars at the same moment, with an empty cache, both get all of them."""
+    """Two processes that fetch the same jars at the same time into an empty cache both get all of them."""
     environ = {**os.environ, "ZKAFKA_CACHE": str(tmp_path)}
     both = [subprocess.Popen([sys.executable, "-c", FETCH], stdout=subprocess.PIPE, text=True, env=environ) for _ in "ab"]
     said = [process.communicate()[0].split() for process in both]

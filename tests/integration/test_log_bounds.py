@@ -1,4 +1,4 @@
-"""The ends of many logs: the same as when each is asked for by itself, and who does not tell is known."""
+"""Lookups of the ends of many logs: equal to single lookups, with errors by partition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Found = dict[TopicPartition, int] | None
 
 @pytest.fixture
 def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-    """Eight partitions, as many records in each as its number says."""
+    """A topic of eight partitions; partition N has N records."""
     name = new_topic(partitions=8)
     zkafka_cluster.produce(name, [{"value": b"v", "partition": p} for p in range(8) for _ in range(p)])
     return name
@@ -32,7 +32,7 @@ def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each time that the ends of many logs were asked for at once, whether all were told."""
+    """For each bulk lookup of ends of logs, whether it found all of them."""
     told: list[bool] = []
 
     def noting(
@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def test_ends_of_many_logs(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
-    """Earliest and latest offsets come in a few questions; fewer partitions, and timestamps, are each asked for."""
+    """Earliest and latest offsets of many partitions are looked up in bulk; timestamps and few partitions are not."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
     mixed = {tp: LATEST if tp.partition % 2 else EARLIEST for tp in partitions}
     with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
@@ -65,7 +65,7 @@ def test_ends_of_many_logs(topic: str, asked: list[bool], zkafka_cluster: LocalC
 
 
 def test_partition_that_is_not_there(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
-    """A partition that does not exist is told by name, beside the offsets of the others; until all tell, each is asked."""
+    """A missing partition is reported by name next to the others' offsets; bulk lookups pause until none is missing."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
     wanted = dict.fromkeys([*partitions, TopicPartition(topic, 99)], LATEST)
     with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
@@ -81,7 +81,7 @@ def test_partition_that_is_not_there(topic: str, asked: list[bool], zkafka_clust
 
 
 def test_added_partitions(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
-    """Partitions that were added since are found."""
+    """Added partitions are found."""
     with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
         client.list_offsets({TopicPartition(topic, p): LATEST for p in range(8)})
         zkafka_cluster.add_partitions(topic, 10)
@@ -92,7 +92,7 @@ def test_added_partitions(topic: str, asked: list[bool], zkafka_cluster: LocalCl
 
 @contextmanager
 def open_transaction(cluster: LocalCluster, topic: str) -> Iterator[None]:
-    """One record in each partition, neither committed nor aborted."""
+    """Keep a transaction open with one record in each partition, and abort it at the end."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": topic})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -104,7 +104,7 @@ def open_transaction(cluster: LocalCluster, topic: str) -> Iterator[None]:
 
 
 def test_leader_epochs(topic: str, asked: list[bool], zkafka_cluster: LocalCluster) -> None:
-    """Leader epochs come with the ends of logs, of many partitions and of few."""
+    """Lookups of log ends return leader epochs, for many partitions and for few."""
     partitions = [TopicPartition(topic, p) for p in range(8)]
     with KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, sizes=SIZES) as client:
         for some in (partitions, partitions[:7]):
@@ -116,7 +116,7 @@ def test_leader_epochs(topic: str, asked: list[bool], zkafka_cluster: LocalClust
 
 @pytest.mark.parametrize("read_committed", [False, True])
 def test_open_transaction(topic: str, asked: list[bool], zkafka_cluster: LocalCluster, read_committed: bool) -> None:
-    """The latest offset is the end of the log, or, as the isolation level says, the last stable one and not the end."""
+    """The latest offset is the end of the log, or, with read_committed, the last stable offset."""
     wanted = {TopicPartition(topic, p): LATEST for p in range(8)}
     client = KafkaAdmin(zkafka_cluster.bootstrap_servers, {}, read_committed=read_committed, sizes=SIZES)
     with open_transaction(zkafka_cluster, topic), client:

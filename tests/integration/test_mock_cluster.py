@@ -1,4 +1,4 @@
-"""Reads, writes and streams on librdkafka's mock brokers, without Java servers; and what mock brokers cannot do."""
+"""Reads, writes and streams on librdkafka's mock brokers, without Java servers, and the limits of mock brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record(number: int) -> dict[str, Any]:
-    """A record of a partition by its number, with a header and a time."""
+    """Return a numbered record with a partition, a header and a time."""
     text = b"%d" % number
     return {
         "key": b"k" + text, "value": b"v" + text, "partition": number % 2, "headers": [("n", text)],
@@ -28,7 +28,7 @@ def record(number: int) -> dict[str, Any]:
 
 @pytest.fixture(params=["direct", *seldom("librdkafka")])
 def options(request: pytest.FixtureRequest, zkafka_mock_cluster: MockCluster) -> dict[str, str]:
-    """How to reach the mock brokers, with each transport."""
+    """Options for the mock brokers, with each transport."""
     return {"kafka.bootstrap.servers": zkafka_mock_cluster.bootstrap_servers, "transport": request.param}
 
 
@@ -46,7 +46,7 @@ def values(spark: SparkSession, options: dict[str, str], topic: str) -> list[byt
 
 
 def test_batch(spark: SparkSession, options: dict[str, str], orders: str) -> None:
-    """A read returns keys, values, headers and times, and a range of offsets."""
+    """A read returns keys, values, headers and times, and can be limited to a range of offsets."""
     reader = spark.read.format("zkafka").options(**options, subscribe=orders, includeHeaders="true")
     rows = reader.load().orderBy("partition", "offset").collect()
     found = [
@@ -79,7 +79,7 @@ def test_stream(
 
 
 def test_what_mock_brokers_lack(spark: SparkSession, zkafka_mock_cluster: MockCluster, orders: str) -> None:
-    """Starts by time, and writes exactly once, end in an error that names the request."""
+    """Starts by time and exactly-once writes fail on mock brokers, with errors that name the cause."""
     servers = {"kafka.bootstrap.servers": zkafka_mock_cluster.bootstrap_servers}
     with pytest.raises(Exception, match="NO_OFFSET_FOR_TIMESTAMP"):
         spark.read.format("zkafka").options(**servers, subscribe=orders, startingTimestamp="1700000000000").load().collect()
@@ -89,7 +89,7 @@ def test_what_mock_brokers_lack(spark: SparkSession, zkafka_mock_cluster: MockCl
 
 
 def test_topics(zkafka_mock_cluster: MockCluster) -> None:
-    """A topic is created on request, once; the brokers create the topics that clients ask for with four partitions."""
+    """A topic can be created once; clients that request an unknown topic get one with four partitions."""
     zkafka_mock_cluster.create_topic("three", partitions=3)
     with pytest.raises(LocalClusterError, match=r"create topic three: .*already exists"):
         zkafka_mock_cluster.create_topic("three")
@@ -98,7 +98,7 @@ def test_topics(zkafka_mock_cluster: MockCluster) -> None:
 
 
 def test_other_processes(zkafka_mock_cluster: MockCluster, orders: str) -> None:
-    """Another process reaches the brokers, and has the same topics."""
+    """Another process reaches the brokers, and sees the same topics."""
     program = (
         "import sys; from confluent_kafka.admin import AdminClient; "
         "print(*AdminClient({'bootstrap.servers': sys.argv[1]}).list_topics(timeout=20).topics)"
@@ -108,7 +108,7 @@ def test_other_processes(zkafka_mock_cluster: MockCluster, orders: str) -> None:
 
 
 def test_outside_of_the_block() -> None:
-    """A cluster that was not started, or was closed, says so, and can be started again."""
+    """A cluster that is not running raises an error, and can be started again after it was closed."""
     cluster = MockCluster(brokers=2)
     for _ in range(2):
         with pytest.raises(LocalClusterError, match="CLUSTER_NOT_RUNNING"):

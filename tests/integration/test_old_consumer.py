@@ -1,4 +1,4 @@
-"""Kafka's own consumers of the old kind, and its tools for them, on the shared cluster."""
+"""Kafka's old consumers, and their tools, on the shared cluster."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tests.support.eventually import eventually
 from tests.support.processes import alive
 from tests.support.tiers import seldom
 
-# What the first rebalances of two members need is time, and sessions of 2 s are the shortest that are safe here.
+# The first rebalances of two members need time; sessions of 2 s are the shortest that are safe here.
 FAST = {"rebalance.backoff.ms": "300", "rebalance.max.retries": "20", "zookeeper.session.timeout.ms": "2000"}
 NO_AUTO_COMMIT = {"auto.commit.enable": "false"}
 ON_SHUTDOWN_ONLY = {"auto.commit.interval.ms": "3600000"}
 
 
 class Group:
-    """A group of a name of its own on a topic of five partitions with four records each, and what ZooKeeper says of it."""
+    """A group with its own name on a topic of five partitions with four records each, and its znodes."""
 
     def __init__(self, cluster: LocalCluster, topic: str, znodes: KazooClient) -> None:
         self.cluster, self.topic, self.name, self.znodes = cluster, topic, f"group-of-{topic}", znodes
@@ -69,7 +69,7 @@ class Group:
             try:
                 values[int(child)] = self.znodes.get(f"{self.path}/{kind}/{self.topic}/{child}")[0]
             except NoNodeError:
-                continue  # given up since we looked
+                continue  # released since the names were listed
         return values
 
     def _children(self, path: str) -> list[str]:
@@ -87,7 +87,7 @@ def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterat
 
 
 def test_reads_and_commits(group: Group) -> None:
-    """A member registers, owns all partitions, reads all records, commits when told, and leaves no ephemeral znode."""
+    """A member registers, owns all partitions, reads all records, commits on request, and leaves no ephemeral znode."""
     with group.member(consumer_id="one", properties=NO_AUTO_COMMIT) as member:
         (registered,) = group.ids()
         assert registered == f"{group.name}_one"
@@ -107,7 +107,7 @@ def test_reads_and_commits(group: Group) -> None:
 
 
 def test_commits_on_sigterm(group: Group) -> None:
-    """SIGTERM ends a member in an orderly way: it commits what it read."""
+    """A member commits what it has read when SIGTERM ends it."""
     with group.member(properties=ON_SHUTDOWN_ONLY) as member:
         eventually(lambda: len(member.records) == 20)
         pid = member.pid
@@ -120,7 +120,7 @@ def test_commits_on_sigterm(group: Group) -> None:
 
 @pytest.mark.long
 def test_killed_and_started_again(group: Group) -> None:
-    """A killed member's znodes vanish when its session expires; one of the same id tries until then, and then succeeds."""
+    """A killed member's znodes vanish when its session expires; a new one with its id retries until then."""
     properties = {**FAST, **ON_SHUTDOWN_ONLY, "zookeeper.session.timeout.ms": "10000"}  # longer than a JVM takes to start
     with group.member(consumer_id="one", properties=properties) as member:
         eventually(lambda: len(member.records) == 20)
@@ -135,7 +135,7 @@ def test_killed_and_started_again(group: Group) -> None:
 
 @pytest.mark.long
 def test_two_versions_share(group: Group) -> None:
-    """Members of both versions share a topic by range, and take over from each other; the tools see what ZooKeeper has."""
+    """Members of two versions share a topic by range and take over from each other, and the verification tool agrees."""
     first = group.member(1, consumer_id="a", properties=FAST)
     second = group.member(2, consumer_id="b", properties=FAST, kafka_version="0.8.2.2")
     a, b = f"{group.name}_a", f"{group.name}_b"
@@ -148,7 +148,7 @@ def test_two_versions_share(group: Group) -> None:
         assert verify_consumer_rebalance(group.connect, group.name)
 
         def is_found_unowned() -> bool:
-            with suppress(NoNodeError):  # a rebalance that was under way claims it again
+            with suppress(NoNodeError):  # a rebalance in progress claims it again
                 group.znodes.delete(f"{group.path}/owners/{group.topic}/3")
             return not verify_consumer_rebalance(group.connect, group.name)
 
@@ -159,7 +159,7 @@ def test_two_versions_share(group: Group) -> None:
 
 @pytest.mark.long
 def test_tools_agree_with_zookeeper(group: Group, tmp_path: Path) -> None:
-    """Kafka's tools list and describe a group, and export its offsets, as ZooKeeper has them."""
+    """Kafka's tools list a group, describe it, and export its offsets, equal to those in ZooKeeper."""
     with group.member(1, consumer_id="a", properties=NO_AUTO_COMMIT) as member:
         eventually(lambda: len(member.records) == 20)
         member.commit()
@@ -177,7 +177,7 @@ def test_tools_agree_with_zookeeper(group: Group, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["white_list", *seldom("black_list")])
 def test_filters(group: Group, kind: str, new_topic: Callable[..., str]) -> None:
-    """A filter subscribes to what it matches, also to a topic that comes later."""
+    """A filter subscribes to the topics that it matches, even later ones."""
     later = f"{group.topic}-later"
     regex = f"{group.topic}.*"
     given = {kind: regex if kind == "white_list" else f"(?!{regex}).*"}
@@ -192,7 +192,7 @@ def test_filters(group: Group, kind: str, new_topic: Callable[..., str]) -> None
 
 @pytest.mark.long
 def test_paused(group: Group) -> None:
-    """A paused member is silent and loses its session; resumed, it registers again; it can be stopped while paused."""
+    """A paused member loses its session, and registers again when resumed; it can be stopped while paused."""
     with group.member(consumer_id="one", properties=FAST) as member:
         member.pause()
         with pytest.raises(LocalClusterError, match=r"NOT_COMMITTED.*no answer within 0\.2 s"):
@@ -210,7 +210,7 @@ def test_paused(group: Group) -> None:
 
 @pytest.mark.long
 def test_failed_rebalance_is_survived(group: Group) -> None:
-    """A member whose rebalances all fail tells why, stays, and reads as soon as the way is free."""
+    """A member whose rebalances fail reports why, stays, and reads once the foreign claim is gone."""
     theirs = f"{group.path}/owners/{group.topic}/2"
     group.znodes.create(theirs, b"somebody-else-0", ephemeral=True, makepath=True)
     member = group.member(properties={"rebalance.max.retries": "2", "rebalance.backoff.ms": "100"})
@@ -231,7 +231,7 @@ def test_failed_rebalance_is_survived(group: Group) -> None:
 
 @pytest.mark.long
 def test_refusals(group: Group) -> None:
-    """What cannot start is an error with its reason and leaves no process, and so is a tool that fails."""
+    """A consumer that cannot start, or a tool that fails, raises an error with the reason."""
     with pytest.raises(LocalClusterError, match=r"BAD_CONSUMER.*found 2"):
         group.member(white_list="a", black_list="b").start()
     with pytest.raises(LocalClusterError, match=r"CONSUMER_DIED(?s:.*)Valid values are smallest and largest"):
@@ -255,7 +255,7 @@ time.sleep(100)
 
 
 def test_killed_parent_leaves_nothing(group: Group) -> None:
-    """After SIGKILL of the process that started a member, the member, paused even, is gone."""
+    """A member, even if paused, ends when the process that started it is killed."""
     command = [sys.executable, "-c", KILLED, group.connect, group.name, group.topic]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -1,4 +1,4 @@
-"""A cluster of 2018: Kafka 1.1.1, the last that came with the old consumer, without topic ids."""
+"""A cluster of Kafka 1.1.1 of 2018, the last version with the old consumer and without topic ids."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T0 = 1_700_000_000_000
 
 @pytest.fixture(params=["zookeeper", *seldom("bootstrap")])
 def old_connection(request: pytest.FixtureRequest, old_cluster: LocalCluster) -> dict[str, str]:
-    """The options that reach it: once through ZooKeeper, once through its broker alone."""
+    """Options that reach the old cluster, through ZooKeeper or through its broker only."""
     if request.param == "zookeeper":
         return {"zookeeper.connect": old_cluster.zookeeper_connect}
     return {"kafka.bootstrap.servers": old_cluster.bootstrap_servers}
@@ -44,9 +44,9 @@ def old_connection(request: pytest.FixtureRequest, old_cluster: LocalCluster) ->
 
 @pytest.fixture(scope="module")
 def written(spark: SparkSession, old_cluster: LocalCluster) -> str:
-    """A topic of three partitions that our writer has filled, with keys and headers."""
+    """A topic of three partitions written by zkafka, with keys and headers."""
     old_cluster.create_topic("written", partitions=3, config=KEPT)
-    frame = spark.range(60, numPartitions=1).selectExpr(  # one task: in order of time
+    frame = spark.range(60, numPartitions=1).selectExpr(  # one task keeps the order of time
         "cast(id % 6 AS string) AS key",
         "cast(id AS string) AS value",
         "array(named_struct('key', 'id', 'value', cast(cast(id AS string) AS binary))) AS headers",
@@ -63,7 +63,7 @@ def read(spark: SparkSession, connection: dict[str, str], **options: str) -> Dat
 
 @pytest.mark.parametrize("old_connection", ["zookeeper", "bootstrap"], indirect=True)
 def test_written_and_read(spark: SparkSession, old_connection: dict[str, str], written: str) -> None:
-    """Keys, values, headers and timestamps come back, each key from one partition, with and without ZooKeeper."""
+    """Keys, values, headers and timestamps are read back, each key from one partition, with and without ZooKeeper."""
     rows = read(spark, old_connection, subscribe=written, includeHeaders="true").collect()
     assert sorted(int(r.value) for r in rows) == list(range(60))
     assert all([tuple(h) for h in r.headers] == [("id", bytes(r.value))] for r in rows)
@@ -72,7 +72,7 @@ def test_written_and_read(spark: SparkSession, old_connection: dict[str, str], w
 
 
 def test_transports(old_cluster: LocalCluster) -> None:
-    """Every transport reads the same records of all codecs, and of transactions."""
+    """Every transport reads the same records, compressed with each codec or written in transactions."""
     records = [{"key": b"%d" % n, "value": b"v" * n, "headers": [("h", b"x")]} for n in range(200)]
     for codec in ("none", "gzip", "snappy", "lz4"):
         old_cluster.create_topic(f"codec-{codec}")
@@ -88,7 +88,7 @@ def test_transports(old_cluster: LocalCluster) -> None:
 
 @pytest.mark.parametrize("transport", BOTH)
 def test_writes_of_each_transport(old_cluster: LocalCluster, transport: Transport) -> None:
-    """Each transport writes by all codecs that the broker has."""
+    """Each transport writes with every codec that the broker supports."""
     batch = frame(key=[b"k", None] * 500, value=[b"v" * (n % 300) for n in range(1000)])
     for codec in ("none", "gzip", "snappy", "lz4"):
         topic = f"by-{transport}-{codec}"
@@ -103,7 +103,7 @@ def test_writes_of_each_transport(old_cluster: LocalCluster, transport: Transpor
 
 @pytest.mark.parametrize("version", ["0.9.0", "0.10.2"])
 def test_old_message_formats(old_cluster: LocalCluster, version: str) -> None:
-    """Both transports read the same messages of formats 0 and 1, of all codecs."""
+    """Both transports read the same messages of formats 0 and 1, compressed with each codec."""
     records = [{"key": b"%d" % n if n % 3 else None, "value": b"v" * n if n % 5 else None} for n in range(200)]
     for codec in ("none", "gzip", "snappy", "lz4"):
         topic = f"format-{version}-{codec}"
@@ -116,7 +116,7 @@ def test_old_message_formats(old_cluster: LocalCluster, version: str) -> None:
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_fetches_of_old_brokers(old_cluster: LocalCluster, version: int) -> None:
-    """Records are read by the requests that brokers 0.10 and 0.11 know, before which they are converted."""
+    """Records are read with the fetch versions of brokers 0.10 and 0.11, which need converted messages."""
     topic, servers = f"fetch-{version}", old_cluster.bootstrap_servers
     old_cluster.create_topic(topic, config=KEPT)
     old_cluster.produce(topic, [{"value": b"%d" % n} for n in range(100)], {"compression.type": "lz4"})
@@ -130,11 +130,11 @@ def test_fetches_of_old_brokers(old_cluster: LocalCluster, version: int) -> None
 
 
 def test_log_of_two_formats(old_cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Records of an old format behind others are read once each."""
+    """Records of an old message format after those of a newer one are read once each."""
     options = {"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": "two-formats", "transport": "direct"}
     old_cluster.create_topic("two-formats", config=KEPT)
     old_cluster.produce("two-formats", [{"value": b"new"}] * 10)
-    # Not incremental: this broker cannot do that yet.
+    # Not incremental, which this broker does not support.
     resource = ConfigResource(ResourceType.TOPIC, "two-formats", set_config={**KEPT, "message.format.version": "0.9.0"})
     with (
         AdminClient({"bootstrap.servers": old_cluster.bootstrap_servers}) as admin,
@@ -144,7 +144,7 @@ def test_log_of_two_formats(old_cluster: LocalCluster, caplog: pytest.LogCapture
     columns = pa.schema([("offset", pa.int64()), ("value", pa.binary()), ("timestampType", pa.int32())])
 
     def rows() -> list[dict[str, Any]] | None:
-        """The rows, after ten more records, if the broker has stored these in the old format, which has no times."""
+        """Append ten records, and return all rows once the broker stores them in the old format, which has no times."""
         old_cluster.produce("two-formats", [{"value": b"old"}] * 10)
         plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), columns)
         found = [r for b in reader.read(SplitPartition(plan.splits, plan.bootstrap_servers)) for r in b.to_pylist()]
@@ -169,13 +169,13 @@ def test_log_of_two_formats(old_cluster: LocalCluster, caplog: pytest.LogCapture
 def test_timestamps(
     spark: SparkSession, old_connection: dict[str, str], written: str, options: dict[str, str], expected: range
 ) -> None:
-    """The brokers find offsets by time, in one request each."""
+    """Starts and ends by timestamp select the right records."""
     found = sorted(int(r.value) for r in read(spark, old_connection, subscribe=written, **options).collect())
     assert found == list(expected)
 
 
 def test_plan(old_cluster: LocalCluster, written: str) -> None:
-    """The plan has ends, leaders and the znode's identity; there are no topic ids."""
+    """A plan has ends, leaders and the znode's identity, but no topic ids."""
     plan = plan_batch(parse_read({"zookeeper.connect": old_cluster.zookeeper_connect, "subscribe": written}))
     assert sum(split.size for split in plan.splits) == 60
     assert {split.topic_id for split in plan.splits} == {None}
@@ -184,7 +184,7 @@ def test_plan(old_cluster: LocalCluster, written: str) -> None:
 
 @pytest.mark.parametrize("records", [20, *seldom(5, 10)])
 def test_created_again(old_cluster: LocalCluster, records: int) -> None:
-    """A topic that was deleted and created again is known by its znode, whatever it holds."""
+    """A topic deleted and created again is recognised by its znode, whatever its number of records."""
     topic = f"replaced-{records}"
     old_cluster.create_topic(topic)
     old_cluster.produce(topic, [{"value": b"old"}] * 10)

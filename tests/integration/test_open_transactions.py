@@ -1,4 +1,4 @@
-"""Reads with read_committed of logs in which a transaction is open: its records are there, but not to be read yet."""
+"""Reads with read_committed of logs with an open transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCHEMA = pa.schema([("offset", pa.int64())])
 
 
 class OpenTransaction:
-    """A topic of one partition: offsets 0 to 4 are stable, 5 to 9 belong to a transaction, and 10 will be its marker."""
+    """A topic of one partition: offsets 0 to 4 are stable, 5 to 9 belong to a transaction, and 10 becomes its marker."""
 
     def __init__(self, cluster: LocalCluster, topic: str, producer: Producer) -> None:
         self.topic = topic
@@ -40,18 +40,18 @@ class OpenTransaction:
         self._producer = producer
 
     def commit(self) -> None:
-        """Commit the transaction; returns when its marker is in the log."""
+        """Commit the transaction. Returns once its marker is in the log."""
         self.is_open = False
         self._producer.commit_transaction(30)
         wait_for_marker(self._cluster, self.topic)
 
     def abort(self) -> None:
-        """Abort the transaction, if it is still open."""
+        """Abort the transaction if it is still open."""
         if self.is_open:
             self._producer.abort_transaction(30)
 
     def set_committed(self, offset: int) -> dict[str, str]:
-        """Let a JVM's member, which reads uncommitted, have committed an offset; the options of its group."""
+        """Store an offset, as a JVM member that reads uncommitted would, and return the options of its group."""
         with self._cluster.zookeeper() as client:
             path = f"{self._path}/{self.topic}/0"
             client.ensure_path(path)
@@ -60,7 +60,7 @@ class OpenTransaction:
 
     @property
     def committed(self) -> int:
-        """The group's offset in ZooKeeper."""
+        """Return the group's offset in ZooKeeper."""
         with self._cluster.zookeeper() as client:
             return int(client.get(f"{self._path}/{self.topic}/0")[0])
 
@@ -81,7 +81,7 @@ def transaction(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> 
 
 @pytest.fixture
 def plan(zookeeper: dict[str, str]) -> Callable[..., tuple[dict[str, str], BatchPlan]]:
-    """Plans a batch: ``plan({"subscribe": topic})``; its options, with those that reach the cluster, come back, too."""
+    """Plans a batch with ``plan({"subscribe": topic})``; returns all its options and the plan."""
 
     def make(options: dict[str, str]) -> tuple[dict[str, str], BatchPlan]:
         whole = {**zookeeper, **options}
@@ -91,32 +91,32 @@ def plan(zookeeper: dict[str, str]) -> Callable[..., tuple[dict[str, str], Batch
 
 
 def read(options: dict[str, str], found: BatchPlan) -> list[int]:
-    """The offsets that a plan reads, as a task does."""
+    """Return the offsets that the tasks of a plan read."""
     reader = ZKafkaReader(parse_read(options), SCHEMA)
     batches = (b for s in found.splits for b in reader.read(SplitPartition((s,), found.bootstrap_servers)))
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
 class TestBatch:
-    """Batches that start or end among the records of the transaction."""
+    """Batches that start or end within an open transaction."""
 
     @pytest.mark.parametrize("more", [{}, LENIENT])
     def test_committed(self, transaction: OpenTransaction, plan: Callable[..., Any], more: dict[str, str]) -> None:
-        """A committed offset behind the last stable one loses nothing: the batch is empty until the transaction ends."""
+        """A committed offset within an open transaction is not data loss: the batch is empty until the transaction ends."""
         options = {**transaction.set_committed(8), "startingOffsets": "committed", **more}
         assert plan(options)[1].splits == ()
         transaction.commit()
         assert read(*plan(options)) == [8, 9]
 
     def test_explicit_start(self, transaction: OpenTransaction, plan: Callable[..., Any]) -> None:
-        """So does an explicit start."""
+        """A batch with an explicit start within an open transaction is empty until the transaction ends."""
         options = {"subscribe": transaction.topic, "startingOffsets": f'{{"{transaction.topic}": {{"0": 8}}}}', **COMMITTED}
         assert plan(options)[1].splits == ()
         transaction.commit()
         assert read(*plan(options)) == [8, 9]
 
     def test_outside(self, transaction: OpenTransaction, plan: Callable[..., Any]) -> None:
-        """An offset behind all records of the log, those of the transaction among them, is outside the log."""
+        """An offset beyond the end of the log, open transaction included, is out of range."""
         options = {**transaction.set_committed(11), "startingOffsets": "committed"}
         with pytest.raises(DataLoss, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* spans \[0, 10\)"):
             plan(options)
@@ -126,7 +126,7 @@ class TestBatch:
         [("direct", 3), ("direct", 7), ("librdkafka", 7)],
     )
     def test_explicit_end(self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str) -> None:
-        """A range that ends among the records of the transaction waits for it to end, and is read as a whole."""
+        """A range that ends within an open transaction is read completely when the transaction has ended."""
         ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
         ends["endingOffsets"] = f'{{"{transaction.topic}": {{"0": 9}}}}'
         options, found = plan({"subscribe": transaction.topic, **ends, **COMMITTED, "transport": path})
@@ -144,7 +144,7 @@ class TestBatch:
     def test_it_stays_open(
         self, transaction: OpenTransaction, plan: Callable[..., Any], start: int, path: str, more: dict[str, str]
     ) -> None:
-        """A transaction that stays open for the poll time-out fails such a range by that name, not as lost records."""
+        """A transaction that stays open for the poll time-out fails the range with TRANSACTION_OPEN, not as data loss."""
         ends = {"startingOffsets": f'{{"{transaction.topic}": {{"0": {start}}}}}'}
         ends["endingOffsets"] = f'{{"{transaction.topic}": {{"0": 9}}}}'
         patience = {"kafkaConsumer.pollTimeoutMs": "3000"}
@@ -156,11 +156,11 @@ class TestBatch:
 
 
 class TestStream:
-    """Streams whose position lies behind the last stable offset."""
+    """Streams with a position beyond the last stable offset."""
 
     @pytest.mark.parametrize("more", [{}, *seldom(LENIENT)])
     def test_group(self, stream: Callable[..., Any], transaction: OpenTransaction, more: dict[str, str]) -> None:
-        """A group's offset there is kept, is committed no lower, and is gone on from when the transaction has ended."""
+        """A group's offset within an open transaction is kept, and the stream continues there when the transaction ends."""
         found = stream({**transaction.set_committed(8), **more})
         found.run()
         found.run()
@@ -170,7 +170,7 @@ class TestStream:
         assert (found.offsets(), transaction.committed) == ([8, 9], 11)
 
     def test_restart(self, stream: Callable[..., Any], transaction: OpenTransaction) -> None:
-        """A stream that has read uncommitted goes on from there with read_committed, and reads nothing twice."""
+        """A stream that read uncommitted and restarts with read_committed reads no record twice."""
         found = stream({"subscribe": transaction.topic, "startingOffsets": "earliest"})
         found.run()
         found.options.update(COMMITTED)
@@ -181,7 +181,7 @@ class TestStream:
         assert found.offsets() == list(range(10))
 
     def test_planning_does_not_wait(self, transaction: OpenTransaction, new_driver: Callable[..., StreamDriver]) -> None:
-        """A micro-batch is planned without a pause, and the log's end is shown no lower than the position."""
+        """A micro-batch is planned without waiting, and the reported end of the log is not below the position."""
         slept: list[float] = []
         planner = new_driver(transaction.set_committed(8), sleep=slept.append)
         start = planner.initial()
@@ -191,13 +191,13 @@ class TestStream:
 
     @pytest.mark.long
     def test_outside(self, stream: Callable[..., Any], transaction: OpenTransaction) -> None:
-        """A position behind all records of the log is data loss."""
+        """A position beyond all records of the log is out of range."""
         with pytest.raises(Exception, match=r"\[OFFSET_OUT_OF_RANGE\] .* starting offset 11 .* spans \[0, 10\)"):
             stream(transaction.set_committed(11)).run()
 
 
 def test_batch_of_a_group(spark: SparkSession, zkafka_cluster: LocalCluster, transaction: OpenTransaction) -> None:
-    """A member's batch is empty where its group's offset lies behind the last stable one."""
+    """A member's batch is empty while its group's offset is beyond the last stable offset."""
     transaction.set_committed(8)
     topic = transaction.topic
     with ConsumerGroup(zkafka_cluster.zookeeper_connect, f"g-{topic}", subscribe=[topic], options=COMMITTED) as member:

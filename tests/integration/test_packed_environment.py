@@ -1,4 +1,4 @@
-"""A packed environment on a standalone cluster whose own Python does not have the package."""
+"""A packed environment on a standalone cluster whose Python lacks the package."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.spark_standalone import SparkStandalone, spark_standalone
 
 DRIVER = Path(__file__).parent / "drivers" / "packed_environment.py"
 SPARK_HOME = Path(pyspark.__file__).parent
-# Without pyspark, which Spark itself brings, and what only the command line needs.
+# Without pyspark, which Spark provides, and without dependencies of the command line.
 NEEDED = ("confluent-kafka", "kazoo", "mmh3", "numpy", "pyarrow")
 PACKED_PYTHON = "./env/bin/python"
 
-# The first test also installs and packs the environment; test_standalone.py has tasks on a standalone cluster.
+# The first test also installs and packs the environment; test_standalone.py tests tasks on a standalone cluster.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
@@ -35,7 +35,7 @@ def run(*command: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the package, packed as docs/deploy.md says."""
+    """An environment with the package, packed as docs/deploy.md describes."""
     folder = tmp_path_factory.mktemp("packed")
     run(sys.executable, "-m", "venv", "--without-pip", folder / "packed")
     tree = copy_source_tree(folder / "tree")
@@ -49,7 +49,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has its standard library alone; it is what the workers have as python3."""
+    """A Python with only its standard library, which the workers use as python3."""
     folder = tmp_path_factory.mktemp("bare")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     return folder / "bin" / "python3"
@@ -57,7 +57,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def standalone(bare_python: Path) -> Iterator[SparkStandalone]:
-    """A master and two workers whose Python is the bare one."""
+    """A master and two workers with the bare Python."""
     path, python = f"{bare_python.parent}{os.pathsep}{os.environ['PATH']}", str(bare_python)
     environ = {"PATH": path, "PYTHONPATH": "", "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
     with spark_standalone(workers=2, environ=environ) as cluster:
@@ -68,7 +68,7 @@ def standalone(bare_python: Path) -> Iterator[SparkStandalone]:
 def submit(
     standalone: SparkStandalone, archive: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Submits the job from a folder in which the packed environment is unpacked, for the driver."""
+    """Submits the job from a folder where the packed environment is unpacked for the driver."""
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "env", filter="fully_trusted")  # links lead to the machine's Python
 
@@ -95,7 +95,7 @@ def assert_done_by(done: subprocess.CompletedProcess[str], standalone: SparkStan
 
 
 def test_workers_lack_the_package(bare_python: Path) -> None:
-    """The workers' own Python has neither the package nor what it needs."""
+    """The workers' Python has neither the package nor its dependencies."""
     for name in ("pyspark_zkafka", "pyspark", "pyarrow", "confluent_kafka"):
         done = subprocess.run([bare_python, "-I", "-c", f"import {name}"], capture_output=True, text=True, check=False)
         assert f"ModuleNotFoundError: No module named '{name}'" in done.stderr
@@ -104,7 +104,7 @@ def test_workers_lack_the_package(bare_python: Path) -> None:
 def test_sent_along(
     submit: Callable[..., subprocess.CompletedProcess[str]], standalone: SparkStandalone, archive: Path, tmp_path: Path
 ) -> None:
-    """With the environment sent along, and its Python named by PYSPARK_PYTHON, tasks write and read with what it has."""
+    """With --archives and PYSPARK_PYTHON, tasks write and read with the packed environment."""
     done = submit("--archives", f"{archive}#env", PYSPARK_PYTHON=PACKED_PYTHON)
     assert_done_by(done, standalone, tmp_path / "env")
 
@@ -112,14 +112,14 @@ def test_sent_along(
 def test_named_by_a_setting(
     submit: Callable[..., subprocess.CompletedProcess[str]], standalone: SparkStandalone, archive: Path, tmp_path: Path
 ) -> None:
-    """A source that is registered by the job runs by the Python that spark.pyspark.python names."""
+    """A source registered by the job runs with the Python that spark.pyspark.python names."""
     settings = ("--conf", f"spark.pyspark.python={PACKED_PYTHON}")
     done = submit("--archives", f"{archive}#env", *settings, found="register")
     assert_done_by(done, standalone, tmp_path / "env")
 
 
 def test_not_sent(submit: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    """Without the archive the tasks fail, since no worker has that Python."""
+    """Without the archive, tasks fail because no worker has that Python."""
     done = submit(PYSPARK_PYTHON=PACKED_PYTHON)
     assert done.returncode != 0
     assert f'Cannot run program "{PACKED_PYTHON}"' in done.stderr

@@ -1,4 +1,4 @@
-"""A cluster of which one broker lets us in, and another one does not."""
+"""A cluster with one broker that accepts the login and one that refuses it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOGIN = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Two brokers with a password each, and a topic with a partition on each."""
+    """Two brokers with different passwords, and a topic with one partition on each."""
     config = {
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.login.plain.sasl.jaas.config": f'{PLAIN_LOGIN} required user_alice="sesame-{{id}}";',
@@ -43,16 +43,16 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def servers(cluster: LocalCluster) -> str:
-    """The address of the broker that lets us in."""
+    """The address of the broker that accepts the login."""
     return next(s for s in cluster.listener_servers("LOGIN").split(",") if s.endswith(f":{cluster.port(LETS_IN, 'LOGIN')}"))
 
 
 @pytest.fixture(scope="module")
 def group(cluster: LocalCluster) -> str:
-    """A group whose coordinator is the broker that does not."""
+    """A group whose coordinator is the broker that refuses the login."""
     plain = {"bootstrap.servers": cluster.bootstrap_servers}
     consumer = Consumer({**plain, "group.id": "first"})
-    # Has the topic of offsets made: without it, an admin client aborts the process some time after a request has timed out.
+    # Creates the topic of offsets: without it, an admin client aborts the process some time after a request has timed out.
     consumer.committed([KafkaTopicPartition("t", 0)], timeout=60)
     consumer.close()
 
@@ -65,7 +65,7 @@ def group(cluster: LocalCluster) -> str:
 
 @pytest.mark.parametrize("timeout_ms", [1000, 10_000])
 def test_a_leader_that_refuses(servers: str, timeout_ms: int) -> None:
-    """Beside a leader that answers, the refusal is the error of the partition, however short the time-out is."""
+    """A leader that refuses the login fails its partition, next to one that answers, however short the time-out is."""
     wanted = {TopicPartition("t", number): LATEST for number in (0, 1)}
     with KafkaAdmin(servers, {**LOGIN, "socket.timeout.ms": timeout_ms}) as admin:
         _, failed = admin.list_offsets_each(wanted)
@@ -76,7 +76,7 @@ def test_a_leader_that_refuses(servers: str, timeout_ms: int) -> None:
 
 @pytest.mark.parametrize("doing", ["reading", "committing"])
 def test_a_coordinator_that_refuses(servers: str, group: str, doing: str) -> None:
-    """A group's offsets in Kafka that are kept by a broker which refuses us are refused."""
+    """Offsets in Kafka cannot be read or committed if the coordinator refuses the login."""
     place = TopicPartition("t", 0)
     with KafkaGroupOffsets(servers, LOGIN, group) as offsets:
         with pytest.raises(ClusterStateError, match=rf"REFUSED_BY_BROKER\] {doing} the offsets of group {group}") as caught:

@@ -1,4 +1,4 @@
-"""What planning asks of ZooKeeper and the brokers: as little for many partitions as for few, and nothing twice."""
+"""Requests of planning to ZooKeeper and brokers: as few for many partitions as for few, and none twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BROKERS = 3
 
 
 class Asked:
-    """The rounds of requests to ZooKeeper, and the requests to brokers by their name, since the last look."""
+    """The rounds of requests to ZooKeeper, and the requests to brokers by name, since the last call of `since`."""
 
     def __init__(self) -> None:
         self.rounds: list[str] = []
@@ -59,17 +59,17 @@ class Asked:
 
 
 def hear(client: KafkaAdmin) -> None:
-    """Have librdkafka's log told, as each call does before it asks: this one asks nothing."""
+    """Make librdkafka deliver its log, as each call does before its request. This call sends no request."""
     assert client.topic_ids([]) == {}
 
 
 def is_planning() -> bool:
-    """Whether it is not a member's own thread, which looks after its group whenever something changes there."""
+    """Return whether this is not a member's own thread, which sends requests whenever its group changes."""
     return threading.current_thread() is threading.main_thread()
 
 
 class Sent(logging.Handler):
-    """Counts the requests of which librdkafka's log tells."""
+    """Counts the requests in librdkafka's log."""
 
     def __init__(self, asked: Asked) -> None:
         super().__init__(logging.DEBUG)
@@ -82,7 +82,7 @@ class Sent(logging.Handler):
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    """Counts what this process asks; librdkafka tells it with ``kafka.debug`` alone."""
+    """Counts the requests of this process; requests to brokers only with ``kafka.debug``."""
     counts = Asked()
     ask, transact = ZooKeeperConnection.ask, ZooKeeperConnection.transact
     enter, leave = KafkaAdmin.__enter__, KafkaAdmin.__exit__
@@ -119,18 +119,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
 @pytest.fixture
 def planner(new_driver: Callable[..., StreamDriver]) -> Planner:
-    """Makes planners whose clients tell what they send: ``planner(subscribe=topic)``."""
+    """Makes planners whose clients log their requests: ``planner(subscribe=topic)``."""
     return lambda **options: new_driver({"kafka.debug": "protocol", "startingOffsets": "earliest", **options})
 
 
 def as_spark_has_it(offset: dict[str, Any]) -> dict[str, Any]:
-    """The offset, through Spark's checkpoint and back."""
+    """Return the offset after a round trip through Spark's checkpoint."""
     found: dict[str, Any] = json.loads(json.dumps(offset))
     return found
 
 
 def micro_batch(planner: StreamDriver, start: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The end of the next micro-batch, and the number of its splits."""
+    """Return the end of the next micro-batch and the number of its splits."""
     end = as_spark_has_it(planner.latest(start, limited=False))
     splits, _ = planner.splits(end)
     planner.commit()
@@ -141,7 +141,7 @@ def micro_batch(planner: StreamDriver, start: dict[str, Any]) -> tuple[dict[str,
 def test_batch(
     asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic, partitions: int
 ) -> None:
-    """A batch takes one snapshot, and one request to each broker for either end of the logs."""
+    """A batch takes one snapshot, and one request per broker for each end of the logs."""
     topic = new_topic(partitions=partitions)
     fill(zkafka_cluster, topic, 1, range(partitions))
     plan = plan_batch(parse_read({**zookeeper, "subscribe": topic, "kafka.debug": "protocol"}))
@@ -160,7 +160,7 @@ def test_stream(
     new_topic: NewTopic,
     partitions: int,
 ) -> None:
-    """When nothing has changed, planning asks ZooKeeper nothing, and each broker once, for the ends of the logs."""
+    """Without changes, planning asks ZooKeeper nothing, and each broker once for the ends of the logs."""
     topic = new_topic(partitions=partitions)
     fill(zkafka_cluster, topic, 1, range(partitions))
     stream = planner(subscribe=topic)
@@ -184,7 +184,7 @@ def test_stream_with_a_group(
     new_topic: NewTopic,
     membership: str,
 ) -> None:
-    """A micro-batch's commit takes two rounds: what is stored, by whom it is owned; and the transaction."""
+    """A micro-batch's commit takes two rounds: one reads offsets and owners, the other is the transaction."""
     topic = new_topic(partitions=6)
     fill(zkafka_cluster, topic, 1, range(6))
     stream = planner(subscribe=topic, **{"group.id": f"planning-{membership}-{topic}", "groupMembership": membership})
@@ -200,7 +200,7 @@ def test_stream_with_a_group(
 
 
 def test_offsets_are_what_their_texts_say(planner: Planner, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """The planner of a micro-batch reads its end as another one does, which knows the text alone."""
+    """The planner that made an offset plans the same splits from it as a planner that only knows its text."""
     topic = new_topic(partitions=6)
     stream, other = planner(subscribe=topic), planner(subscribe=topic)
     end = as_spark_has_it(stream.initial())
@@ -211,7 +211,7 @@ def test_offsets_are_what_their_texts_say(planner: Planner, zkafka_cluster: Loca
 
 
 def test_marks_of_commits(planner: Planner, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """The transaction that a checkpoint remembers is the one that wrote the group's offset, from the first commit on."""
+    """A checkpoint stores the transaction that wrote the group's offset, from the first commit on."""
     topic = new_topic(partitions=2)
     fill(zkafka_cluster, topic, 1, range(2))
     group = f"marks-{topic}"
@@ -226,7 +226,7 @@ def test_marks_of_commits(planner: Planner, zkafka_cluster: LocalCluster, new_to
 
 
 def test_more_partitions_than_go_in_a_request(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """The offsets of many partitions come in several requests, all of them once, each position by its own."""
+    """Offsets of many partitions are looked up in several requests, each partition once and at its own position."""
     topic = new_topic(partitions=8)
     fill(zkafka_cluster, topic, 1, range(8))
     partitions = [TopicPartition(topic, p) for p in range(8)]
@@ -239,7 +239,7 @@ def test_more_partitions_than_go_in_a_request(zkafka_cluster: LocalCluster, new_
 
 
 class TestIdentity:
-    """A task's last question: whether the topic is the one that was planned."""
+    """A task's final check that its topic is the planned one."""
 
     @pytest.fixture
     def schema(self) -> pa.Schema:
@@ -248,35 +248,35 @@ class TestIdentity:
         return pa.schema([pa.field("value", pa.binary())])
 
     def read(self, options: dict[str, str], schema: pa.Schema) -> int:
-        """The number of rows of a batch read, all in this process."""
+        """Return the number of rows of a batch read in this process."""
         plan, reader = plan_batch(parse_read(options)), ZKafkaReader(parse_read(options), schema)
         parts = split_partitions(parse_read(options), plan.splits, plan.bootstrap_servers)
         return sum(batch.num_rows for part in parts for batch in reader.read(part))
 
     @pytest.fixture
     def options(self, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> dict[str, str]:
-        """Options of a topic with a record in each of four partitions, which no other test's client fits."""
+        """Options for a topic with one record in each of four partitions, with a unique client id."""
         topic = new_topic(partitions=4)
         fill(zkafka_cluster, topic, 1, range(4))
         return {**zookeeper, "subscribe": topic, "kafka.client.id": topic}
 
     def test_one_client_for_many_tasks(self, asked: Asked, options: dict[str, str], schema: pa.Schema) -> None:
-        """Tasks of a process that follow each other ask by the same client; for other settings there is another one."""
-        options["transport"] = "librdkafka"  # whose fetches are by name
+        """Consecutive tasks of a process share one admin client; other settings get another client."""
+        options["transport"] = "librdkafka"  # its fetches are by name
         assert self.read(options, schema) == self.read(options, schema) == 4
-        assert len(asked.admins) == 3  # two to plan by, one for eight tasks
+        assert len(asked.admins) == 3  # two for planning, one for eight tasks
         assert self.read({**options, "kafka.client.id": "another"}, schema) == 4
         assert len(asked.admins) == 5
 
     def test_no_client_where_brokers_compare(self, asked: Asked, options: dict[str, str], schema: pa.Schema) -> None:
-        """Tasks whose fetches have the topic's id ask nobody for it."""
+        """Tasks whose fetches carry the topic's id do not look it up."""
         assert self.read({**options, "transport": "direct"}, schema) == 4
-        assert len(asked.admins) == 1  # to plan by
+        assert len(asked.admins) == 1  # for planning
 
     def test_every_task_asks(
         self, asked: Asked, zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic, schema: pa.Schema
     ) -> None:
-        """A client that is lent again answers by what the brokers say then."""
+        """A leased client that is used again looks the topic up again."""
         topic = new_topic(partitions=1)
         fill(zkafka_cluster, topic, 1, range(1))
         options = parse_read({**zookeeper, "subscribe": topic, "kafka.client.id": topic})
@@ -289,10 +289,10 @@ class TestIdentity:
         zkafka_cluster.create_topic(topic, partitions=1)
         with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.* was created again"):
             list(reader.read(task))
-        assert len(asked.admins) == 2  # one to plan by
+        assert len(asked.admins) == 2  # one for planning
 
     def test_idle_clients_end(self, zkafka_cluster: LocalCluster) -> None:
-        """A client that nobody wants any more goes with all its threads and connections."""
+        """An idle client ends with all its threads and connections."""
         pool: ClientPool[KafkaAdmin] = ClientPool(max_idle_s=0.2)
         before = len(os.listdir("/proc/self/task"))
         with pool.lease("a", lambda: KafkaAdmin(zkafka_cluster.bootstrap_servers, {})) as client:
@@ -301,8 +301,8 @@ class TestIdentity:
         eventually(lambda: len(os.listdir("/proc/self/task")) <= before)
 
     def test_exit(self, zkafka_cluster: LocalCluster) -> None:
-        """A process with an idle client ends at once, and so does one that it has forked, which has a client of its own."""
-        # From Python 3.12 on, a fork beside other threads is warned of.
+        """A process with an idle client ends at once, and so does its fork, which has its own client."""
+        # Since Python 3.12, a fork next to other threads causes a warning.
         started = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", EXIT, zkafka_cluster.bootstrap_servers]
         done = subprocess.run(started, capture_output=True, text=True, timeout=120, check=True)
         assert (done.stdout.split(), done.stderr) == (["{}", "{}", "0"], "")

@@ -44,13 +44,13 @@ class TestPushdown:
 
     @pytest.mark.parametrize(("where", "partitions", "rows"), CASES)
     def test_narrowed(self, read: Read, topic: str, where: str, partitions: int, rows: int) -> None:
-        """Where Spark pushes filters, the plan has only the partitions that can match, and the same rows come back."""
+        """If Spark pushes filters, the plan has only partitions that can match, and the rows are the same."""
         options = {"subscribe": topic, "pushFilters": "true"}
         assert read(options).where(where).count() == rows
         assert read(options).where(where).rdd.getNumPartitions() == max(partitions, 1)
 
     def test_several_queries(self, read: Read, topic: str) -> None:
-        """A frame that several queries use gives each of them its rows: filters do not narrow the plan by default."""
+        """Several queries on one frame get their own rows: by default, filters do not narrow the plan."""
         frame = read({"subscribe": topic})
         assert frame.where("offset >= 90").count() == 30
         assert frame.count() == 300
@@ -58,7 +58,7 @@ class TestPushdown:
 
     @pytest.mark.parametrize(("where", "partitions", "rows"), CASES)
     def test_off(self, spark: SparkSession, read: Read, topic: str, where: str, partitions: int, rows: int) -> None:
-        """Where it does not (its default), the reader works unchanged."""
+        """If Spark does not push filters (its default), reads return the same rows from all partitions."""
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
         try:
             frame = read({"subscribe": topic, "pushFilters": "true"}).where(where)

@@ -1,4 +1,4 @@
-"""Batch reads on real brokers: which records come back, and in which columns and partitions."""
+"""Batch reads on real brokers: records, columns and partitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Read = Callable[..., "DataFrame"]
 def test_columns(
     spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
 ) -> None:
-    """All columns of a record come back as they were produced, through ZooKeeper and through the brokers alone."""
+    """All columns of a record are read as they were produced, through ZooKeeper and through brokers only."""
     topic = new_topic(partitions=2, replication=2, config=KEPT)
     produce_all_columns(zkafka_cluster, topic)
     frame = spark.read.format("zkafka").options(**connection, subscribe=topic, includeHeaders="true").load()
@@ -50,7 +50,7 @@ def test_timestamps_without_zone(
 
 
 def test_log_append_time(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A topic whose brokers set the time has timestamp type 1."""
+    """Records of a topic with LogAppendTime have the broker's time and timestampType 1."""
     topic = new_topic(config={"message.timestamp.type": "LogAppendTime"})
     zkafka_cluster.produce(topic, [{"value": b"v", "timestamp": 5}])
     row = read({"subscribe": topic}).first()
@@ -59,7 +59,7 @@ def test_log_append_time(read: Read, zkafka_cluster: LocalCluster, new_topic: Ne
 
 
 def test_projection(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A schema given by the user is the projection: subset, order, key and value as strings."""
+    """A user's schema selects columns, in any order, with key and value as strings if declared so."""
     topic = new_topic()
     zkafka_cluster.produce(topic, [{"key": "clé".encode(), "value": b"v"}])
     frame = read({"subscribe": topic}, schema="offset bigint, value string, key string")
@@ -68,7 +68,7 @@ def test_projection(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopi
 
 
 def test_batch_for_librdkafka_alone(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A batch that is larger than the direct transport decompresses follows another one: each record has its own value."""
+    """A batch too large for direct decompression is read correctly between other batches."""
     topic, size = new_topic(), 70 * 1024 * 1024
     for value in (b"a" * 1024, bytes(size), b"c"):
         properties = {"compression.type": "gzip", "message.max.bytes": 2 * size}
@@ -78,7 +78,7 @@ def test_batch_for_librdkafka_alone(read: Read, zkafka_cluster: LocalCluster, ne
 
 
 def test_not_utf8(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A value that is not UTF-8, read as string, is an error that names the record."""
+    """A value that is not UTF-8, read as string, raises an error that names the record."""
     topic = new_topic()
     zkafka_cluster.produce(topic, [{"value": b"fine"}, {"value": b"\xff\xfe"}])
     with pytest.raises(Exception, match=rf"MALFORMED_UTF8.*{topic}-0 at offset 1"):
@@ -86,13 +86,13 @@ def test_not_utf8(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic)
 
 
 def test_wrong_schema(read: Read, new_topic: NewTopic) -> None:
-    """A schema with unknown columns or other types is refused, with all that is wrong with it."""
+    """A schema with unknown columns or wrong types is refused with all its problems."""
     with pytest.raises(Exception, match=r"INVALID_SCHEMA.*no column 'valu'.*offset cannot be string"):
         read({"subscribe": new_topic()}, schema="valu string, offset string").collect()
 
 
 def test_count_needs_no_columns(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """Counting works, over several partitions."""
+    """`count` counts the records of several partitions."""
     topic = new_topic(partitions=3)
     fill(zkafka_cluster, topic, 300, range(3))
     assert read({"subscribe": topic}).count() == 900
@@ -100,7 +100,7 @@ def test_count_needs_no_columns(read: Read, zkafka_cluster: LocalCluster, new_to
 
 @pytest.mark.parametrize("how", ["subscribe", "subscribePattern", "assign"])
 def test_subscriptions(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, how: str) -> None:
-    """Topics by name, by pattern, and partitions by number."""
+    """Topics can be subscribed by name and by pattern, and partitions by number."""
     first, second = new_topic(partitions=2), new_topic()
     for topic, partition in ((first, 0), (first, 1), (second, 0)):
         fill(zkafka_cluster, topic, 1, partition)
@@ -113,7 +113,7 @@ def test_subscriptions(read: Read, zkafka_cluster: LocalCluster, new_topic: NewT
 
 
 def test_pattern_without_match(read: Read) -> None:
-    """A pattern that matches no topic is an error, or gives an empty frame with the right columns where it may."""
+    """A pattern without a match is an error, or with missingTopics=wait an empty frame with the right columns."""
     with pytest.raises(Exception, match=r"\[NO_TOPIC_MATCHES\] subscribePattern 'no-such-topic-\.\*' matches no topic"):
         read({"subscribePattern": "no-such-topic-.*"}).collect()
     frame = read({"subscribePattern": "no-such-topic-.*", "missingTopics": "wait"})
@@ -122,12 +122,12 @@ def test_pattern_without_match(read: Read) -> None:
 
 
 def test_empty_topic(read: Read, new_topic: NewTopic) -> None:
-    """A topic without records gives an empty frame, not an error and not a hang."""
+    """A topic without records returns an empty frame."""
     assert read({"subscribe": new_topic(partitions=3)}).collect() == []
 
 
 def test_plan_follows_leaders(zookeeper: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """Each split carries leader, epoch, ISR, identity and endpoints from ZooKeeper, neighbours on different leaders."""
+    """Splits carry leader, epoch, ISR, identity and endpoints from ZooKeeper; neighbours have different leaders."""
     topic = new_topic(partitions=6, replication=2)
     fill(zkafka_cluster, topic, 10, range(6))
     plan = plan_batch(parse_read({**zookeeper, "subscribe": topic}))
@@ -142,7 +142,7 @@ def test_plan_follows_leaders(zookeeper: dict[str, str], zkafka_cluster: LocalCl
 
 
 def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """minPartitions and maxRecordsPerPartition make more Spark partitions, and no record more or less."""
+    """minPartitions and maxRecordsPerPartition create more Spark partitions, and all records are read once."""
     topic = new_topic(partitions=2)
     zkafka_cluster.produce(topic, [{"value": b"%d" % n, "partition": n % 2} for n in range(1000)])
     for options, partitions in (({}, 2), ({"minPartitions": "5"}, 6), ({"maxRecordsPerPartition": "100"}, 10)):
@@ -153,7 +153,7 @@ def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -
 
 @pytest.mark.parametrize("transport", ["direct", "librdkafka"])
 def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, transport: str) -> None:
-    """minRecordsPerPartition makes fewer Spark partitions, of several topics too, and no record more or less."""
+    """minRecordsPerPartition creates fewer Spark partitions, even across topics, and all records are read once."""
     topics = [new_topic(partitions=5), new_topic(partitions=2)]
     for topic, partitions in zip(topics, (5, 2), strict=True):
         numbers = range(100 * partitions)
@@ -170,7 +170,7 @@ def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewT
 
 
 def test_joined_splits_of_a_topic_created_anew(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A task that reads several partitions, too, finds out that their topic is another one of the same name."""
+    """A task with several partitions fails if their topic was deleted and created again."""
     topic = new_topic(partitions=3)
     fill(zkafka_cluster, topic, 10, range(3))
     frame = read({"subscribe": topic, "minRecordsPerPartition": "30"})

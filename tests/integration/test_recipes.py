@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def change(op: str, before: str | None, after: str | None) -> str:
-    """The envelope of a change of row 7."""
+    """Return Debezium's envelope of a change of row 7."""
     row = lambda name: None if name is None else {"id": 7, "name": name}  # noqa: E731
     return json.dumps({"before": row(before), "after": row(after), "op": op, "ts_ms": 1795228865441})
 
 
 def test_recipes(spark: SparkSession, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """The latest value of each key leaves out deleted keys; Debezium's changes become the rows of the table."""
+    """The recipe of latest values leaves out deleted keys, and Debezium's changes become the rows of the table."""
     orders, customers = new_topic(partitions=2), new_topic(partitions=2)
     values = [("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", None), (None, "9"), ("c", "2"), ("c", "3")]
     zkafka_cluster.produce(orders, [{"key": key, "value": value, "partition": key == "c"} for key, value in values])

@@ -1,4 +1,4 @@
-"""Samples of the sizes of records, on real brokers."""
+"""Samples of record sizes, on real brokers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def properties(zkafka_cluster: LocalCluster) -> dict[str, Any]:
 
 @pytest.fixture
 def sample(properties: dict[str, Any]) -> Callable[..., Sizes]:
-    """Mean sizes by partition: ``sample(topic, {0: 5}, timeout_s=20)``."""
+    """Returns mean sizes by partition: ``sample(topic, {0: 5}, timeout_s=20)``."""
 
     def sizes(topic: str, offsets: dict[int, int], timeout_s: float = 20) -> Sizes:
         positions = {TopicPartition(topic, p): offset for p, offset in offsets.items()}
@@ -40,7 +40,7 @@ def sample(properties: dict[str, Any]) -> Callable[..., Sizes]:
 
 
 def test_means(zkafka_cluster: LocalCluster, new_topic: NewTopic, sample: Callable[..., Sizes]) -> None:
-    """Keys, values and headers of each partition's records count, from the given offset on; null is nothing."""
+    """The mean counts keys, values and headers of records from the given offset on; null counts as zero."""
     topic = new_topic(partitions=3)
     records = [
         {"partition": 0, "value": b"v" * 1000},
@@ -54,7 +54,7 @@ def test_means(zkafka_cluster: LocalCluster, new_topic: NewTopic, sample: Callab
 
 
 def test_a_sample_is_the_beginning(zkafka_cluster: LocalCluster, new_topic: NewTopic, sample: Callable[..., Sizes]) -> None:
-    """No more than some hundred records or a MiB of a partition count, and a large one does not hide a small one."""
+    """A sample has at most some hundred records or 1 MiB per partition, and a large partition does not hide a small one."""
     topic = new_topic(partitions=2)
     small = [{"partition": 0, "value": b"s" * 10}] * 1000 + [{"partition": 0, "value": b"l" * 1000}] * 5000
     large = [{"partition": 1, "value": b"l" * 300_000}] * 4 + [{"partition": 1, "value": b"s"}] * 1000
@@ -65,7 +65,7 @@ def test_a_sample_is_the_beginning(zkafka_cluster: LocalCluster, new_topic: NewT
 def test_partitions_that_give_nothing(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, sample: Callable[..., Sizes]
 ) -> None:
-    """Partitions at their end, behind it, or unknown are absent, and cost no waiting beside the others."""
+    """Partitions at their end, beyond it, or unknown are absent, and do not delay the others."""
     topic = new_topic(partitions=3)
     zkafka_cluster.produce(topic, [{"partition": 0, "value": b"1234"}, {"partition": 1, "value": b"1"}])
     begin = time.monotonic()
@@ -76,7 +76,7 @@ def test_partitions_that_give_nothing(
 
 
 def test_time_is_over(properties: dict[str, Any]) -> None:
-    """A cluster that cannot be reached gives nothing, when the time is over."""
+    """An unreachable cluster yields no sizes when the time-out has passed."""
     nowhere = {**properties, "bootstrap.servers": "127.0.0.1:1"}
     begin = time.monotonic()
     assert sample_record_bytes(nowhere, {TopicPartition("t", 0): 0}, 0.5) == {}
@@ -84,7 +84,7 @@ def test_time_is_over(properties: dict[str, Any]) -> None:
 
 
 def test_unusable_properties(properties: dict[str, Any]) -> None:
-    """A property that librdkafka cannot use is an error with its text."""
+    """A property that librdkafka refuses raises an error with its message."""
     with pytest.raises(OptionError, match=r"making a consumer: .*statistics"):
         sample_record_bytes({**properties, "statistics.interval.ms": "often"}, {TopicPartition("t", 0): 0}, 1)
 
@@ -95,9 +95,9 @@ def test_headers_that_cannot_be_read(
     sample: Callable[..., Sizes],
     header_of_any_name: Callable[[str, bytes], None],
 ) -> None:
-    """A record with a header whose name is not UTF-8 counts by its key and value; the next ones count as ever."""
+    """A record with a header name that is not UTF-8 counts its key and value; later records count completely."""
     topic = new_topic()
-    zkafka_cluster.produce(topic, [{"value": b"v"}] * 50)  # Python's calls go another way once they are frequent
+    zkafka_cluster.produce(topic, [{"value": b"v"}] * 50)  # frequent calls take another path in Python
     for _ in range(50):
         header_of_any_name(topic, b"\xff\xfe")
     zkafka_cluster.produce(topic, [{"value": b"v", "headers": [("h", b"1234")]}] * 50)

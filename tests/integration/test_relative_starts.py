@@ -1,4 +1,4 @@
-"""Starts and ends relative to the log and to the present, on real brokers."""
+"""Starts and ends relative to the log or to the current time, on real brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture
 def hours(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> tuple[str, int]:
-    """A topic with a record for each of the last ten hours in partition 0, without the first two; the time in ms."""
+    """A topic with one record per hour in partition 0, the first two of ten deleted, and the current time in ms."""
     topic, now_ms = new_topic(partitions=2, config=KEPT), time.time_ns() // 1_000_000
     ages = [{"partition": 0, "timestamp": now_ms - (10 - n) * HOUR_MS + HOUR_MS // 2} for n in range(10)]
     zkafka_cluster.produce(topic, [*ages, *({"partition": 1, "timestamp": now_ms} for _ in range(3))])
@@ -35,12 +35,12 @@ def hours(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> tuple[str, int]:
 
 
 def iso(ms: int, zone: timezone) -> str:
-    """The time in ISO 8601 with its zone."""
+    """Return the time in ISO 8601 with its zone."""
     return datetime.fromtimestamp(ms / 1000, zone).isoformat(timespec="milliseconds")
 
 
 def test_batch(read: Read, hours: tuple[str, int]) -> None:
-    """Records are counted from an edge of each log, and times are read in every form."""
+    """Starts and ends are counted from an edge of each log, and times are accepted in every form."""
     topic, now_ms = hours
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     cases: list[tuple[dict[str, str], dict[int, list[int]]]] = [
@@ -77,7 +77,7 @@ def test_stream(
     start: dict[str, str],
     first: dict[int, list[int]],
 ) -> None:
-    """A new query finds its start once: a restart continues at the checkpoint, and AvailableNow ends where it did."""
+    """A relative start is resolved once: a restart continues at the checkpoint."""
     topic, _ = hours
     made = stream({"subscribe": topic, **start})
     made.run()

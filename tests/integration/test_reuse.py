@@ -1,4 +1,4 @@
-"""librdkafka's consumers and producers, used by one task after the other of a worker."""
+"""Reuse of librdkafka's consumers and producers by consecutive tasks of a worker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("value"
 
 
 class Tasks:
-    """Tasks of one worker on one topic, by one path; `clients` has the name of librdkafka's client of each."""
+    """Tasks of one worker on one topic, with one transport; `clients` has the name of each task's librdkafka client."""
 
     def __init__(self, cluster: LocalCluster, topic: str, transport: str) -> None:
         options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transport": transport}
@@ -47,7 +47,7 @@ class Tasks:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note which of librdkafka's clients logs something inside the ``with`` block: the one of the task."""
+        """Note the librdkafka client that logs inside the ``with`` block: the task's client."""
         self.names.since()
         yield
         (name,) = self.names.since()
@@ -55,13 +55,13 @@ class Tasks:
 
 
 class Reading(Tasks):
-    """Reads splits of one topic as a worker's tasks do, and remembers which of librdkafka's consumers each had."""
+    """Reads splits of one topic as a worker's tasks do, and records the librdkafka consumer of each."""
 
     def properties(self, **kafka: Any) -> dict[str, Any]:
         return {**consumer_properties(self.connection, self.servers, "reuse"), "debug": "fetch", **kafka}
 
     def read(self, partition: int, start: int, until: int, topic_id: str | None = "one", **kafka: Any) -> list[bytes]:
-        """The values of a range."""
+        """Return the values of a range."""
         tp = TopicPartition(self.topic, partition)
         split = Split(tp, start, until, 0, 0, (0,), (self.servers,), topic_id=topic_id)
         with choice.open_consumer(self.connection, self.properties(**kafka), split, COLUMNS) as consumer, self.noted():
@@ -73,7 +73,7 @@ class Reading(Tasks):
 
 @pytest.fixture
 def reading(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Reading]:
-    """Readers of a topic of two partitions with ten records each."""
+    """Tasks that read a topic of two partitions with ten records each."""
     topic = new_topic(partitions=2)
     records = [{"value": f"{p}-{n}".encode(), "partition": p} for p in range(2) for n in range(10)]
     zkafka_cluster.produce(topic, records)
@@ -87,7 +87,7 @@ def values(partition: int, start: int, until: int) -> list[bytes]:
 
 
 def test_one_after_the_other(reading: Reading) -> None:
-    """Ranges of any partition, forward and back, are read by one consumer, each from its own beginning to its own end."""
+    """One consumer reads ranges of any partition, forwards and backwards, each exactly."""
     for partition, start, until in [(0, 0, 4), (1, 2, 9), (0, 4, 10), (0, 0, 10), (1, 9, 10)]:
         assert reading.read(partition, start, until) == values(partition, start, until)
     assert len(set(reading.clients)) == 1
@@ -102,7 +102,7 @@ def test_one_after_the_other(reading: Reading) -> None:
     ],
 )
 def test_not_of_another_kind(reading: Reading, second: str | None, kafka: dict[str, Any]) -> None:
-    """A consumer is used again only for the very same topic and settings."""
+    """A consumer is reused only for the same topic id and settings."""
     reading.read(0, 0, 10)
     assert reading.read(0, 0, 10, second, **kafka) == values(0, 0, 10)
     first, other = reading.clients
@@ -110,7 +110,7 @@ def test_not_of_another_kind(reading: Reading, second: str | None, kafka: dict[s
 
 
 def test_not_after_an_error(reading: Reading) -> None:
-    """A consumer of a task that failed is closed."""
+    """The consumer of a failed task is closed."""
     reading.read(0, 0, 4)
     tp = TopicPartition(reading.topic, 0)
     split = Split(tp, 0, 10, 0, 0, (0,), (reading.servers,), topic_id="one")
@@ -125,7 +125,7 @@ def test_not_after_an_error(reading: Reading) -> None:
 
 
 def test_the_brokers_order_does_not_matter(reading: Reading) -> None:
-    """Splits name their own leader first; the consumer is the same."""
+    """A consumer is reused whatever the order of the brokers, since splits name their own leader first."""
     reading.read(0, 0, 4)
     reading.servers = ",".join(reversed(reading.servers.split(",")))
     reading.connection = replace(reading.connection, bootstrap_servers=reading.servers)
@@ -135,15 +135,15 @@ def test_the_brokers_order_does_not_matter(reading: Reading) -> None:
 
 
 class Writing(Tasks):
-    """Writes to one topic as a worker's tasks do, and remembers which of librdkafka's producers each had."""
+    """Writes to one topic as a worker's tasks do, and records the librdkafka producer of each."""
 
     def write(
         self, partitions: Sequence[int], generation: str | None = "one", size_bytes: int = 1, **kafka: Any
     ) -> dict[int, int]:
-        """What is counted of a task's rows, each for one of the partitions."""
+        """Return the counts of a task that writes one row to each of the given partitions."""
         values = pa.array([bytes(size_bytes)] * len(partitions), pa.binary())
         (rows,) = outgoing(pa.record_batch([values], names=["value"]), self.topic)
-        logged = {"debug": "msg", "client.id": self.topic}  # the producers of other tests have another configuration
+        logged = {"debug": "msg", "client.id": self.topic}  # producers of other tests have another configuration
         properties = producer_properties(self.connection, self.servers) | logged | kafka
         with choice.open_producer(self.connection, properties, generation) as producer, self.noted():
             producer.send(rows, np.array(partitions, dtype=np.int32), max(partitions) + 1)
@@ -154,14 +154,14 @@ class Writing(Tasks):
 
 @pytest.fixture(params=["direct", "librdkafka"])
 def writing(request: pytest.FixtureRequest, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> Iterator[Writing]:
-    """Writers of a topic of two partitions."""
+    """Tasks that write to a topic of two partitions."""
     tasks = Writing(zkafka_cluster, new_topic(partitions=2), request.param)
     with librdkafka_log(tasks.names):
         yield tasks
 
 
 def test_one_write_after_the_other(writing: Writing) -> None:
-    """Tasks write through one producer, and each counts its own rows alone."""
+    """Consecutive tasks share one producer, and each counts only its own rows."""
     assert writing.write([0, 1, 0]) == {0: 2, 1: 1}
     assert writing.write([1]) == {1: 1}
     assert writing.write([0]) == {0: 1}
@@ -177,14 +177,14 @@ def test_one_write_after_the_other(writing: Writing) -> None:
     ],
 )
 def test_no_producer_of_another_kind(writing: Writing, second: str | None, kafka: dict[str, Any]) -> None:
-    """A producer is used again only for the very same topics and settings."""
+    """A producer is reused only for the same topic ids and settings."""
     assert writing.write([0, 1]) == writing.write([0, 1], second, **kafka) == {0: 1, 1: 1}
     first, other = writing.clients
     assert first != other
 
 
 def test_no_producer_after_a_failure(writing: Writing) -> None:
-    """A producer that could not deliver a record is closed, and what it counted is not counted for the next."""
+    """A producer that failed to deliver a record is closed, and its counts do not affect the next task."""
     assert writing.write([0]) == {0: 1}
     with pytest.raises(DeliveryFailed, match="MSG_SIZE_TOO_LARGE"):
         writing.write([0], size_bytes=2_000_000)
@@ -196,7 +196,7 @@ def test_no_producer_after_a_failure(writing: Writing) -> None:
 def test_topics_that_grow_or_come_again(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str]
 ) -> None:
-    """A worker's next write goes to the topic as it is now: with more partitions, or created again."""
+    """A worker's next write follows a topic that has grown or was created again."""
     topic = new_topic(partitions=1)
     options = parse_write({**zookeeper, "topic": topic})
 

@@ -1,4 +1,4 @@
-"""SQL: views, INSERT INTO, tables, and a pipeline of Spark's."""
+"""SQL: views, INSERT INTO, tables and Spark pipelines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows(spark: SparkSession, query: str) -> list[tuple[object, ...]]:
 
 
 def test_views(spark: SparkSession, topic: str, new_topic: Callable[..., str], view: Callable[..., str]) -> None:
-    """A view reads a topic, with a projection of its own; INSERT INTO another one writes to a topic."""
+    """A view reads a topic, with or without a schema, and INSERT INTO a view writes to a topic."""
     source, copied = view(subscribe=topic), new_topic(partitions=2)
     assert rows(spark, f"SELECT key, value FROM {source}") == sorted(TEN)
     assert rows(spark, f"SELECT * FROM {view('(value string, offset bigint)', subscribe=topic)} WHERE offset > 7") == [
@@ -71,7 +71,7 @@ def test_views(spark: SparkSession, topic: str, new_topic: Callable[..., str], v
 
 
 def test_tables(spark: SparkSession, zkafka_cluster: LocalCluster, topic: str, new_topic: Callable[..., str]) -> None:
-    """Spark passes no options of a table: CREATE TABLE with options says so, and queries name them."""
+    """CREATE TABLE with options is refused, as Spark does not pass them; queries on a table name them instead."""
     connect, copied, table = zkafka_cluster.zookeeper_connect, new_topic(partitions=1), f"t_{uuid.uuid4().hex}"
     with pytest.raises(AnalysisException, match=r"TABLE_WITHOUT_OPTIONS.*Use CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE {table} USING zkafka OPTIONS (zookeeper.connect '{connect}', subscribe '{topic}')")

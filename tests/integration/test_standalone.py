@@ -1,4 +1,4 @@
-"""A Spark standalone cluster: executors that are other processes than the driver, on two workers."""
+"""A Spark standalone cluster with executors in separate processes on two workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def standalone() -> Iterator[SparkStandalone]:
 def test_two_workers(
     standalone: SparkStandalone, zkafka_cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    """A topic is written and read by the executors of both workers, each row once, and not by the driver."""
+    """The executors of both workers, and not the driver, write and read a topic, each row once."""
     topic = new_topic(partitions=6, replication=2)
     command = [sys.executable, str(DRIVER), standalone.master, zkafka_cluster.zookeeper_connect, topic]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What a stream does when its progress cannot be committed now."""
+"""Streams that cannot commit their progress for now."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T0 = TopicPartition("t", 0)
 
 @dataclass
 class Offsets:
-    """A group's offsets in ZooKeeper, which are committed without pauses."""
+    """A group's offsets in ZooKeeper, with commits that do not pause."""
 
     client: ZooKeeperClient
 
@@ -34,14 +34,14 @@ class Offsets:
 
 @dataclass
 class Session:
-    """What a stream that is no member of its group keeps open."""
+    """The session of a stream that is not a member of its group."""
 
     offsets: Offsets
     member: None = None
 
 
 def test_contention_passes(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
-    """While somebody else keeps writing the offset, progress is not committed, which is logged; later it is."""
+    """While another client keeps writing the offset, commits are postponed with a log line, and succeed later."""
     path = "/consumers/g/offsets/t/0"
     chroot.other.create(path, b"0", makepath=True)
     with Meddled(chroot.config, before=lambda transaction: chroot.other.set(path, b"0")) as client:

@@ -1,4 +1,4 @@
-"""Sizes of the micro-batches of a streaming read."""
+"""Sizes of a streaming read's micro-batches."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ NewStream = Callable[..., Any]
 
 
 class TestLimits:
-    """Limits of records, bytes and Spark partitions."""
+    """Limits on records, bytes and Spark partitions."""
 
     def sizes(self, found: Any, partition: int) -> list[int]:
         return [sum(r.partition == partition for r in batch) for batch in found.batches]
 
     def test_records(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """maxOffsetsPerTrigger is shared out in proportion to the backlogs, and a small one is not starved.
+        """maxOffsetsPerTrigger is divided in proportion to the backlogs, and a small backlog is not starved.
 
-        The query's progress tells the range of a micro-batch, and the ends of the logs beside it.
+        The query's progress has the end of a micro-batch, and the ends of the logs.
         """
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 60, 0)
@@ -49,7 +49,7 @@ class TestLimits:
         assert progress["numInputRows"] == 20
 
     def test_bytes(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """maxBytesPerTrigger is turned into records by the measured size of each partition's records."""
+        """maxBytesPerTrigger is converted into records with the measured record size of each partition."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 100, 0, size_bytes=1000)
         fill(zkafka_cluster, topic, 10, 1, size_bytes=10_000)
@@ -60,7 +60,7 @@ class TestLimits:
 
     @pytest.mark.long
     def test_minimum(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With minOffsetsPerTrigger the first micro-batch comes at once, the next when there is enough, or it is time."""
+        """With minOffsetsPerTrigger, a first micro-batch starts at once, the next after enough records or the delay."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 1)
         limits = {"minOffsetsPerTrigger": "10", "maxTriggerDelay": "4s"}
@@ -80,7 +80,7 @@ class TestLimits:
     def test_minimum_of_more_partitions(
         self, new_driver: NewDriver, zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """All partitions together make up the minimum; the delay counts from the first planning and each micro-batch."""
+        """The minimum counts all partitions together; the delay starts at the first planning and at each micro-batch."""
         topic, now = new_topic(partitions=2), [100.0]
         limits = {"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "12", "maxTriggerDelay": "60s"}
         one = new_driver({"subscribe": topic, **limits}, clock=lambda: now[0])
@@ -103,7 +103,7 @@ class TestLimits:
         assert positions(one.latest(second, limited=True), topic) == {"0": 9, "1": 3}
 
     def test_once(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Trigger.Once reads all that there is in one micro-batch, whatever the limits."""
+        """Trigger.Once reads all available records in one micro-batch, whatever the limits."""
         topic = new_topic()
         limits = {"maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "5"}
         found = stream({"subscribe": topic, "startingOffsets": "earliest", **limits})
@@ -112,7 +112,7 @@ class TestLimits:
         assert [len(batch) for batch in found.batches] == [20]
 
     def test_splits(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """minPartitions makes more Spark partitions of a micro-batch, and no record more or less."""
+        """minPartitions splits a micro-batch into more Spark partitions, and all records are read once."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 100)
         found = stream({"subscribe": topic, "startingOffsets": "earliest", "minPartitions": "4"})
@@ -124,7 +124,7 @@ class TestLimits:
 
     @pytest.mark.long
     def test_joined_splits(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """minRecordsPerPartition makes fewer Spark partitions of a micro-batch, and no record more or less."""
+        """minRecordsPerPartition joins a micro-batch into fewer Spark partitions, and all records are read once."""
         topic = new_topic(partitions=4)
         for partition in range(4):
             fill(zkafka_cluster, topic, 30, partition)
@@ -137,13 +137,13 @@ class TestLimits:
 
 
 class TestAvailableNow:
-    """Trigger.AvailableNow."""
+    """Queries with Trigger.AvailableNow."""
 
     @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
     def test_bounds(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """It reads up to where the logs ended when it began, in several micro-batches; what comes later is for the next."""
+        """A run reads up to the logs' ends at its start in several micro-batches, and the next run reads later records."""
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 8, 0)
         fill(zkafka_cluster, topic, 4, 1)
@@ -166,7 +166,7 @@ class TestAvailableNow:
         assert (found.offsets(1), found.offsets(2), found.offsets(0, f"{topic}-more")) == ([0, 1, 2, 3], [0], [0])
 
     def test_nothing_new(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With nothing new it ends at once: a new query after the empty micro-batch that Spark begins with."""
+        """A run without new records ends at once, after the empty micro-batch with which Spark starts a new query."""
         topic = new_topic()
         found = stream({"subscribe": topic, "startingOffsets": "earliest"})
         found.run()
@@ -177,7 +177,7 @@ class TestAvailableNow:
         assert [len(batch) for batch in found.batches] == [0, 1]
 
     def test_minimum(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """It waits for no minimum."""
+        """A run does not wait for minOffsetsPerTrigger."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 5)
         limits = {"minOffsetsPerTrigger": "4", "maxOffsetsPerTrigger": "4"}

@@ -1,4 +1,4 @@
-"""Streaming reads on real brokers: the columns of their rows, and the topics and partitions that they find."""
+"""Streaming reads on real brokers: columns, topics and partitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestColumns:
     def test_all(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """All columns of a record come as they were produced, through ZooKeeper and through the brokers alone."""
+        """All columns of a record are read as they were produced, through ZooKeeper and through brokers only."""
         topic = new_topic(partitions=2, replication=2, config=KEPT)
         produce_all_columns(zkafka_cluster, topic)
         options = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
@@ -42,7 +42,7 @@ class TestColumns:
         assert [shown(row) for row in found.rows] == expected_rows(topic)
 
     def test_projection(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """A schema given by the user is the projection: subset, order, key and value as strings."""
+        """A user's schema selects columns, in any order, with key and value as strings if declared so."""
         topic = new_topic()
         zkafka_cluster.produce(topic, [{"key": "clé".encode(), "value": b"v"}])
         found = stream({"subscribe": topic, "startingOffsets": "earliest"})
@@ -51,13 +51,13 @@ class TestColumns:
 
 
 class TestDiscovery:
-    """Topics and partitions that come while a query runs."""
+    """Topics and partitions that appear after the query's start."""
 
     @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
     def test_topics_and_partitions(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """New topics that match and new partitions are found and read from their beginning, though the start is latest."""
+        """New matching topics and new partitions are read from their beginning, although the query starts at latest."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 5)
         found = stream({"subscribePattern": f"{topic}(-.*)?"}, connection)
@@ -77,7 +77,7 @@ class TestDiscovery:
         assert len(found.rows) == 10
 
     def test_while_stopped(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """What comes while no query runs is read from its beginning by the next one."""
+        """Topics and partitions created while no query runs are read from their beginning by the next run."""
         topic = new_topic()
         found = stream({"subscribePattern": f"{topic}(-.*)?"})
         found.run()
@@ -90,7 +90,7 @@ class TestDiscovery:
 
     @pytest.mark.long
     def test_except(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With subscribeExceptPattern, all topics but those that match are read."""
+        """With subscribeExceptPattern, all topics except those that match are read."""
         mine, other = new_topic(), new_topic()
         for topic in (mine, other):
             fill(zkafka_cluster, topic, 2)
@@ -100,7 +100,7 @@ class TestDiscovery:
 
     @pytest.mark.long
     def test_assign(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """With assign, the named partitions are read and no others."""
+        """With assign, only the named partitions are read."""
         topic = new_topic(partitions=3)
         for partition in range(3):
             fill(zkafka_cluster, topic, 2, partition)
@@ -109,12 +109,12 @@ class TestDiscovery:
         assert sorted((r.partition, r.offset) for r in found.rows) == [(0, 0), (0, 1), (2, 0), (2, 1)]
 
     def test_unknown_topic(self, stream: NewStream) -> None:
-        """A new query of a topic that does not exist ends, and names it."""
+        """A new query fails if its topic does not exist, and the error names it."""
         with pytest.raises(StreamingQueryException, match=r"\[UNKNOWN_TOPIC\] There is no topic .*no-such-topic"):
             stream({"subscribe": "no-such-topic"}).run()
 
     def test_unknown_partition(self, new_driver: NewDriver, new_topic: NewTopic) -> None:
-        """So does one of a partition that does not exist, or of a topic of which partitions are named."""
+        """With assign, a new query fails if partitions or topics do not exist, and the error names them."""
         topic = new_topic()
         with pytest.raises(ClusterStateError, match=rf"\[UNKNOWN_TOPIC\] .*no-such-topic, {topic}-7;"):
             initial(new_driver({"assign": f'{{"{topic}": [0, 7], "no-such-topic": [0]}}'}))

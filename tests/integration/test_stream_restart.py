@@ -1,4 +1,4 @@
-"""Streaming reads that go on from a checkpoint."""
+"""Streaming reads that resume from a checkpoint."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ NewStream = Callable[..., Any]
 
 
 def offset_file(checkpoint: Path, number: int) -> str:
-    """The end of a micro-batch, as the checkpoint holds it."""
+    """Return the end of a micro-batch as text from the checkpoint."""
     return (checkpoint / "offsets" / str(number)).read_text().splitlines()[-1]
 
 
 class TestRestart:
-    """Queries that go on from a checkpoint."""
+    """Queries that resume from a checkpoint."""
 
     def test_every_record_once(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Stopped and started again, a stream reads every record once, whatever startingOffsets says then."""
+        """A stream that is stopped and restarted reads every record once, whatever startingOffsets is then."""
         topic = new_topic(partitions=2)
         found = stream({"subscribe": topic, "startingOffsets": "earliest"})
         for start in ("latest", "earliest", f'{{"{topic}": {{"0": 0, "1": 0}}}}'):
@@ -50,9 +50,9 @@ class TestRestart:
     def test_failed_batch(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic, trigger: dict[str, Any]
     ) -> None:
-        """A micro-batch that failed is read again with the same ranges, though there is more to read by then.
+        """A failed micro-batch is read again with the same ranges, although there is more to read by then.
 
-        And though startingOffsets, for which Spark asks again as it was the first micro-batch, does not name all of them.
+        Spark asks again for the start of a first micro-batch, where startingOffsets no longer names all partitions.
         """
         topic = new_topic(partitions=2)
         fill(zkafka_cluster, topic, 5, 0)
@@ -83,7 +83,7 @@ class TestRestart:
     def test_topic_removed_from_the_subscription(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """A topic left out after a restart is no loss: what was planned is read, and it continues when it is back."""
+        """A topic left out after a restart loses nothing: its planned records are read, and it continues on its return."""
         kept, removed = new_topic(), new_topic()
         fill(zkafka_cluster, kept, 3)
         fill(zkafka_cluster, removed, 2)
@@ -109,7 +109,7 @@ class TestRestart:
     def test_offsets_of_the_checkpoint(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:
-        """The checkpoint holds offsets of our version, in one canonical form, with partitions in numeric order."""
+        """The checkpoint has offsets of the current version in canonical form, with partitions in numeric order."""
         topic = new_topic(partitions=11)
         fill(zkafka_cluster, topic, 4, 10)
         fill(zkafka_cluster, topic, 2, 2)
@@ -128,7 +128,7 @@ class TestRestart:
 
     @pytest.mark.long
     def test_either_connection(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """A checkpoint that was written through ZooKeeper goes on through the brokers alone, and the other way round."""
+        """A checkpoint written through ZooKeeper can be continued through brokers only, and vice versa."""
         topic = new_topic()
         through_zookeeper = {"zookeeper.connect": zkafka_cluster.zookeeper_connect}
         through_brokers = {"kafka.bootstrap.servers": zkafka_cluster.bootstrap_servers}
@@ -141,7 +141,7 @@ class TestRestart:
         assert read == list(range(6))
 
     def test_another_version(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """An offset of a version that is not known ends the query, with what to do."""
+        """An offset of an unknown version fails the query, and the error says what to do."""
         topic = new_topic()
         fill(zkafka_cluster, topic)
         found = stream({"subscribe": topic, "startingOffsets": "earliest"})

@@ -24,7 +24,7 @@ NewStream = Callable[..., Any]
 
 
 class TestStarts:
-    """Starting offsets, by every option."""
+    """Starting offsets, with every option."""
 
     @pytest.mark.parametrize(
         ("options", "expected"),
@@ -49,21 +49,21 @@ class TestStarts:
         ],
     )
     def test_start(self, new_driver: NewDriver, timed: str, options: dict[str, str], expected: list[int]) -> None:
-        """Each partition starts where it is told to: at an offset, an end of the log, or a timestamp."""
+        """Each partition starts at the given offset, end of the log, or timestamp."""
         given = {name: value.replace("TOPIC", timed) for name, value in options.items()}
         found = initial(new_driver(given if "assign" in given else {"subscribe": timed, **given}))
         assert list(positions(found, timed).values()) == expected
 
     @pytest.fixture
     def timed(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-        """Two partitions of ten records at 1000 ms and on, the first without its first four, and an empty partition."""
+        """A topic with ten records from 1000 ms on in two partitions, the first lacking four, and an empty partition."""
         topic = new_topic(partitions=3, config=KEPT)
         zkafka_cluster.produce(topic, [{"partition": n % 2, "timestamp": 1000 + n // 2} for n in range(20)])
         zkafka_cluster.delete_records(topic, {0: 4})
         return topic
 
     def test_refused(self, new_driver: NewDriver, timed: str) -> None:
-        """Starts that do not fit what is there are named."""
+        """A start that does not fit the partitions or the log raises an error that names the partitions."""
         subscribe = {"subscribe": timed}
         with pytest.raises(OptionError, match=f"startingOffsets does not name {timed}-1, {timed}-2"):
             initial(new_driver({**subscribe, "startingOffsets": f'{{"{timed}": {{"0": 7}}}}'}))
@@ -78,7 +78,7 @@ class TestStarts:
         assert positions(lenient, timed) == {"0": 4, "1": 10, "2": 0}
 
     def test_latest(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """By default a query reads what is produced after its start, and nothing before."""
+        """By default a query reads only records produced after its start."""
         topic = new_topic()
         fill(zkafka_cluster, topic, 5)
         new = stream({"subscribe": topic})

@@ -1,4 +1,4 @@
-"""Streaming writes on real brokers: what arrives, what a restart does, what ends a query."""
+"""Streaming writes on real brokers: arriving rows, restarts and errors."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 NewTopic = Callable[..., str]
 KEY_VALUE = "key string, value string"
 NEVER_CREATE = {"kafka.allow.auto.create.topics": "false"}
-"""Lets a missing topic fail at once: nobody waits for it to be created."""
+"""A missing topic fails at once instead of being created."""
 
 
 class Feed:
-    """A folder of files that a stream reads; each is one micro-batch."""
+    """A folder of files that a stream reads, one micro-batch per file."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -45,26 +45,26 @@ class Feed:
         folder.mkdir()
 
     def add(self, rows: list[dict[str, Any]]) -> None:
-        """One more file."""
+        """Add a file with rows."""
         self._files += 1
         hidden = self._folder / f".{self._files}"
         hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
         hidden.rename(self._folder / f"{self._files}.json")
 
     def stream(self, schema: str = KEY_VALUE) -> DataFrame:
-        """A streaming frame of all that is, and will be, in the folder."""
+        """Return a streaming frame of all present and future files."""
         return self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(self._folder))
 
 
 @pytest.fixture
 def feed(spark: SparkSession, tmp_path: Path) -> Feed:
-    """What the streams of a test read."""
+    """The input of a test's streams."""
     return Feed(spark, tmp_path / "feed")
 
 
 @pytest.fixture
 def sink(zookeeper: dict[str, str], tmp_path: Path) -> Callable[..., DataStreamWriter]:
-    """Prepares a query with a checkpoint: ``sink(frame, topic="t")``, to be started or run."""
+    """Prepares a query with a checkpoint: ``sink(frame, topic="t")``."""
 
     def prepare(frame: DataFrame, **options: str) -> DataStreamWriter:
         writer = frame.writeStream.format("zkafka").options(**{**zookeeper, **options})
@@ -90,12 +90,12 @@ def witness(spark: SparkSession, zkafka_cluster: LocalCluster) -> Callable[[str]
 
 @pytest.fixture
 def values(witness: Callable[[str], DataFrame]) -> Callable[[str], list[str]]:
-    """The values of a topic, sorted."""
+    """Returns the sorted values of a topic."""
     return lambda topic: sorted(bytes(r.value).decode() for r in witness(topic).collect())
 
 
 def run(writer: DataStreamWriter) -> None:
-    """Let a query go through all that there is, in as many micro-batches as there are files."""
+    """Run a query until all files are processed, one micro-batch per file."""
     assert writer.trigger(availableNow=True).start().awaitTermination(60)
 
 
@@ -107,7 +107,7 @@ def numbered(begin: int, end: int) -> list[dict[str, Any]]:
 def test_every_row_once(
     zookeeper: dict[str, str], tmp_path: Path, feed: Feed, new_topic: NewTopic, witness: Callable[[str], DataFrame]
 ) -> None:
-    """All rows of all micro-batches arrive once, under their keys' partitions."""
+    """All rows of all micro-batches arrive once, with each key in one partition."""
     topic = new_topic(partitions=5, replication=2)
     for part in range(2):
         feed.add(numbered(part * 1000, (part + 1) * 1000))
@@ -121,7 +121,7 @@ def test_every_row_once(
 def test_all_columns(
     sink: Callable[..., DataStreamWriter], feed: Feed, new_topic: NewTopic, witness: Callable[[str], DataFrame]
 ) -> None:
-    """Headers, timestamps, tombstones, explicit partitions and the column topic are written as in a batch."""
+    """Headers, timestamps, tombstones, explicit partitions and the column topic are written as in batch writes."""
     first, second = new_topic(partitions=3, config={"retention.ms": "-1"}), new_topic()
     header = {"key": "h", "value": base64.b64encode(b"\x00\xff").decode()}
     rows = [
@@ -143,7 +143,7 @@ def test_all_columns(
 def test_restart(
     sink: Callable[..., DataStreamWriter], feed: Feed, new_topic: NewTopic, values: Callable[[str], list[str]]
 ) -> None:
-    """A query that is started again goes on behind its last micro-batch."""
+    """A restarted query continues after its last micro-batch."""
     topic = new_topic(partitions=2)
     for part in range(2):
         feed.add(numbered(part * 10, (part + 1) * 10))
@@ -159,7 +159,7 @@ def test_a_micro_batch_that_runs_again(
     values: Callable[[str], list[str]],
     tmp_path: Path,
 ) -> None:
-    """A micro-batch whose end Spark could not note is run again, and its rows are there twice: at least once, no more."""
+    """A micro-batch whose end Spark could not record runs again, and its rows arrive twice (at least once)."""
     topic = new_topic()
     feed.add(numbered(0, 3))
     feed.add(numbered(3, 5))
@@ -177,7 +177,7 @@ def test_added_partitions(
     witness: Callable[[str], DataFrame],
     zkafka_cluster: LocalCluster,
 ) -> None:
-    """Partitions that a topic gains while the query runs get rows from the next micro-batch on."""
+    """Partitions added while the query runs get rows from the next micro-batch on."""
     topic = new_topic(partitions=1)
     query = sink(feed.stream(), topic=topic).start()
     try:
@@ -197,7 +197,7 @@ def test_added_partitions(
 def test_small_micro_batches_spread(
     sink: Callable[..., DataStreamWriter], feed: Feed, new_topic: NewTopic, witness: Callable[[str], DataFrame]
 ) -> None:
-    """Rows without keys take turns over the partitions also where a micro-batch has just one of them."""
+    """Rows without keys alternate between partitions, even with one row per micro-batch."""
     topic = new_topic(partitions=3)
     for number in range(3):
         feed.add([{"value": str(number)}])
@@ -208,7 +208,7 @@ def test_small_micro_batches_spread(
 def test_a_plan_for_each_micro_batch(
     spark: SparkSession, zookeeper: dict[str, str], feed: Feed, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """Spark makes two writers for a micro-batch: one to write, which has a plan, and one to commit, which has none."""
+    """Spark creates two writers per micro-batch: one to write, with a plan, and one to commit, without."""
     log = tmp_path / "writers"
 
     class Recording(ZKafkaDataSource):
@@ -240,7 +240,7 @@ def test_a_plan_for_each_micro_batch(
 
 
 def test_no_plan(zookeeper: dict[str, str], new_topic: NewTopic, values: Callable[[str], list[str]]) -> None:
-    """A writer without a plan, should Spark ever send one to a task, makes its own."""
+    """A writer without a plan makes its own, in case Spark sends one to a task."""
     topic = new_topic()
     batch = pa.record_batch([[b"v"]], names=["value"])
     message = ZKafkaStreamWriter(parse_write({**zookeeper, "topic": topic}), None).write(iter([batch]))
@@ -249,7 +249,7 @@ def test_no_plan(zookeeper: dict[str, str], new_topic: NewTopic, values: Callabl
 
 
 def test_a_small_task_is_short(zookeeper: dict[str, str], new_topic: NewTopic) -> None:
-    """A task of one row does not wait the half second that librdkafka may take to ask for a producer id."""
+    """A task of one row does not wait half a second, the time that librdkafka may take to request a producer id."""
     options = parse_write({**zookeeper, "topic": new_topic()})
     writer = ZKafkaStreamWriter(options, plan_write(options))
     batch = pa.record_batch([[b"v"]], names=["value"])
@@ -262,7 +262,7 @@ def test_a_small_task_is_short(zookeeper: dict[str, str], new_topic: NewTopic) -
 
 
 class TestRefused:
-    """What ends a query, and that nothing of its micro-batch is written."""
+    """Queries that fail without writing any row of the micro-batch."""
 
     @pytest.mark.parametrize(
         ("options", "expected"),
@@ -275,13 +275,13 @@ class TestRefused:
     def test_options(
         self, sink: Callable[..., DataStreamWriter], feed: Feed, options: dict[str, str], expected: str
     ) -> None:
-        """Options that cannot be obeyed are named when the first micro-batch is to be written."""
+        """Invalid options fail the first micro-batch, and the error names them."""
         feed.add(numbered(0, 1))
         with pytest.raises(StreamingQueryException, match=expected):
             run(sink(feed.stream(), **{"topic": "t", **options}))
 
     def test_column(self, sink: Callable[..., DataStreamWriter], feed: Feed, new_topic: NewTopic) -> None:
-        """A column of the wrong type is named."""
+        """A column of the wrong type raises an error that names it."""
         feed.add([{"value": 1}])
         with pytest.raises(StreamingQueryException, match="column value must be string or binary"):
             run(sink(feed.stream("value int"), topic=new_topic()))
@@ -298,7 +298,7 @@ class TestRefused:
         bad: dict[str, Any],
         expected: str,
     ) -> None:
-        """A row that can go nowhere ends the query; started again with the row mended, the query loses nothing."""
+        """A row without a valid destination fails the query; restarted with the row corrected, it loses nothing."""
         topic = new_topic(partitions=2)
         feed.add([{"topic": topic, "value": "a"}, {"topic": topic, "value": "b", **bad}])
         frame = feed.stream("topic string, value string, partition int")
@@ -310,21 +310,21 @@ class TestRefused:
         assert values(topic) == ["a", "b"]
 
     def test_complete(self, sink: Callable[..., DataStreamWriter], feed: Feed, new_topic: NewTopic) -> None:
-        """The output mode complete is refused with the reason."""
+        """The output mode complete is refused, with the reason."""
         feed.add(numbered(0, 1))
         counts = feed.stream().groupBy("key").agg(F.count("value").cast("string").alias("value"))
         with pytest.raises(StreamingQueryException, match=r"\[OUTPUT_MODE\] .*complete"):
             run(sink(counts, topic=new_topic()).outputMode("complete"))
 
     def test_update(self, sink: Callable[..., DataStreamWriter], feed: Feed, new_topic: NewTopic) -> None:
-        """Spark itself refuses the output mode update for every Python data source."""
+        """Spark refuses the output mode update for every Python data source."""
         feed.add(numbered(0, 1))
         with pytest.raises(StreamingQueryException, match="zkafka does not support Update mode"):
             run(sink(feed.stream(), topic=new_topic()).outputMode("update"))
 
 
 class TestForeachBatch:
-    """df.write inside foreachBatch."""
+    """Writes inside foreachBatch."""
 
     def test_update(
         self,
@@ -334,7 +334,7 @@ class TestForeachBatch:
         witness: Callable[[str], DataFrame],
         tmp_path: Path,
     ) -> None:
-        """A query in update mode writes with each micro-batch the results that have changed."""
+        """A query in update mode writes the changed results of each micro-batch."""
         topic = new_topic(partitions=2)
 
         def write(batch: DataFrame, number: int) -> None:
@@ -350,7 +350,7 @@ class TestForeachBatch:
         assert [r.value for r in rows if r.key == b"b"] == [b"1"]
 
     def test_error(self, feed: Feed, zookeeper: dict[str, str], tmp_path: Path) -> None:
-        """An error of the write ends the query with its text."""
+        """An error in the write fails the query, with its text."""
 
         def write(batch: DataFrame, number: int) -> None:
             batch.write.format("zkafka").options(**zookeeper, **NEVER_CREATE, topic="no-such-topic").mode("append").save()

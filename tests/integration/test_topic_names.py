@@ -1,4 +1,4 @@
-"""Names that no topic can have, on real servers and by both paths that records take."""
+"""Invalid topic names on real servers, with both transports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NewTopic = Callable[..., str]
 Read = Callable[..., "DataFrame"]
 
 OLD_NAME = "x" * 255
-"""As long as Kafka before 0.10 allowed."""
+"""The maximal length that Kafka before 0.10 allowed."""
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ OLD_NAME = "x" * 255
 def test_rows_for_a_topic_that_cannot_be(
     spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str, bad: str
 ) -> None:
-    """A row for such a name fails the write before its batch is sent, and no other topic gets it."""
+    """A row with an invalid topic name fails the write before its batch is sent, and no other topic gets rows of it."""
     topic = new_topic()
     rows = spark.range(0, 2, 1, 1).selectExpr("id", f"'{topic}' as good")
     frame = rows.selectExpr(f"if(id = 0, good, {bad}) as topic", "'v' as value")
@@ -49,7 +49,7 @@ def test_rows_for_a_topic_that_cannot_be(
 
 
 def test_znodes_that_are_no_topics(chroot: Chroot) -> None:
-    """What somebody has put beside the topics in ZooKeeper, under a name that no version of Kafka allows, is no topic."""
+    """A znode next to the topics, with a name that no version of Kafka allows, is not a topic."""
     for name in ("t", "two words", OLD_NAME, "x" * 300):
         chroot.topic(name, 1)
     with ZooKeeperClient(chroot.config) as client:
@@ -60,7 +60,7 @@ def test_znodes_that_are_no_topics(chroot: Chroot) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """A broker with the topic ``t`` and another one, ``two words``, that it tells of."""
+    """A broker with the topic ``t`` and an invalid one, ``two words``, in its metadata."""
     with LocalCluster(brokers=1) as cluster:
         cluster.create_topic("t")
         [leader] = cluster.assignment("t")[0]
@@ -77,7 +77,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(params=["zookeeper", "bootstrap"])
 def reached(request: pytest.FixtureRequest, cluster: LocalCluster) -> dict[str, str]:
-    """The options that reach it."""
+    """Options that reach the cluster."""
     if request.param == "zookeeper":
         return {"zookeeper.connect": cluster.zookeeper_connect}
     return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
@@ -85,16 +85,16 @@ def reached(request: pytest.FixtureRequest, cluster: LocalCluster) -> dict[str, 
 
 @pytest.mark.long
 class TestTopicOfAnotherName:
-    """Beside a cluster's topics somebody has made a znode, and the brokers serve it as if it were a topic."""
+    """A znode with an invalid name next to the topics, which the brokers serve as a topic."""
 
     def test_it_is_not_listed(self, reached: dict[str, str]) -> None:
-        """Neither ZooKeeper's names nor the brokers' hold it, so that no pattern finds it."""
+        """An invalid name is listed neither from ZooKeeper nor from brokers, so that no pattern matches it."""
         with open_cluster(parse_connection(reached)) as source:
             assert source.topic_names() == ["t"]
             assert list(source.snapshot().topics) == ["t"]
 
     def test_others_are_written(self, reached: dict[str, str]) -> None:
-        """It does not stand in the way of a write to another topic."""
+        """An invalid topic does not prevent a write to another topic."""
         options = parse_write(reached)
         batch = pa.record_batch([pa.array(["t"]), pa.array([b"v"])], ["topic", "value"])
         assert write_rows(options, plan_write(options), iter([batch])).rows == {("t", 0): 1}

@@ -1,4 +1,4 @@
-"""Producers of transactions: what readers see, what is fenced, and what is kept."""
+"""Transactional producers: visibility, fencing and reuse."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def prompt_cluster() -> Iterator[LocalCluster]:
-    """One broker that soon aborts transactions that time out."""
+    """One broker that soon aborts timed-out transactions."""
     with LocalCluster(brokers=1, broker_config=PROMPT) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
 def old_cluster() -> Iterator[LocalCluster]:
-    """One broker 1.1.1 that soon aborts transactions that time out."""
+    """One broker 1.1.1 that soon aborts timed-out transactions."""
     with LocalCluster(brokers=1, kafka_version="1.1.1", broker_config=PROMPT) as started:
         yield started
 
@@ -58,7 +58,7 @@ def new_cluster() -> Iterator[LocalCluster]:
 
 
 class Writer:
-    """Writes to partition 0 of a topic in transactions of an id, by one path."""
+    """Writes to partition 0 of a topic in transactions of one id, with one transport."""
 
     def __init__(self, cluster: LocalCluster, transport: Transport) -> None:
         self.cluster = cluster
@@ -72,7 +72,7 @@ class Writer:
         return open_transactional(reach, transactional_properties(reach, self._servers, self.id), self.topic, generation)
 
     def send(self, producer: TransactionalProducer, *values: bytes) -> None:
-        """Send rows, and return when all are acknowledged."""
+        """Send rows, and wait until all are acknowledged."""
         rows = OutgoingBatch(self.topic, pa.array(values, pa.binary()), None, None, None, None)
         with producer.producer.counting():
             producer.producer.send(rows, np.zeros(len(values), np.int32), 1)
@@ -83,24 +83,24 @@ class Writer:
         producer.commit(self.group, self.topic, 0, offset, metadata)
 
     def write_once(self, offset: int, *values: bytes, **settings: Any) -> None:
-        """One whole transaction, by a producer that may be kept."""
+        """Write one transaction with a producer that may be kept for reuse."""
         with self.open(**settings) as producer:
             self.write(producer, offset, *values)
 
     def write(self, producer: TransactionalProducer, offset: int, *values: bytes) -> None:
-        """One whole transaction."""
+        """Write one transaction."""
         producer.begin()
         self.send(producer, *values)
         self.commit(producer, offset, str(values))
 
     def entry(self) -> tuple[int, str | None]:
-        """The group's offset and its metadata; -1001 without one."""
+        """Return the group's offset and its metadata; -1001 without one."""
         with closing(Consumer({"bootstrap.servers": self._servers, "group.id": self.group})) as consumer:
             (found,) = consumer.committed([TopicPartition(self.topic, 0)], timeout=30)
             return found.offset, found.metadata
 
     def stores(self, offset: int, metadata: str | None = None) -> bool:
-        """True once the group has this entry: brokers before 2.5 return the one before it until a commit is applied."""
+        """Wait until the group has this entry. Brokers before 2.5 return the previous one until a commit is applied."""
 
         def is_stored() -> bool:
             found = self.entry()
@@ -109,24 +109,24 @@ class Writer:
         return eventually(is_stored, message=self.entry)
 
     def visible(self, isolation: str = "read_committed") -> list[bytes]:
-        """The values that readers see now."""
+        """Return the values that readers see now."""
         settings = {"group.id": "reader", "isolation.level": isolation, "enable.partition.eof": True}
         with closing(Consumer({"bootstrap.servers": self._servers, **settings})) as consumer:
             consumer.assign([TopicPartition(self.topic, 0, 0)])
             return list(iter(lambda: value_of(consumer.poll(30)), END))
 
     def end(self, isolation: str) -> int:
-        """The last stable offset, or the end of the log."""
+        """Return the last stable offset or the end of the log."""
         settings = {"bootstrap.servers": self._servers, "group.id": "reader", "isolation.level": isolation}
         with closing(Consumer(settings)) as consumer:
             return int(consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=30)[1])
 
     def is_complete(self) -> bool:
-        """True while no transaction of the topic is open."""
+        """Return True while no transaction of the topic is open."""
         return self.end("read_committed") == self.end("read_uncommitted")
 
     def shows(self, *values: bytes) -> bool:
-        """True once readers of committed records see these: brokers write the markers after they have answered."""
+        """Wait until readers of committed records see these values: brokers respond before they write the markers."""
         return bool(eventually(lambda: self.visible() == list(values)))
 
 
@@ -134,12 +134,12 @@ END = object()
 
 
 def value_of(message: Message | None) -> Any:
-    """The value of a record, or `END`."""
+    """Return the value of a record, or `END`."""
     assert message is not None
     return END if message.error() else message.value()
 
 
-# Paths differ in their calls of librdkafka, brokers in their answers: neither changes what the other one does.
+# Transports differ in their calls, brokers in their responses; neither changes the other, so not all pairs are tested.
 OLD = pytest.param(("direct", "old_cluster"), id="1.1.1", marks=pytest.mark.long)
 NEW = pytest.param(("direct", "new_cluster"), id="4.3.1", marks=pytest.mark.long)
 DIRECT = pytest.param(("direct", "prompt_cluster"), id="direct")
@@ -155,7 +155,7 @@ def writer(request: pytest.FixtureRequest) -> Writer:
 
 @by_both_paths
 def test_visible_after_commit(writer: Writer) -> None:
-    """Rows and the group's offset with its metadata become visible together, by the commit."""
+    """The commit makes rows and the group's offset with its metadata visible together."""
     with writer.open() as producer:
         producer.begin()
         writer.send(producer, b"a", b"b")
@@ -167,7 +167,7 @@ def test_visible_after_commit(writer: Writer) -> None:
 
 
 def test_aborted(writer: Writer) -> None:
-    """Rows and offset of an aborted transaction never become visible, and the producer writes on."""
+    """Rows and offset of an aborted transaction never become visible, and the producer can continue."""
     with writer.open() as producer:
         producer.begin()
         writer.send(producer, b"a")
@@ -178,7 +178,7 @@ def test_aborted(writer: Writer) -> None:
 
 
 def test_offset_alone(writer: Writer) -> None:
-    """A transaction may have no rows."""
+    """A transaction without rows can commit an offset."""
     with writer.open() as producer:
         producer.begin()
         writer.commit(producer, 3, "none")
@@ -187,7 +187,7 @@ def test_offset_alone(writer: Writer) -> None:
 
 
 def fail(writer: Writer) -> None:
-    """A task that fails in its transaction."""
+    """Fail within a transaction."""
     with writer.open() as producer:
         producer.begin()
         writer.send(producer, b"a")
@@ -195,7 +195,7 @@ def fail(writer: Writer) -> None:
 
 
 def test_aborted_by_an_error(writer: Writer) -> None:
-    """An error in the block aborts the transaction that is open, so that readers need not wait for its time-out."""
+    """An error in the block aborts the open transaction, so that readers need not wait for its time-out."""
     with pytest.raises(ZeroDivisionError):
         fail(writer)
     assert eventually(lambda: writer.end("read_committed") == writer.end("read_uncommitted"))
@@ -204,13 +204,13 @@ def test_aborted_by_an_error(writer: Writer) -> None:
 
 
 def leave_open(writer: Writer) -> None:
-    """A task that forgets to end its transaction."""
+    """Leave the block with an open transaction."""
     with writer.open() as producer:
         producer.begin()
 
 
 def test_left_open(writer: Writer) -> None:
-    """A transaction that is neither committed nor aborted is an error of the program, and its producer is closed."""
+    """A transaction that is neither committed nor aborted raises RuntimeError, and its producer is closed."""
     with pytest.raises(RuntimeError, match="neither committed nor aborted"):
         leave_open(writer)
     writer.write_once(1, b"a")
@@ -218,7 +218,7 @@ def test_left_open(writer: Writer) -> None:
 
 
 def test_one_producer_for_several_ids(writer: Writer) -> None:
-    """A producer of the direct transport writes the transactions of one id after the other, and of an id again."""
+    """One producer of the direct transport writes the transactions of several ids in turn."""
     first_id, other_id = writer.id, f"{writer.id}-other"
     producers = set()
     for offset, writer.id in enumerate((first_id, other_id, first_id, first_id, other_id), 1):
@@ -242,7 +242,7 @@ def commit(writer: Writer, producer: TransactionalProducer) -> None:
 
 
 def commit_rows_alone(writer: Writer, producer: TransactionalProducer) -> None:
-    """The last step of a commit, whose offset was added before the producer was fenced."""
+    """Take only the last step of a commit, as if the offset had been added before the producer was fenced."""
     producer._complete("committing a transaction", producer._rows.transactions.commit)
 
 
@@ -251,25 +251,25 @@ def abort(writer: Writer, producer: TransactionalProducer) -> None:
 
 
 def other_producer(writer: Writer) -> AbstractContextManager[TransactionalProducer]:
-    """A producer of the same id, but other settings, as in another process."""
+    """Return a producer of the same id with other settings, as in another process."""
     return writer.open(client_id="other")
 
 
 def outlive(writer: Writer, offset: int, step: Step) -> None:
-    """Take a step of a transaction after another producer of the id has committed one."""
+    """Take a step of a transaction after another producer of its id has committed one."""
     with writer.open() as zombie:
         zombie.begin()
         writer.send(zombie, b"early")
         with other_producer(writer) as producer:
             writer.write(producer, offset, b"good")
-        # Until the commit marker is written, brokers can answer INVALID_TXN_STATE before they compare epochs.
+        # Until the commit marker is written, brokers may return INVALID_TXN_STATE before they compare epochs.
         assert eventually(writer.is_complete)
         step(writer, zombie)
 
 
 @by_both_paths
 def test_fenced(writer: Writer) -> None:
-    """After another producer of the id has begun, each step of the earlier one fails, and none of its rows is visible."""
+    """Each step of a producer fails once another producer has its id, and none of its rows becomes visible."""
     for offset, step in enumerate([produce_more, commit, commit_rows_alone, abort], 1):
         require_fenced(writer, offset, step)
     assert writer.shows(*[b"good"] * 4)
@@ -283,7 +283,7 @@ def require_fenced(writer: Writer, offset: int, step: Step) -> None:
 
 
 def test_fenced_between_its_transactions(writer: Writer) -> None:
-    """A producer that another has fenced since its last transaction fences that one for its next."""
+    """A producer fenced between two transactions takes its id back for the next one."""
     writer.write_once(1, b"a")
     with other_producer(writer) as other:
         writer.write(other, 2, b"b")
@@ -293,7 +293,7 @@ def test_fenced_between_its_transactions(writer: Writer) -> None:
 
 
 def overstay(writer: Writer, step: Step, timeout: str) -> None:
-    """Take a step of a transaction that the brokers have aborted, after its time-out."""
+    """Take a step of a transaction that the brokers have aborted after its time-out."""
     with writer.open(transaction_timeout_ms=timeout) as producer:
         producer.begin()
         assert 0 < producer.left_s <= 1
@@ -304,7 +304,7 @@ def overstay(writer: Writer, step: Step, timeout: str) -> None:
 
 @pytest.mark.parametrize("step", [produce_more, commit])
 def test_timed_out(writer: Writer, step: Step) -> None:
-    """A transaction that lasts too long is aborted by the brokers, and the error says so."""
+    """A transaction that exceeds its time-out is aborted by the brokers, and the error says so."""
     with pytest.raises(TransactionFailed, match=r"brokers abort one after 1000 ms; write less in each task") as caught:
         overstay(writer, step, "1000")
     assert (caught.value.condition, caught.value.parameters["overdue"]) == ("FENCED", True)
@@ -313,7 +313,7 @@ def test_timed_out(writer: Writer, step: Step) -> None:
 
 
 def test_row_that_is_too_large(writer: Writer) -> None:
-    """A row that cannot be written fails by its own cause, and its transaction with it."""
+    """A row too large for the client fails its transaction, and the error names that cause."""
     with pytest.raises(DeliveryFailed, match=r"MSG_SIZE_TOO_LARGE.*do not see any row"):
         writer.write_once(1, b"a", bytes(2_000_000))
     writer.write_once(1, b"b")
@@ -321,7 +321,7 @@ def test_row_that_is_too_large(writer: Writer) -> None:
 
 
 def test_row_that_brokers_refuse(writer: Writer) -> None:
-    """A row that the brokers refuse fails by their cause, as the failure of its transaction."""
+    """A row that the brokers refuse fails its transaction with their cause."""
     writer.topic = f"{writer.topic}-small"
     writer.cluster.create_topic(writer.topic, config={"max.message.bytes": "1000"})
     with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED\] writing to .*-0: MSG_SIZE_TOO_LARGE"):
@@ -329,15 +329,15 @@ def test_row_that_brokers_refuse(writer: Writer) -> None:
 
 
 def test_time_out_above_the_brokers(writer: Writer) -> None:
-    """A time-out that the brokers do not allow is an error at once, which names their limit."""
+    """A time-out above the brokers' limit raises an error at once, which names the limit."""
     limit = r"set kafka.transaction.timeout.ms \(now 900001\) .* transaction.max"
     with pytest.raises(TransactionFailed, match=limit):
         writer.write_once(1, b"a", transaction_timeout_ms="900001")
 
 
-@pytest.mark.long  # tests/faults/exactly_once/test_timeouts.py has a query whose ids are forgotten
+@pytest.mark.long  # tests/faults/exactly_once/test_timeouts.py tests a query with forgotten ids
 def test_forgotten_id() -> None:
-    """After the brokers have forgotten the id, a producer that is used again writes its next transaction."""
+    """A reused producer writes its next transaction after the brokers have forgotten its id."""
     with LocalCluster(brokers=1, broker_config=FORGETFUL) as forgetful:
         writer = Writer(forgetful, "direct")
         writer.write_once(1, b"a")
@@ -347,7 +347,7 @@ def test_forgotten_id() -> None:
 
 
 def test_topic_created_again(writer: Writer) -> None:
-    """A topic that was deleted and created again, which its generation tells, is written to by a new producer."""
+    """A topic that was created again, as its generation shows, is written with a new producer."""
     writer.write_once(1, b"a", generation="one")
     writer.cluster.delete_topic(writer.topic)
     writer.cluster.create_topic(writer.topic)
@@ -356,7 +356,7 @@ def test_topic_created_again(writer: Writer) -> None:
 
 
 def outlive_topic(writer: Writer) -> None:
-    """Write on when the topic has been deleted."""
+    """Continue to write after the topic was deleted."""
     with writer.open(delivery_timeout_ms="3000") as producer:
         producer.begin()
         writer.send(producer, b"a")
@@ -365,7 +365,7 @@ def outlive_topic(writer: Writer) -> None:
 
 
 def test_deleted_topic(writer: Writer) -> None:
-    """The rows of a topic that was deleted fail when their time is over, and the error says that it is missing."""
+    """Rows for a deleted topic fail after delivery.timeout.ms, and the error says that the topic is missing."""
     with pytest.raises(DeliveryFailed, match=f", and the brokers have no topic {writer.topic}; of 1 records"):
         outlive_topic(writer)
 
@@ -373,8 +373,8 @@ def test_deleted_topic(writer: Writer) -> None:
 # Brokers 1.1.1 store such an offset.
 @pytest.mark.parametrize("writer", [DIRECT], indirect=True)
 def test_partition_that_is_not_there(writer: Writer) -> None:
-    """An offset of a partition that does not exist fails the transaction, and is named."""
-    assert writer.entry()[0] == -1001  # a group has a coordinator now
+    """Committing an offset of a missing partition fails the transaction, and the error names the partition."""
+    assert writer.entry()[0] == -1001  # ensures that the group has a coordinator
 
     def commit_elsewhere() -> None:
         with writer.open(delivery_timeout_ms="3000") as producer:
@@ -386,7 +386,7 @@ def test_partition_that_is_not_there(writer: Writer) -> None:
 
 
 def test_no_broker() -> None:
-    """Without a broker it is an error after delivery.timeout.ms."""
+    """Without a broker, opening a producer fails after delivery.timeout.ms."""
     reach = connection("127.0.0.1:1", "direct", {"delivery.timeout.ms": "1500"})
     begin = time.monotonic()
     properties = transactional_properties(reach, "127.0.0.1:1", "nobody")
@@ -398,9 +398,9 @@ def test_no_broker() -> None:
     assert 1 < time.monotonic() - begin < 10
 
 
-@pytest.mark.long  # the clusters of tests/faults/exactly_once begin without that topic, too
+@pytest.mark.long  # the clusters of tests/faults/exactly_once start without that topic, too
 def test_first_offset_of_a_cluster() -> None:
-    """A cluster without __consumer_offsets creates it for the first transaction, which waits for that."""
+    """The first transaction of a cluster waits until __consumer_offsets is created."""
     with LocalCluster(brokers=1) as fresh:
         writer = Writer(fresh, "direct")
         begin = time.monotonic()
@@ -413,7 +413,7 @@ def test_first_offset_of_a_cluster() -> None:
     ("writer", "protocol"), [(*DIRECT.values, 0), pytest.param(*NEW.values, 2, marks=pytest.mark.long)], indirect=["writer"]
 )
 def test_protocol(writer: Writer, protocol: int) -> None:
-    """The direct transport uses the second protocol of transactions where the cluster has enabled it (KIP-890)."""
+    """The direct transport uses the second protocol of transactions (KIP-890) if the cluster has enabled it."""
     with writer.open() as producer:
         sender = producer.producer._sender
         assert isinstance(sender, DirectSender)

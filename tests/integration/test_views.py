@@ -1,4 +1,4 @@
-"""Views of a real cluster: what each shows, through ZooKeeper and through the brokers alone."""
+"""Views of a real cluster, through ZooKeeper and through brokers only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TWO = "two_consumers_two_topics_two_threads_range"
 
 @pytest.fixture
 def view(read: Read) -> View:
-    """The rows of a view, in its own order: ``view("owners", {"group.id": "g"})``."""
+    """Returns the rows of a view, in its own order: ``view("owners", {"group.id": "g"})``."""
 
     def rows(name: str, options: dict[str, str] | None = None) -> list[Row]:
         return read({"view": name, **(options or {})}).collect()
@@ -43,7 +43,7 @@ def view(read: Read) -> View:
 
 @contextmanager
 def recorded_group(cluster: LocalCluster, name: str, names: dict[str, str]) -> Iterator[KazooClient]:
-    """Znodes that real consumers wrote, byte for byte but for the names of group and topics; ends with its members."""
+    """Create znodes recorded from real consumers, with other names of group and topics; members end with the session."""
     with cluster.zookeeper() as client:
         for znode in VECTORS[name]["znodes"]:
             path, value = znode["path"], znode["value"]
@@ -56,19 +56,19 @@ def recorded_group(cluster: LocalCluster, name: str, names: dict[str, str]) -> I
 
 @pytest.fixture
 def two_topics(new_topic: NewTopic) -> tuple[str, str]:
-    """Topics of five and of three partitions, as the recorded group has them."""
+    """Topics of five and three partitions, like those of the recorded group."""
     return new_topic(partitions=5), new_topic(partitions=3)
 
 
 @pytest.fixture
 def group(request: pytest.FixtureRequest) -> str:
-    """A group's name of the test's own."""
+    """A group name for the test."""
     return f"g-{request.node.name}".replace("[", "-").replace("]", "")
 
 
 @pytest.fixture
 def client(zkafka_cluster: LocalCluster, group: str, two_topics: tuple[str, str]) -> Iterator[KazooClient]:
-    """A live group of two members with two threads each on two topics, and the session that its znodes live with."""
+    """The session of a live group with two members, each with two threads, on two topics."""
     names = {"g-two": group, "peer-a": two_topics[0], "peer-b": two_topics[1]}
     with recorded_group(zkafka_cluster, TWO, names) as client:
         yield client
@@ -76,7 +76,7 @@ def client(zkafka_cluster: LocalCluster, group: str, two_topics: tuple[str, str]
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_schema(read: Read, new_topic: NewTopic, name: str) -> None:
-    """Each view has its own columns, and can be read and counted whatever is in the cluster."""
+    """Each view has its own columns, and can be read and counted in any cluster."""
     frame = read({"view": name, **({"subscribe": new_topic()} if VIEWS[name].of_read else {})})
     assert dict(frame.dtypes) == {n: t.removesuffix("_ltz") for n, t in VIEWS[name].columns.items()}
     assert frame.count() == len(frame.collect())
@@ -84,7 +84,7 @@ def test_schema(read: Read, new_topic: NewTopic, name: str) -> None:
 
 
 def test_brokers(spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster) -> None:
-    """All live brokers are listed, with the address to reach them by."""
+    """The view brokers lists all live brokers with their addresses."""
     rows = spark.read.format("zkafka").options(**connection, view="brokers").load().collect()
     assert [row.id for row in rows] == zkafka_cluster.running_broker_ids
     assert ",".join(f"{row.host}:{row.port}" for row in rows) == zkafka_cluster.bootstrap_servers
@@ -94,7 +94,7 @@ def test_brokers(spark: SparkSession, connection: dict[str, str], zkafka_cluster
 
 
 def test_topics(spark: SparkSession, connection: dict[str, str], new_topic: NewTopic) -> None:
-    """A topic's counts and id are the same either way; its settings are in ZooKeeper alone."""
+    """Counts and ids of topics are the same through ZooKeeper and brokers; only ZooKeeper has settings."""
     plain, tuned = new_topic(), new_topic(partitions=4, replication=2, config={"retention.ms": "86400000"})
     options = {**connection, "view": "topics", "subscribe": f"{tuned},{plain},no-such-topic"}
     rows = {row.topic: row for row in spark.read.format("zkafka").options(**options).load().collect()}
@@ -107,7 +107,7 @@ def test_topics(spark: SparkSession, connection: dict[str, str], new_topic: NewT
 
 @pytest.mark.parametrize("how", ["subscribe", "subscribePattern"])
 def test_partitions(spark: SparkSession, connection: dict[str, str], new_topic: NewTopic, how: str) -> None:
-    """Each partition of the topics asked for has a leader, an ISR and replicas, and is in order."""
+    """Partitions of the selected topics are listed in order with leader, ISR and replicas."""
     topic = new_topic(partitions=3, replication=2)
     options = {**connection, "view": "partitions", how: topic}
     rows = spark.read.format("zkafka").options(**options).load().collect()
@@ -120,7 +120,7 @@ def test_partitions(spark: SparkSession, connection: dict[str, str], new_topic: 
 
 
 def test_controller(spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster) -> None:
-    """There is one controller, and it is one of the brokers."""
+    """The view controller has one row, with one of the brokers."""
     (row,) = spark.read.format("zkafka").options(**connection, view="controller").load().collect()
     assert row.broker in zkafka_cluster.running_broker_ids
     assert len(row.cluster_id) == 22
@@ -128,7 +128,7 @@ def test_controller(spark: SparkSession, connection: dict[str, str], zkafka_clus
 
 
 def test_plan(spark: SparkSession, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-    """A plan has the ranges of a read with the same options, and the Spark task of each."""
+    """The view plan has the ranges of a read with the same options, and the Spark task of each."""
     topic = new_topic(partitions=2, replication=2)
     zkafka_cluster.produce(topic, [{"value": str(n), "partition": n % 2} for n in range(20)])
     options = {
@@ -148,7 +148,7 @@ def test_plan(spark: SparkSession, connection: dict[str, str], zkafka_cluster: L
 
 
 def test_groups(view: View, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
-    """A group shows how many members it has, and its topics, and can be found by them."""
+    """A group has a row with its number of members and its topics, and can be selected by topic."""
     first, second = two_topics
     expected = (group, 2, sorted(two_topics))
     assert tuple(view("groups", {"group.id": group})[0]) == expected
@@ -158,7 +158,7 @@ def test_groups(view: View, client: KazooClient, group: str, two_topics: tuple[s
 
 
 def test_members_and_garbage(view: View, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
-    """Members show what they subscribe to; a foreign znode that nobody can read is a row that says so."""
+    """Members are shown with their subscription, and a foreign unreadable znode with the reason."""
     client.create(f"/consumers/{group}/ids/{group}_pykafka:1", b"peer-a", ephemeral=True)
     c1, c2, foreign = view("members", {"group.id": group})
     subscription = dict.fromkeys(two_topics, 2)
@@ -170,7 +170,7 @@ def test_members_and_garbage(view: View, client: KazooClient, group: str, two_to
 
 
 def test_owners(view: View, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
-    """Each claim shows the thread and its consumer; claims end with the session that made them."""
+    """Each claim is shown with its thread and consumer, and disappears with its session."""
     second = two_topics[1]
     rows = view("owners", {"group.id": group, "subscribe": second})
     threads = [f"{group}_c1-0", f"{group}_c1-1", f"{group}_c2-0"]
@@ -185,7 +185,7 @@ def test_owners(view: View, client: KazooClient, group: str, two_topics: tuple[s
 def test_offsets_and_lag(
     view: View, zkafka_cluster: LocalCluster, client: KazooClient, group: str, two_topics: tuple[str, str]
 ) -> None:
-    """Committed offsets stand beside the log's latest; bad ones, legacy ones and those of lost topics have no lag."""
+    """Committed offsets are shown next to the log's latest; malformed, legacy and orphaned ones have no lag."""
     first, second = two_topics
     zkafka_cluster.produce(first, [{"value": b"v", "partition": n % 2} for n in range(60)])
     client.set(f"/consumers/{group}/offsets/{first}/2", b"7\n")
@@ -208,7 +208,7 @@ def test_offsets_and_lag(
 
 
 def test_group_with_empty_parts(view: View, zkafka_cluster: LocalCluster, group: str) -> None:
-    """A group that is registered nowhere and owns nothing has a row among the groups, and none elsewhere."""
+    """A group without members, owners and offsets has a row in the view groups only."""
     with zkafka_cluster.zookeeper() as client:
         client.create(f"/consumers/{group}", b"", makepath=True)
         assert [tuple(row) for row in view("groups", {"group.id": group})] == [(group, 0, [])]
@@ -222,7 +222,7 @@ def test_group_with_empty_parts(view: View, zkafka_cluster: LocalCluster, group:
 
 
 def test_configs(view: View, new_topic: NewTopic) -> None:
-    """Each setting that a topic has of its own is a row; a topic without settings has none."""
+    """Each setting of a topic is a row; a topic without settings has none."""
     plain, tuned = new_topic(), new_topic(config={"retention.ms": "86400000", "cleanup.policy": "compact"})
     rows = [tuple(row) for row in view("configs", {"subscribe": f"{plain},{tuned}"})]
     assert rows == [(tuned, "cleanup.policy", "compact"), (tuned, "retention.ms", "86400000")]
@@ -230,11 +230,11 @@ def test_configs(view: View, new_topic: NewTopic) -> None:
 
 
 def test_admin(view: View, chroot: Chroot) -> None:
-    """Administration under way is shown as the recorded znodes say it; with none under way there are no rows."""
+    """The view admin shows operations in progress from recorded znodes, and is empty without any."""
     eventually(lambda: view("admin") == [])  # other workers administer the shared cluster, too
     here = {"zookeeper.connect": chroot.config.connect}
     assert view("admin", here) == []
-    for znode in VECTORS["brokers_1.1.1_transient"]["znodes"]:  # no controller is there to carry the orders out
+    for znode in VECTORS["brokers_1.1.1_transient"]["znodes"]:  # no controller exists that would execute them
         data = None if znode["value"] is None else znode["value"].encode()
         if chroot.other.exists(znode["path"]) is None:
             chroot.other.create(znode["path"], data, makepath=True)
@@ -247,7 +247,7 @@ def test_admin(view: View, chroot: Chroot) -> None:
 
 
 def test_brokers_down(view: View, caplog: pytest.LogCaptureFixture) -> None:
-    """With all brokers down the state is still shown: partitions offline, offsets without lag, and a warning."""
+    """With all brokers down, partitions are shown offline and offsets without lag, with a warning."""
     with LocalCluster(brokers=1) as cluster, cluster.zookeeper() as client:
         cluster.create_topic("t", partitions=2)
         client.create("/consumers/g/offsets/t/0", b"5", makepath=True)
@@ -266,7 +266,7 @@ def test_brokers_down(view: View, caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.long
 def test_one_broker_is_silent(view: View) -> None:
-    """Where a leader does not answer the committed offset is still shown, and its lag is null."""
+    """If a leader does not answer, the committed offset is shown with a null lag."""
     with LocalCluster(brokers=2) as cluster, cluster.zookeeper() as client:
         cluster.create_topic("t", partitions=2)
         for partition in range(2):
@@ -281,7 +281,7 @@ def test_one_broker_is_silent(view: View) -> None:
 
 
 def test_projection(read: Read, client: KazooClient, group: str) -> None:
-    """A schema given by the user is the projection; with unknown columns or other types it is refused."""
+    """A user's schema selects columns of a view; unknown columns and wrong types are refused."""
     options = {"view": "owners", "group.id": group}
     frame = read(options, schema="thread string, partition int")
     assert frame.columns == ["thread", "partition"]
@@ -292,7 +292,7 @@ def test_projection(read: Read, client: KazooClient, group: str) -> None:
 
 
 def test_joining_views(view: View, read: Read, client: KazooClient, group: str, two_topics: tuple[str, str]) -> None:
-    """Views are frames like any other: offsets joined with owners tell who lags."""
+    """Views can be joined like any frame: offsets with owners."""
     options = {"group.id": group, "subscribe": two_topics[1]}
     offsets, owners = read({"view": "offsets", **options}), read({"view": "owners", **options})
     rows = offsets.join(owners, ["group", "topic", "partition"]).orderBy("partition").select("thread", "offset").collect()
@@ -300,6 +300,6 @@ def test_joining_views(view: View, read: Read, client: KazooClient, group: str, 
 
 
 def test_contradicting_options(read: Read) -> None:
-    """What a view cannot obey is refused before anything is read."""
+    """Options that do not fit the view are refused before anything is read."""
     with pytest.raises(Exception, match=r"2 problem.*leave out subscribe.*startingOffsets is about reading records"):
         read({"view": "brokers", "startingOffsets": "earliest", "subscribe": "t"})

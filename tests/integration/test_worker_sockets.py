@@ -1,4 +1,4 @@
-"""The TCP connection between Spark's JVM and a Python worker, as a task's reader finds it."""
+"""The TCP connection between Spark's JVM and a Python worker, seen by a task's reader."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ print([frame.collect()[0].found for _ in range(3)])
 @pytest.mark.parametrize(("unix_sockets", "found"), [("false", "1 1"), ("true", "unix")])
 @pytest.mark.long
 def test_each_task_of_a_worker_is_acknowledged_at_once(unix_sockets: str, found: str) -> None:
-    """Every task of a reused worker finds its TCP socket without delays. A worker with a Unix socket works as before."""
+    """Every task of a reused worker gets its TCP socket without delays, and a worker with a Unix socket works."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
     environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     command = [sys.executable, "-c", PROGRAM, unix_sockets]

@@ -1,4 +1,4 @@
-"""Batch writes on real brokers: where rows go, what is acknowledged, what is refused."""
+"""Batch writes on real brokers: destinations of rows, acknowledgements and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write(zookeeper: dict[str, str]) -> Callable[..., None]:
 
 
 def test_every_row_once(spark: SparkSession, connection: dict[str, str], read: Read, new_topic: NewTopic) -> None:
-    """Every row arrives once, under its key's partition, through ZooKeeper and through the brokers alone."""
+    """Every row arrives once, each key in one partition, through ZooKeeper and through brokers only."""
     topic = new_topic(partitions=5, replication=2)
     frame = spark.range(20_000).select(
         F.concat(F.lit("k"), F.col("id") % 500).alias("key"), F.col("id").cast("string").alias("value")
@@ -47,7 +47,7 @@ def test_every_row_once(spark: SparkSession, connection: dict[str, str], read: R
 
 
 def test_murmur2_vectors(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """Keys land in the partitions that the Java client chose for them."""
+    """Keys go to the partitions that the Java client chooses for them."""
     recorded = json.loads((VECTORS / "murmur2.json").read_text())
     topic = new_topic(partitions=7)
     seventh = recorded["partition_counts"].index(7)
@@ -73,7 +73,7 @@ def test_same_partitions_as_spark(
 
 
 def test_round_robin(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """Every row takes its turn over the partitions with partitioner=roundrobin, whatever its key."""
+    """With partitioner=roundrobin, rows alternate between partitions whatever their key."""
     topic = new_topic(partitions=4)
     frame = spark.range(400).coalesce(1).select(F.lit("same").alias("key"), F.lit("v").alias("value"))
     write(frame, topic=topic, partitioner="roundrobin")
@@ -81,7 +81,7 @@ def test_round_robin(spark: SparkSession, write: Callable[..., None], read: Read
 
 
 def test_explicit_partition(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """An explicit partition wins over the key; a null one does not."""
+    """An explicit partition takes precedence over the key; a null partition does not."""
     topic = new_topic(partitions=3)
     rows = [("k", "a", 2), ("k", "b", 0), ("k", "c", None)]
     write(spark.createDataFrame(rows, "key string, value string, partition int"), topic=topic)
@@ -90,7 +90,7 @@ def test_explicit_partition(spark: SparkSession, write: Callable[..., None], rea
 
 
 def test_topic_column(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """Without the option, each row goes to the topic in its column; the option wins over the column."""
+    """Without the option topic, each row goes to the topic in its column; the option takes precedence."""
     first, second = new_topic(), new_topic(partitions=3)
     frame = spark.createDataFrame([(first, "a"), (second, "b"), (first, "c")], "topic string, value string")
     write(frame)
@@ -102,7 +102,7 @@ def test_topic_column(spark: SparkSession, write: Callable[..., None], read: Rea
 
 
 def test_order_within_a_partition(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """Rows of one task and key keep their order."""
+    """Rows of one task with the same key keep their order."""
     topic = new_topic(partitions=3)
     frame = (
         spark.range(30_000)
@@ -117,7 +117,7 @@ def test_order_within_a_partition(spark: SparkSession, write: Callable[..., None
 
 
 def test_all_columns(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """Headers (repeated, null), timestamps, tombstones and empty values are written as they are."""
+    """Headers (repeated, null), timestamps, tombstones and empty values are written unchanged."""
     topic = new_topic(config={"retention.ms": "-1"})
     when = datetime(2020, 2, 29, 12, 0, 0, 987_654, timezone.utc)
     schema = "key binary, value binary, headers array<struct<key:string,value:binary>>, timestamp timestamp"
@@ -142,7 +142,7 @@ def test_all_columns(spark: SparkSession, write: Callable[..., None], read: Read
 def test_timestamps_in_any_zone_of_the_session(
     zone: str, spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic
 ) -> None:
-    """An hour that a change from summer time repeats is written as it is, also in a zone that only Java knows."""
+    """Timestamps in an hour repeated at the end of summer time are written unchanged, in any time zone."""
     topic, repeated_us = new_topic(config={"retention.ms": "-1"}), (1_698_539_400_000_000, 1_698_543_000_000_000)
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -156,14 +156,14 @@ def test_timestamps_in_any_zone_of_the_session(
 
 
 def test_empty_frame(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """Writing no rows writes none."""
+    """A frame without rows writes no records."""
     topic = new_topic()
     write(spark.createDataFrame([], "value string"), topic=topic)
     assert read({"subscribe": topic}).collect() == []
 
 
 def test_large_rows(spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-    """Rows of 900 kB, together more than the producer may queue, all arrive."""
+    """Rows of 900 kB, which together exceed the producer's queue, all arrive."""
     topic = new_topic(partitions=2)
     frame = spark.range(120).select(F.col("id").cast("string").alias("key"), F.expr("repeat('x', 900000)").alias("value"))
     write(frame, topic=topic)
@@ -172,15 +172,15 @@ def test_large_rows(spark: SparkSession, write: Callable[..., None], read: Read,
 
 
 class TestRefused:
-    """What is refused, and that nothing of it is written."""
+    """Refused writes, which write nothing."""
 
     def test_columns(self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic) -> None:
-        """A column of the wrong type is named before anything is sent."""
+        """A column of the wrong type raises an error that names it."""
         with pytest.raises(Exception, match="column key must be string or binary"):
             write(spark.createDataFrame([("v", 1)], "value string, key int"), topic=new_topic())
 
     def test_null_topic(self, spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic) -> None:
-        """A null topic is an error, and its batch is not sent."""
+        """A null topic raises an error, and its batch is not sent."""
         topic = new_topic()
         frame = spark.createDataFrame([(topic, "a"), (None, "b")], "topic string, value string").coalesce(1)
         with pytest.raises(Exception, match="NULL_TOPIC"):
@@ -190,7 +190,7 @@ class TestRefused:
     def test_partition_out_of_range(
         self, spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic
     ) -> None:
-        """A partition that the topic does not have is an error, and its batch is not sent."""
+        """A partition that the topic does not have raises an error, and its batch is not sent."""
         topic = new_topic(partitions=2)
         frame = spark.createDataFrame([("a", 0), ("b", 2)], "value string, partition int").coalesce(1)
         with pytest.raises(Exception, match=rf"PARTITION_OUT_OF_RANGE.*partition 2 of topic {topic}"):
@@ -199,18 +199,18 @@ class TestRefused:
 
     @pytest.mark.long
     def test_unknown_topic(self, spark: SparkSession, write: Callable[..., None]) -> None:
-        """A topic that the brokers do not create by themselves is named."""
+        """A missing topic that the brokers do not create raises an error that names it."""
         with pytest.raises(Exception, match=r"UNKNOWN_TOPIC.*no-such-topic"):
             write(spark.range(1).select(F.lit("v").alias("value")), topic="no-such-topic")
 
     def test_overwrite(self, spark: SparkSession, zookeeper: dict[str, str], new_topic: NewTopic) -> None:
-        """Overwrite is refused with the reason."""
+        """The mode overwrite is refused, with the reason."""
         frame = spark.range(1).select(F.lit("v").alias("value"))
         with pytest.raises(Exception, match="A topic is a log and cannot be overwritten"):
             frame.write.format("zkafka").options(**zookeeper, topic=new_topic()).mode("overwrite").save()
 
     def test_too_large(self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic) -> None:
-        """A record that the broker refuses fails the write with topic, partition, cause and counts."""
+        """A record that the broker refuses fails the write, and the error has topic, partition, cause and counts."""
         topic = new_topic(config={"max.message.bytes": "1000"})
         frame = spark.createDataFrame([("x" * 5000,)], "value string")
         with pytest.raises(Exception, match=rf"DELIVERY_FAILED.*{topic}-0: MSG_SIZE_TOO_LARGE.*were acknowledged"):
@@ -233,7 +233,7 @@ class TestRefused:
         limit: int,
         options: dict[str, str],
     ) -> None:
-        """A topic that takes only small batches is written to in order, with the default settings."""
+        """Rows are written in order to a topic that accepts only small batches, with the default settings."""
         topic = new_topic(config={"max.message.bytes": str(limit)})
         frame = spark.range(0, 3000, 1, 1).select(F.rpad(F.col("id").cast("string"), 1000, ".").alias("value"))
         write(frame, topic=topic, **options)
@@ -242,12 +242,12 @@ class TestRefused:
 
 
 class TestCommitOffsets:
-    """commitOffsets on a write."""
+    """Writes with commitOffsets."""
 
     def test_commit(
         self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
     ) -> None:
-        """The offsets are in ZooKeeper when the write is done, as the JVM writes them, and never move backwards."""
+        """When the write ends, offsets are in ZooKeeper as the JVM writes them, and never move backwards."""
         source, sink = new_topic(partitions=2), new_topic()
         frame = spark.createDataFrame([("v",)], "value string")
         group = f"g-{source}"
@@ -261,7 +261,7 @@ class TestCommitOffsets:
     def test_failed_write(
         self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
     ) -> None:
-        """A write that fails commits nothing."""
+        """A failed write commits no offsets."""
         sink = new_topic(config={"max.message.bytes": "1000"})
         commit = json.dumps({sink: {"0": 5}})
         frame = spark.createDataFrame([("x" * 5000,)], "value string")
@@ -273,7 +273,7 @@ class TestCommitOffsets:
     def test_owned(
         self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
     ) -> None:
-        """A partition that a live member owns keeps its offset, and so do the others; the error names the owner."""
+        """A partition owned by a live member prevents the commit of all offsets, and the error names the owner."""
         source, sink = new_topic(partitions=2), new_topic()
         group = f"g-{source}"
         commit = json.dumps({source: {"0": 5, "1": 7}})
@@ -290,7 +290,7 @@ class TestCommitOffsets:
 def test_read_write_commit(
     spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic, zkafka_cluster: LocalCluster
 ) -> None:
-    """A batch that reads from the committed offsets and commits what it has written misses and repeats nothing."""
+    """Batches that read from committed offsets and commit what they wrote lose and repeat no record."""
     source, sink = new_topic(partitions=2), new_topic()
     group, seen = f"g-{source}", 0
     for round_number in range(3):

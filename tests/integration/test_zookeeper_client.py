@@ -1,4 +1,4 @@
-"""The state of a cluster and of its groups, as `ZooKeeperClient` reads it."""
+"""State of a cluster and its groups, read by `ZooKeeperClient`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def test_a_snapshot_shows_the_real_cluster(
     zkafka_cluster: LocalCluster, zookeeper_config: ZooKeeperConfig, new_topic: Any
 ) -> None:
-    """Brokers with endpoints, a topic with its id and leaders, controller and cluster id are those of the brokers."""
+    """A snapshot has the real brokers and endpoints, a topic with id and leaders, the controller and the cluster id."""
     topic = new_topic(partitions=3)
     with ZooKeeperClient(zookeeper_config) as client:
         whole, named = client.snapshot(), client.snapshot([topic, "no-such-topic", "", "a/b", ".."])
@@ -52,7 +52,7 @@ def test_a_snapshot_shows_the_real_cluster(
 def test_a_topic_made_again_has_another_czxid(
     zkafka_cluster: LocalCluster, zookeeper_config: ZooKeeperConfig, new_topic: Any
 ) -> None:
-    """Deletion and creation under the same name are visible."""
+    """A topic that was deleted and created again has a larger czxid."""
     topic = new_topic(partitions=1)
     with ZooKeeperClient(zookeeper_config) as client:
         before = client.czxid(topic)
@@ -65,7 +65,7 @@ def test_a_topic_made_again_has_another_czxid(
 
 
 def test_topic_configs_are_the_topics_own(zookeeper_config: ZooKeeperConfig, new_topic: Any) -> None:
-    """Only what was set for the topic is there; unknown topics are left out."""
+    """`topic_configs` has only settings of the topic itself, and leaves out unknown topics."""
     topic = new_topic(partitions=1, config={"retention.ms": "86400000"})
     with ZooKeeperClient(zookeeper_config) as client:
         assert client.topic_configs([topic, "no-such-topic"]).readable == {topic: {"retention.ms": "86400000"}}
@@ -76,13 +76,13 @@ def test_topic_configs_are_the_topics_own(zookeeper_config: ZooKeeperConfig, new
     "path", ["", "brokers", "/brokers//ids", "/brokers/ids/", "/brokers/./ids", "/consumers/../brokers"]
 )
 def test_what_is_no_path(zookeeper_config: ZooKeeperConfig, path: str) -> None:
-    """A path that kazoo would read as another one, or that leads upwards, is not requested."""
+    """A path that kazoo would normalise, or that leads upwards, is refused."""
     with ZooKeeperClient(zookeeper_config) as client, pytest.raises(ZooKeeperMisused, match="is not the path of a znode"):
         client.exists_many([path])
 
 
 class Meddled(ZooKeeperClient):
-    """A client in whose first round of requests somebody deletes znodes."""
+    """A client during whose first round of requests another client deletes znodes."""
 
     def __init__(self, config: ZooKeeperConfig, chroot: Chroot, paths: Iterable[str]) -> None:
         super().__init__(config)
@@ -104,7 +104,7 @@ class Meddled(ZooKeeperClient):
 
 
 def test_znodes_that_vanish_meanwhile_are_left_out(chroot: Chroot) -> None:
-    """A topic, a broker, a member and an owner that go between listing and reading are no error."""
+    """A topic, a broker, a member or an owner that disappears between listing and reading is left out."""
     make_topic(chroot, "stays", 1)
     make_topic(chroot, "goes", 1)
     chroot.other.create("/brokers/ids/1", b"c:kafka1:9092")
@@ -121,13 +121,13 @@ def test_znodes_that_vanish_meanwhile_are_left_out(chroot: Chroot) -> None:
 
 @pytest.fixture
 def _bulk_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forgets that bulk reads have failed while other tests stopped ZooKeeper."""
+    """Forgets that bulk reads failed while other tests stopped ZooKeeper."""
     monkeypatch.setattr(connection, "_no_bulk_before", {})
 
 
 @pytest.mark.usefixtures("_bulk_reads")
 def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
-    """2,100 partitions are read in several requests; each has its state. The same, one by one, where they are watched."""
+    """The states of 2,100 partitions are read in several requests in bulk, and equally one by one with watches."""
     make_topic(chroot, "large", 2100)
     chroot.other.create("/brokers/ids/1", b'{"version": 1, "host": "h", "port": 1}')
     paths = [partition_state_path(TopicPartition("large", p)) for p in (*range(2100), 9999)]
@@ -144,7 +144,7 @@ def test_more_partitions_than_requests_in_flight(chroot: Chroot, caplog: pytest.
 
 
 def test_one_of_many_is_forbidden(chroot: Chroot) -> None:
-    """The error names the znode, also if it was asked for with many others."""
+    """The error names a forbidden znode even if it was requested with many others."""
     make_topic(chroot, "large", 600)
     paths = [partition_state_path(TopicPartition("large", p)) for p in range(600)]
     chroot.other.set_acls(paths[300], [make_digest_acl("alice", "secret", all=True)])
@@ -156,7 +156,7 @@ def test_one_of_many_is_forbidden(chroot: Chroot) -> None:
 @pytest.mark.usefixtures("_bulk_reads")
 @pytest.mark.parametrize("of_kafka", ["1.1.1", "2.7.2"])
 def test_older_servers(monkeypatch: pytest.MonkeyPatch, of_kafka: str) -> None:
-    """Many znodes are read one by one from ZooKeeper 3.4 and 3.5. The session of the reader survives."""
+    """Many znodes are read one by one from ZooKeeper 3.4 and 3.5, and the session survives."""
     monkeypatch.setattr(servers, "ZOOKEEPER_VERSION", of_kafka)
     with LocalCluster(brokers=1, kafka_version=of_kafka) as cluster:
         cluster.create_topic("t", partitions=600)
@@ -171,7 +171,7 @@ def test_older_servers(monkeypatch: pytest.MonkeyPatch, of_kafka: str) -> None:
 
 
 def test_a_cluster_of_0_7_shows_its_brokers(chroot: Chroot) -> None:
-    """Brokers of 0.7 are there; topics in its layout are left out of the snapshot, and listed by name."""
+    """A snapshot has brokers of Kafka 0.7; its topics are listed by name, but left out of the snapshot."""
     chroot.other.create("/brokers/ids/3", b"creator-1:kafka3:9092")
     chroot.other.create("/brokers/topics/login/3", b"2", makepath=True)
     with ZooKeeperClient(chroot.config) as client:
@@ -183,7 +183,7 @@ def test_a_cluster_of_0_7_shows_its_brokers(chroot: Chroot) -> None:
 
 
 def test_a_malformed_znode_is_named(chroot: Chroot) -> None:
-    """Somebody wrote into a topic's znode: the error says which, where the topic is asked for by name."""
+    """A malformed topic znode raises an error with its path if the topic is requested by name."""
     chroot.other.create("/brokers/topics/broken", b"hello")
     with ZooKeeperClient(chroot.config) as client:
         assert client.snapshot().topics == {}
@@ -192,7 +192,7 @@ def test_a_malformed_znode_is_named(chroot: Chroot) -> None:
 
 
 def test_administration_under_way_is_shown(chroot: Chroot) -> None:
-    """Nothing at first; then a reassignment, an election and a deletion."""
+    """`admin_state` is empty at first, then shows a reassignment, an election and a deletion."""
     with ZooKeeperClient(chroot.config) as client:
         assert client.admin_state() == AdminState()
         moves = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[7]}]}'
@@ -205,7 +205,7 @@ def test_administration_under_way_is_shown(chroot: Chroot) -> None:
 
 
 def test_a_group_is_shown_with_members_owners_and_offsets(chroot: Chroot) -> None:
-    """Readable members and unreadable ones, claims and offsets of both layouts; an unknown group has nothing."""
+    """A group is read with readable and unreadable members, claims and offsets; an unknown group has none."""
     json = b'{"version":1,"subscription":{"t":2},"pattern":"static","timestamp":"1"}'
     data = {
         "ids/g_c1": json,
@@ -230,7 +230,7 @@ def test_a_group_is_shown_with_members_owners_and_offsets(chroot: Chroot) -> Non
 
 
 def test_a_malformed_offset_is_named(chroot: Chroot) -> None:
-    """An offset with a newline, as the JVM refuses it, is an error with its path."""
+    """An offset with a newline, which the JVM refuses, raises an error with its path."""
     chroot.other.create("/consumers/g/offsets/t/0", b"7\n", makepath=True)
     with ZooKeeperClient(chroot.config) as client, pytest.raises(CodecError, match="/consumers/g/offsets/t/0 "):
         client.group_offsets("g")

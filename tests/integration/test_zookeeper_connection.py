@@ -1,4 +1,4 @@
-"""Sessions with a real ZooKeeper: how they begin, break and end, their watches and their transactions."""
+"""Sessions with a real ZooKeeper: start, loss, end, watches and transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
-    """The cluster whose ZooKeeper may be halted."""
+    """The cluster whose ZooKeeper may be paused."""
     return breakable_cluster
 
 
@@ -35,7 +35,7 @@ def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
 def test_the_session_timeout_is_the_one_asked_for(
     zkafka_cluster: LocalCluster, zookeeper_config: ZooKeeperConfig, timeout_ms: int
 ) -> None:
-    """ZooKeeper keeps the session as long as zookeeper.session.timeout.ms says."""
+    """ZooKeeper keeps sessions for zookeeper.session.timeout.ms."""
     with ZooKeeperClient(replace(zookeeper_config, session_timeout_ms=timeout_ms)) as client:
         lines = connections(zkafka_cluster.port("zookeeper"))
         (ours,) = [line for line in lines if f"sid=0x{client.session_id:x}," in line]
@@ -43,7 +43,7 @@ def test_the_session_timeout_is_the_one_asked_for(
 
 
 def test_a_wrong_chroot_is_named_with_the_right_one(zookeeper_config: ZooKeeperConfig) -> None:
-    """The error names the chroot that is missing and the ones that hold a cluster; nothing is created."""
+    """The error for a missing chroot names it and the chroots with a Kafka cluster; nothing is created."""
     with pytest.raises(ChrootMissing, match=rf"/nowhere .* a Kafka cluster is under .*{zookeeper_config.chroot}"):
         ZooKeeperClient(replace(zookeeper_config, chroot="/nowhere")).__enter__()
     with ZooKeeperConnection(replace(zookeeper_config, chroot="")) as root:
@@ -51,13 +51,13 @@ def test_a_wrong_chroot_is_named_with_the_right_one(zookeeper_config: ZooKeeperC
 
 
 def test_a_chroot_without_kafka_is_told_apart(zookeeper_config: ZooKeeperConfig) -> None:
-    """A chroot that exists and holds no cluster is another error, and it speaks of KRaft."""
+    """A chroot that exists without a Kafka cluster raises another error, which mentions KRaft."""
     with pytest.raises(ClusterStateError, match=r"no /brokers/ids; a Kafka cluster is under .*KRaft.*kafka\.bootstrap"):
         ZooKeeperClient(replace(zookeeper_config, chroot="")).__enter__()
 
 
 def test_a_server_that_refuses_connections_is_an_error_in_time() -> None:
-    """Nobody listens: the error names hosts and cause, within the connection timeout."""
+    """If no server listens, the error names hosts and cause within the connection time-out."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         hosts = f"127.0.0.1:{unused.getsockname()[1]}"
@@ -66,13 +66,13 @@ def test_a_server_that_refuses_connections_is_an_error_in_time() -> None:
 
 
 def test_a_host_without_address_is_an_error_in_time() -> None:
-    """An unknown name is said to be one."""
+    """An unknown host raises an error that says it cannot be resolved."""
     config = ensemble_config("no-such-host.invalid:2181", connection_timeout_ms=700)
     _fails_to_connect(config, "Cannot resolve no-such-host")
 
 
 def test_a_server_that_is_silent_is_an_error_in_time() -> None:
-    """A server that accepts connections and never answers does not hold us longer than the connection timeout."""
+    """A server that accepts connections and never answers raises an error at the connection time-out."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -92,12 +92,12 @@ def _fails_to_connect(config: ZooKeeperConfig, message: str) -> float:
 
 
 def _begun_since(before: set[threading.Thread]) -> set[threading.Thread]:
-    """The threads that have begun since, without timers: those of clients that other tests have left idle."""
+    """Return the threads started since, except timers, which idle clients of other tests have left."""
     return {thread for thread in threading.enumerate() if not isinstance(thread, threading.Timer)} - before
 
 
 def test_nothing_is_left_when_it_is_closed(zookeeper_config: ZooKeeperConfig) -> None:
-    """The threads are gone, the session is too, closing twice is harmless, and a closed client says that it is closed."""
+    """`close` ends threads and session and may be repeated; a closed client raises an error, and can be opened again."""
     threads = set(threading.enumerate())
     with ZooKeeperClient(zookeeper_config) as client:
         assert client.session_id
@@ -116,7 +116,7 @@ def test_nothing_is_left_when_it_is_closed(zookeeper_config: ZooKeeperConfig) ->
 def test_an_ensemble_that_stops_answering_is_an_error_in_time(
     zkafka_cluster: LocalCluster, zookeeper_config: ZooKeeperConfig
 ) -> None:
-    """A frozen server ends a read after the connection timeout, and does not hold up closing."""
+    """A paused server fails a read at the connection time-out, and does not delay `close`."""
     with ZooKeeperClient(replace(zookeeper_config, connection_timeout_ms=800)) as client:
         zkafka_cluster.pause("zookeeper")
         started = time.monotonic()
@@ -126,11 +126,11 @@ def test_an_ensemble_that_stops_answering_is_an_error_in_time(
             client.close()
         finally:
             zkafka_cluster.resume("zookeeper")
-        assert time.monotonic() - started < 6  # a session's timeout
+        assert time.monotonic() - started < 6  # the session time-out
 
 
 def test_many_reads_without_a_connection_are_an_error_in_time(zookeeper_config: ZooKeeperConfig, wire: Wire) -> None:
-    """A round of many requests ends after the connection timeout while no server can be reached, and works later."""
+    """A round of many requests without a server fails after the connection time-out, and succeeds later."""
     paths = [f"/none/{number}" for number in range(1500)]
     with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address, connection_timeout_ms=3000)) as client:
         wire.cut()
@@ -149,7 +149,7 @@ def _read_on(client: ZooKeeperClient) -> None:
 
 
 def test_a_lost_connection_is_made_again_within_a_read(zookeeper_config: ZooKeeperConfig, wire: Wire) -> None:
-    """A read whose connection breaks is sent again."""
+    """A read whose connection breaks is sent again on a new one."""
     with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address)) as client:
         brokers = client.snapshot().brokers
         for _ in range(3):
@@ -160,7 +160,7 @@ def test_a_lost_connection_is_made_again_within_a_read(zookeeper_config: ZooKeep
 
 
 def test_a_watch_tells_once_of_each_change(chroot: Chroot) -> None:
-    """Children, data and existence are watched; the same watch set twice tells once."""
+    """Children, data and existence can be watched, and a watch set twice fires once."""
     told = threading.Semaphore(0)
 
     def watch(event: object) -> None:
@@ -177,12 +177,12 @@ def test_a_watch_tells_once_of_each_change(chroot: Chroot) -> None:
         client.ask(exists=["/later"], watch=lambda event: later.set())
         chroot.other.delete("/new")
         chroot.other.create("/later")
-        assert later.wait(30)  # a session's watches are told in the order of the changes
+        assert later.wait(30)  # a session's watches fire in the order of the changes
         assert not told.acquire(blocking=False)
 
 
 def test_a_transaction_is_all_or_nothing(chroot: Chroot) -> None:
-    """Null data is null, versions are checked, and the conflict says which operation failed, and why."""
+    """A transaction keeps null data, checks versions, and reports which operation failed and why."""
     with ZooKeeperClient(chroot.config) as client:
         assert client.transact([]).conflict is None
         creates = [Create("/a", None), Create("/a/b", b"1"), Create("/e", b"", ephemeral=True)]
@@ -204,7 +204,7 @@ def test_a_transaction_is_all_or_nothing(chroot: Chroot) -> None:
 
 
 def test_open_acls_are_what_kafka_sets(chroot: Chroot) -> None:
-    """What we create is open to the world, as what the old consumer creates."""
+    """Created znodes have open ACLs, like those of the old consumer."""
     with ZooKeeperClient(chroot.config) as client:
         client.transact([Create("/a", None)])
     assert chroot.other.get_acls("/a")[0] == [make_acl("world", "anyone", all=True)]

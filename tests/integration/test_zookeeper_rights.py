@@ -33,7 +33,7 @@ OF_OPERATOR = make_digest_acl("operator", SECRET, all=True)
 
 
 def test_digest_credentials_open_what_an_acl_closes(chroot: Chroot) -> None:
-    """Without credentials, or with others, the error names the path; with the right ones it is read."""
+    """Without the right credentials the error names the forbidden path; with them it can be read."""
     make_topic(chroot, "secret", 1)
     chroot.other.add_auth(*ALICE)
     chroot.other.set_acls("/brokers/topics/secret", [make_digest_acl("alice", SECRET, all=True)])
@@ -49,7 +49,7 @@ def test_digest_credentials_open_what_an_acl_closes(chroot: Chroot) -> None:
 
 
 def test_reading_needs_no_more_than_the_right_to_read(chroot: Chroot) -> None:
-    """In a tree that the world may only read, everything can be read, and writing is refused with the path."""
+    """With only the right to read, everything can be read, and a refused write names its path."""
     make_topic(chroot, "t", 1)
     chroot.other.create("/consumers/g/offsets/t/0", b"5", makepath=True)
     admin = make_digest_acl("alice", SECRET, all=True)
@@ -70,7 +70,7 @@ def test_reading_needs_no_more_than_the_right_to_read(chroot: Chroot) -> None:
 
 @pytest.fixture
 def restrict(chroot: Chroot) -> Callable[..., None]:
-    """Leaves alice the right to read all znodes, and the documented ones below a group: ``restrict("write", "create")``."""
+    """Leaves alice the right to read all znodes, and given rights below one group: ``restrict("write", "create")``."""
     chroot.topic("t", 2)
     for path in ("/consumers/g/ids", "/consumers/g/owners/t", "/consumers/g/offsets/t"):
         chroot.other.ensure_path(path)
@@ -95,7 +95,7 @@ def _tree(chroot: Chroot, path: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("group", ["g", "new"])
 def test_documented_rights(chroot: Chroot, restrict: Callable[..., None], group: str) -> None:
-    """Members join, claim, commit and leave with rights below their group; a new group needs that to create it."""
+    """Members join, claim, commit and leave with rights below their group; a new group needs the right to create it."""
     restrict("write", "create", "delete")
     if group == "new":
         creator = make_digest_acl("alice", SECRET, read=True, create=True)
@@ -110,7 +110,7 @@ def test_documented_rights(chroot: Chroot, restrict: Callable[..., None], group:
 
 @pytest.mark.parametrize(("missing", "partition"), [("write", 0), ("create", 1)])
 def test_missing_right(chroot: Chroot, restrict: Callable[..., None], missing: str, partition: int) -> None:
-    """Without the right to write, an offset is not replaced, and without that to create, no new one is committed."""
+    """Without the right to write no offset is replaced, and without the right to create no new offset is committed."""
     restrict(*{"write", "create", "delete"} - {missing})
     with ZooKeeperClient(replace(chroot.config, auth=ALICE)) as client:
         assert client.group_offsets("g") == {TopicPartition("t", 0): 3}
@@ -121,7 +121,7 @@ def test_missing_right(chroot: Chroot, restrict: Callable[..., None], missing: s
 
 @pytest.mark.parametrize("acl", ["readable", "creator"])
 def test_groups_that_are_closed(chroot: Chroot, acl: GroupAcl) -> None:
-    """Members with the same credentials share a group and commit; others can at most read what they have created."""
+    """Members with the same credentials share a closed group and commit; others can at most read it."""
     chroot.topic("t", 2)
     chroot.other.ensure_path("/consumers")
     config = replace(chroot.config, auth=ALICE, acl=acl)
@@ -151,7 +151,7 @@ def test_groups_that_are_closed(chroot: Chroot, acl: GroupAcl) -> None:
 
 
 def test_credentials_do_not_appear_in_logs_or_errors(chroot: Chroot, caplog: pytest.LogCaptureFixture) -> None:
-    """At the lowest log level, and in what errors and the configuration show, the password is not there."""
+    """The password appears neither in logs at the lowest level nor in errors and representations."""
     caplog.set_level(1)
     config = replace(chroot.config, auth=ALICE)
     with ZooKeeperClient(config) as client:
@@ -163,7 +163,7 @@ def test_credentials_do_not_appear_in_logs_or_errors(chroot: Chroot, caplog: pyt
 
 
 def test_sasl_where_the_server_has_none_is_an_error_in_time(zookeeper_config: ZooKeeperConfig) -> None:
-    """A server without SASL never finishes the exchange; we do."""
+    """SASL to a server without SASL fails in time, although the server never ends the exchange."""
     started = time.monotonic()
     with pytest.raises(ZooKeeperError, match=r"that they support SASL \(zookeeper.auth\)"):
         ZooKeeperClient(

@@ -1,4 +1,4 @@
-"""SASL against a real ZooKeeper: what it opens, and what a wrong password says."""
+"""SASL with a real ZooKeeper, with the right and a wrong password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOGIN = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required us
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperConfig]:
-    """A ZooKeeper that knows alice, with a chroot that only she may read."""
+    """A ZooKeeper that knows alice, with znodes that only she may read."""
     jaas: Path = tmp_path_factory.mktemp("jaas") / "jaas.conf"
     jaas.write_text(LOGIN)
     provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
@@ -49,7 +49,7 @@ def _make_private(hosts: str) -> None:
 
 
 def test_the_right_password_opens_what_the_acl_closes(config: ZooKeeperConfig) -> None:
-    """DIGEST-MD5 makes us the user that the ACL names; without it we are refused."""
+    """DIGEST-MD5 authenticates the user that the ACL names; without it, the read is refused."""
     with ZooKeeperClient(replace(config, auth=("sasl", "DIGEST-MD5:alice:open-sesame"))) as client:
         assert client.topic_names() == []
     with ZooKeeperClient(config) as client, pytest.raises(ZooKeeperRefused, match="/private/brokers/topics was refused"):
@@ -57,7 +57,7 @@ def test_the_right_password_opens_what_the_acl_closes(config: ZooKeeperConfig) -
 
 
 def test_a_wrong_password_is_refused(config: ZooKeeperConfig, caplog: pytest.LogCaptureFixture) -> None:
-    """The error speaks of the credentials, and does not show them."""
+    """A wrong password raises an error that mentions the credentials without showing them."""
     caplog.set_level(1)
     wrong = replace(config, auth=("sasl", "DIGEST-MD5:alice:wrong-sesame"), connection_timeout_ms=3000)
     with pytest.raises(ZooKeeperRefused, match=r"does not accept the credentials .* check zookeeper\.auth") as error:
@@ -66,7 +66,7 @@ def test_a_wrong_password_is_refused(config: ZooKeeperConfig, caplog: pytest.Log
 
 
 def test_a_refusal_is_told_to_a_thread_that_asks_late(config: ZooKeeperConfig) -> None:
-    """kazoo has closed by then, and what is asked of it fails without the cause."""
+    """A refused login is reported to a thread that notices it late, when kazoo has already closed."""
     wrong = replace(config, auth=("sasl", "DIGEST-MD5:alice:wrong-sesame"))
     caller = threading.current_thread()
 

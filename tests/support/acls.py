@@ -1,4 +1,4 @@
-"""Brokers with ACLs: their configuration, the login of a user without rights, and what is granted to it."""
+"""Brokers with ACLs: their configuration, the login of a user without rights, and rights to grant."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.login.plain.sasl.jaas.config": f'{MODULES}.plain.PlainLoginModule required user_{USER}="{_PASSWORD}";',
 }
-"""Configuration of brokers in ZooKeeper mode whose listener LOGIN allows the user only what is granted."""
+"""Configuration of brokers in ZooKeeper mode whose listener LOGIN allows the user only granted operations."""
 
 LOGIN = {
     "kafka.security.protocol": "SASL_PLAINTEXT",
@@ -36,11 +36,11 @@ LOGIN = {
     "kafka.sasl.username": USER,
     "kafka.sasl.password": _PASSWORD,
 }
-"""Options of the user."""
+"""Options for the user's login."""
 
 
 class Right(NamedTuple):
-    """An operation that is allowed to the user on a resource, or on all whose names begin with its name."""
+    """An operation allowed to the user on a resource, or on all resources with a prefix."""
 
     kind: ResourceType
     name: str
@@ -48,7 +48,7 @@ class Right(NamedTuple):
     pattern: ResourcePatternType = ResourcePatternType.LITERAL
 
     def acl(self, form: type[AclBinding]) -> AclBinding:
-        """The ACL, as a binding or as a filter for it."""
+        """Return the ACL, as a binding or as a filter for it."""
         return form(self.kind, self.name, self.pattern, f"User:{USER}", "*", self.operation, AclPermissionType.ALLOW)
 
 
@@ -59,6 +59,6 @@ def grant(admin: AdminClient, rights: Iterable[Right]) -> None:
 
 
 def withdraw(admin: AdminClient, rights: Iterable[Right]) -> None:
-    """Allow them no longer."""
+    """Withdraw allowed operations."""
     for future in admin.delete_acls([right.acl(AclBindingFilter) for right in rights]).values():
         future.result(30)

@@ -25,7 +25,7 @@ _BEGIN = datetime(2023, 11, 14, 22, 13, 20, 123_000, timezone.utc)
 
 
 def produce_all_columns(cluster: LocalCluster, topic: str) -> None:
-    """Records in partition 1, with null, empty and other keys and values, and one with headers."""
+    """Produce records to partition 1, with null, empty and other keys and values, one of them with headers."""
     records: list[dict[str, Any]] = [
         {
             "key": key,
@@ -40,7 +40,7 @@ def produce_all_columns(cluster: LocalCluster, topic: str) -> None:
 
 
 def expected_rows(topic: str) -> list[tuple[Any, ...]]:
-    """The rows of these records, in the order of their offsets, as `shown` has them."""
+    """Return the rows of these records in order of offset, in the form of `shown`."""
     return [
         (key, value, topic, 1, n, _BEGIN + timedelta(milliseconds=n), 0, headers)
         for n, (key, value, headers) in enumerate(_CONTENTS)
@@ -48,7 +48,7 @@ def expected_rows(topic: str) -> list[tuple[Any, ...]]:
 
 
 def shown(row: Row) -> tuple[Any, ...]:
-    """A row of all columns, with its time in UTC, and headers as tuples."""
+    """Return a row of all columns as a tuple, with its time in UTC, and headers as tuples."""
     values = row.asDict()
     when, headers = row.timestamp.astimezone(timezone.utc), row.headers and [tuple(h) for h in row.headers]
     return tuple({**values, "timestamp": when, "headers": headers}.values())

@@ -1,4 +1,4 @@
-"""Spark applications in processes of their own, which run queries one after the other and can be killed at any point."""
+"""Spark applications in separate processes, which run one query after another and can be killed at any point."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _DRIVERS = _ROOT / "tests" / "faults" / "drivers"
 _SMALL = {"spark.driver.memory": "640m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 Rule = Mapping[str, Any]
-"""What happens at a point; see ``tests/faults/drivers/injection``."""
+"""An action at a point; see ``tests/faults/drivers/injection``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A query to run, as ``tests/faults/drivers/exactly_once_query.py`` describes it; `dataclasses.replace` varies it."""
+    """A query to run, as ``tests/faults/drivers/exactly_once_query.py`` describes it."""
 
     checkpoint: str
     source: Mapping[str, str]
@@ -51,9 +51,9 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a query: its error, if it failed, and the number and the rows of each micro-batch that it completed.
+    """The end of a query: its error if it failed, and number and rows of each completed micro-batch.
 
-    `killed` is True if the application ended before it could say.
+    `killed` is True if the application ended before it could report.
     """
 
     killed: bool = False
@@ -62,20 +62,20 @@ class Outcome:
 
 
 class Application:
-    """A Spark application, whose processes are a session; it is started with the first query, and again after its end.
+    """A Spark application whose processes form a session. It starts with its first query, and again after its end.
 
     Parameters
     ----------
     folder : Path
-        For its marks, its log and Spark's files.
+        Folder for its marks, its log and Spark's files.
     cores, task_failures : int
-        As in ``local[cores, task_failures]``; a task is tried so many times.
+        As in ``local[cores, task_failures]``: the number of attempts of a task.
     master : str, optional
-        Another master.
+        Replaces ``local``.
     driver : str
-        The program, in ``tests/faults/drivers``.
+        The program in ``tests/faults/drivers``.
     environment : mapping, optional
-        Added to that of all of its processes.
+        Additional environment variables of all its processes.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class Application:
         self.log = folder / "log"
 
     def run(self, request: Request, *rules: Rule, timeout_s: float = 150) -> Outcome:
-        """The outcome of a query, for which the rules are in force."""
+        """Run a query with rules, and return its outcome."""
         self.start(request, *rules)
         return self.wait(timeout_s)
 
     def start(self, request: DataclassInstance, *rules: Rule) -> None:
-        """Start a query, which a `Request` or another driver's request describes; removes the marks of the last one."""
+        """Start the query of a request, after removing the marks of the last one."""
         self.set_rules(*rules)
         if self._process is None:
             self._launch()
@@ -120,13 +120,13 @@ class Application:
         (self.marks / "rules.json").write_text(json.dumps(rules))
 
     def wait(self, timeout_s: float = 150) -> Outcome:
-        """The outcome of the query that was started last."""
+        """Wait for the outcome of the last query started."""
         while True:
             try:
                 line = self._lines.get(timeout=timeout_s)
             except queue.Empty:
                 tail = self._log_tail()
-                self.kill()  # its outcome would be taken for that of the next query
+                self.kill()  # otherwise its outcome would be taken for the next query's
                 raise AssertionError(f"no end after {timeout_s:g} s; {tail}") from None
             if line is None:
                 self._reap()
@@ -136,14 +136,14 @@ class Application:
                 return Outcome(False, found["error"], tuple((batch, rows) for batch, rows in found["batches"]))
 
     def mark(self, name: str, timeout_s: float = 120) -> int:
-        """The process that left a mark, as soon as there is one: ``mark("commit.before-1-3")``."""
+        """Wait for a mark, and return the process that left it: ``mark("commit.before-1-3")``."""
         path = self.marks / name
         return int(
             eventually(lambda: path.exists() and path.read_text(), timeout_s, lambda: f"no {name}; {self._log_tail()}")
         )
 
     def leave(self, name: str) -> None:
-        """Leave a mark, for which a rule waits."""
+        """Leave a mark that a rule waits for."""
         (self.marks / name).touch()
 
     @property
@@ -157,7 +157,7 @@ class Application:
         return found
 
     def kill(self) -> None:
-        """Kill all of its processes (SIGKILL), without their knowledge; the next query starts it again."""
+        """Kill all processes of the application (SIGKILL). The next query starts it again."""
         while self.processes:  # a process may have forked another since
             for pid in self.processes:
                 with suppress(ProcessLookupError):
@@ -165,7 +165,7 @@ class Application:
             self._reap()
 
     def close(self) -> None:
-        """End it."""
+        """Kill the application if it runs."""
         if self._process is not None:
             self.kill()
 
@@ -196,7 +196,7 @@ class Application:
 
     @staticmethod
     def _gather(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
-        """Queue the lines that the driver prints, and None when all processes that could print have ended."""
+        """Queue the lines that the driver prints, and None once all processes that could print have ended."""
         assert process.stdout is not None
         with process.stdout:
             for line in process.stdout:
@@ -204,7 +204,7 @@ class Application:
         lines.put(None)
 
     def _reap(self) -> None:
-        """Forget the driver, which has ended."""
+        """Forget the driver after its end."""
         process = self._process  # another thread may reap it at the same time
         if process is None:
             return
@@ -215,7 +215,7 @@ class Application:
         self._process = None
 
     def _log_tail(self) -> str:
-        """The last marks and the end of the log, for the message of a failure."""
+        """Return the last marks and the end of the log, for a failure message."""
         marks = sorted(self.marks.iterdir(), key=lambda path: path.stat().st_mtime)[-12:]
         log = self.log.read_text()[-6000:] if self.log.exists() else "none"
         return f"last marks: {', '.join(mark.name for mark in marks)}; log: {log}"

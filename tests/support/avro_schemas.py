@@ -8,12 +8,12 @@ __all__ = ["long", "record"]
 
 
 def long(**more: Any) -> dict[str, Any]:
-    """The type long with a logical type."""
+    """Return the type long with a logical type."""
     return {"type": "long", **more}
 
 
 def record(*fields: tuple[Any, ...], name: str = "R", **more: Any) -> dict[str, Any]:
-    """A record. A field has a name, a type, and possibly a default and an alias."""
+    """Return a record. A field has a name, a type, and optionally a default and an alias."""
     made = []
     for field, type, *rest in fields:
         made.append({"name": field, "type": type, **({"default": rest[0]} if rest else {})})

@@ -1,4 +1,4 @@
-"""Runs an action by each transport, and compares the outcomes."""
+"""Actions run with each transport, and comparison of their outcomes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOTH: tuple[Transport, ...] = ("librdkafka", "direct")
 each_path = pytest.mark.parametrize("transport", BOTH)
 
 HASTY = {"topic.metadata.propagation.max.ms": 300}
-"""For missing topics, which librdkafka would wait for."""
+"""Shortens librdkafka's wait for missing topics."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Failed:
 
 
 def outcome(act: Callable[[Transport], Any], transport: Transport) -> Any:
-    """The result of an action on one path, or its error."""
+    """Return the result of an action with one transport, or its error."""
     try:
         return act(transport)
     except ZKafkaError as error:
@@ -42,7 +42,7 @@ def same(
     shown: Callable[[Any], Any] = lambda found: found,
     transports: Sequence[Transport] = BOTH,
 ) -> Any:
-    """The outcome of an action, after a check that it is the same for all transports."""
+    """Return the outcome of an action, after checking that it is the same with all transports."""
     first, *others = (outcome(act, transport) for transport in transports)
     for other in others:
         assert shown(other) == shown(first)
@@ -50,7 +50,7 @@ def same(
 
 
 def unnumbered(found: Any) -> Any:
-    """An error without numbers, which depend on timing, and without the last error of the connection."""
+    """Return an error without numbers, which depend on timing, and without the connection's last error."""
     if not isinstance(found, Failed):
         return found
     text = re.sub(r"last error(?: of the connection)?: [^;]*[;)]", "last error;", found.message)

@@ -1,4 +1,4 @@
-"""Reads of a range of a topic by both paths."""
+"""Reads of a range of a topic with both transports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = {name: types[0] for name, types in COLUMNS.items()}
 
 
 def schema(*names: str, **kinds: pa.DataType) -> pa.Schema:
-    """Columns by name with their default types, then columns with other types."""
+    """Return columns by name with default types, followed by columns with other types."""
     return pa.schema([*((name, TYPES[name]) for name in names), *kinds.items()])
 
 
@@ -51,7 +51,7 @@ class Range:
 def read_batches(
     cluster: LocalCluster, wanted: Range, kafka: Mapping[str, Any], transport: Transport
 ) -> list[pa.RecordBatch]:
-    """All batches of a range, by one path."""
+    """Return all batches of a range, read with one transport."""
     servers = wanted.servers or cluster.bootstrap_servers
     split = Split(TopicPartition(wanted.topic, 0), wanted.start, wanted.until, 0, 0, (0,), (servers,))
     how = connection(servers, transport, kafka)
@@ -69,13 +69,13 @@ def as_table(columns: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Table:
 
 
 class Read:
-    """Reads a range of a cluster's topic by both paths."""
+    """Reads a range of a cluster's topic with both transports."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
 
     def __call__(self, topic: str, until: int, shown: Callable[[Any], Any] = unnumbered, **how: Any) -> Any:
-        """The table or the error. `how` has fields of `Range`, and `kafka`: properties of librdkafka."""
+        """Return the table or the error. `how` has fields of `Range`, and `kafka` with properties of librdkafka."""
         kafka = how.pop("kafka", {})
         wanted = Range(topic, until, **how)
         return same(lambda transport: as_table(wanted.columns, self.batches(wanted, transport, kafka)), shown)

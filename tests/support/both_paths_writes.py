@@ -1,4 +1,4 @@
-"""Writes to topics by both paths."""
+"""Writes to topics with both transports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def send(
     batches: Sequence[tuple[pa.RecordBatch, Sequence[int]]],
     partition_count: int,
 ) -> dict[int, int]:
-    """The counts of a producer that sends batches with the partition of each row."""
+    """Return the counts of a producer that sends batches, given the partition of each row."""
     how = connection(servers, transport, kafka)
     with open_producer(how, producer_properties(how, servers)) as producer:
         is_direct = transport == "direct" and kafka.get("enable.idempotence", True)
@@ -45,7 +45,7 @@ def send(
 
 
 class Write:
-    """Writes by both paths, to one topic each, and reads what has arrived."""
+    """Writes with both transports, each to a new topic, and reads the records that arrived."""
 
     def __init__(self, cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
         self.servers = cluster.bootstrap_servers
@@ -60,7 +60,7 @@ class Write:
         config: Mapping[str, str] | None = None,
         **kafka: Any,
     ) -> tuple[Any, dict[int, list[Any]]]:
-        """The counts or the error, and the records that arrived. `counted` is the number of partitions for the producer."""
+        """Return the counts or the error, and the arrived records. `counted` is the producer's number of partitions."""
 
         def act(transport: Transport) -> Any:
             topic = self._new_topic(partitions=partitions, config={**KEPT, **(config or {})})
@@ -71,7 +71,7 @@ class Write:
 
 
 def timeless(arrived: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
-    """Records of `arrived`, with 'now' for timestamps in the last hour."""
+    """Return records of `arrived`, with 'now' for timestamps in the last hour."""
     now = time.time() * 1000
     return {
         p: [(*row[:-1], "now" if now - row[-1] < 3_600_000 else row[-1]) for row in rows] for p, rows in arrived.items()
@@ -79,7 +79,7 @@ def timeless(arrived: Mapping[int, Sequence[Any]]) -> dict[int, list[Any]]:
 
 
 def frame(**columns: Any) -> pa.RecordBatch:
-    """A batch. Values that are not Arrow arrays are binary."""
+    """Return a batch. Values that are not Arrow arrays become binary."""
     arrays = [c if isinstance(c, pa.Array) else pa.array(c, pa.binary()) for c in columns.values()]
     return pa.record_batch(arrays, list(columns))
 

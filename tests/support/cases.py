@@ -12,9 +12,9 @@ from _pytest.mark import ParameterSet
 
 
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run one test for all cases of a table; its failure names every case that failed.
+    """Run one test for all cases of a table; its failure names every failed case.
 
-    Use ``pytest.mark.parametrize`` instead where each case checks something else, or needs fixtures of its own: an id for
+    Use ``pytest.mark.parametrize`` instead if the cases check different behaviour or need their own fixtures. An id for
     each case costs time in every process that collects the tests.
     """
     named = (names,) if isinstance(names, str) else names
@@ -50,6 +50,6 @@ def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callab
 
 
 def shown(value: object) -> str:
-    """A value of a case, on one line of bounded length."""
+    """Return a case's value on one line of bounded length."""
     text = getattr(value, "__name__", None) or ascii(value)
     return text if len(text) <= 200 else f"{text[:150]}... ({len(text)} characters)"

@@ -30,7 +30,7 @@ class Authority:
         self.file = self._write(f"{name}.pem", self._certificate.public_bytes(Encoding.PEM))
 
     def issue(self, name: str, host: x509.GeneralName, password: str | None = None) -> str:
-        """The file of a new key, under a password if one is given, and of its certificate for a host."""
+        """Write a new key, optionally with a password, and its certificate for a host; return the file."""
         key = ec.generate_private_key(_KEY)
         certificate = self._sign(name, key, x509.SubjectAlternativeName([host]))
         locked: KeySerializationEncryption = NoEncryption()

@@ -1,4 +1,4 @@
-"""The bare znodes of a Kafka cluster, on which members and others meet without brokers."""
+"""The bare znodes of a Kafka cluster, for members and foreign clients without brokers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 __all__ = ["IDLE_JVM", "JVM", "Chroot"]
 
 JVM = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
-"""The registration of a JVM that reads the topic ``t``."""
+"""The registration of a JVM consumer of the topic ``t``."""
 IDLE_JVM = JVM.replace(b'"t"', b'"nothing"')
 
 
 @dataclass
 class Chroot:
-    """The bare znodes of a Kafka cluster, without brokers: where they are, and a plain session that plays the others."""
+    """The bare znodes of a Kafka cluster without brokers, with a session for the actions of other clients."""
 
     config: ZooKeeperConfig
     other: KazooClient
 
     def topic(self, name: str, partitions: int) -> None:
-        """Let there be a topic, or another number of its partitions."""
+        """Create a topic, or change its number of partitions."""
         path = f"/brokers/topics/{name}"
         data = json.dumps({"version": 1, "partitions": {str(p): [0] for p in range(partitions)}}, separators=(",", ":"))
         if self.other.exists(path):
@@ -38,19 +38,19 @@ class Chroot:
             self.other.create(path, data.encode())
 
     def register(self, group: str, consumer: str, data: bytes | None, by: KazooClient | None = None) -> str:
-        """Register a consumer as a JVM does, with any data; the path."""
+        """Register a consumer as a JVM does, with any data; return the path."""
         return self._create(f"/consumers/{group}/ids/{consumer}", data, by)
 
     def claim(self, group: str, partition: TopicPartition, thread: bytes | None, by: KazooClient | None = None) -> str:
-        """Claim a partition as a JVM does; the path."""
+        """Claim a partition as a JVM does; return the path."""
         return self._create(f"/consumers/{group}/owners/{partition.topic}/{partition.partition}", thread, by)
 
     def ids(self, group: str) -> dict[str, bytes | None]:
-        """The registrations of a group."""
+        """Return the registrations of a group."""
         return self._values(f"/consumers/{group}/ids")
 
     def owners(self, group: str, topic: str = "t") -> dict[int, str]:
-        """The threads that own a topic's partitions."""
+        """Return the threads that own a topic's partitions."""
         found = self._values(f"/consumers/{group}/owners/{topic}")
         return {int(name): (data or b"").decode() for name, data in found.items()}
 
@@ -70,5 +70,5 @@ class Chroot:
             try:
                 found[name] = self.other.get(f"{path}/{name}")[0]
             except NoNodeError:
-                continue  # gone since we looked
+                continue  # gone since the names were listed
         return found

@@ -1,4 +1,4 @@
-"""What the commands in the documentation may call: checked without running them."""
+"""Commands in the documentation, checked without running them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _HARMLESS = ("export", "cd", "mkdir")
 
 
 def is_known(name: str) -> bool:
-    """True for a program that can be checked."""
+    """Return True for a program that can be checked."""
     return name in ("zkafka", "make", "python", *_PROGRAMS, *_HARMLESS)
 
 
 def problem(words: list[str]) -> str | None:
-    """Why a command would fail: no such subcommand, option, target or extra; None if nothing is wrong with it."""
+    """Return why a command would fail (subcommand, option, target or extra), or None."""
     name, *arguments = words
     if name == "zkafka":
         return _typer_problem("zkafka", zkafka_app, arguments)

@@ -1,4 +1,4 @@
-"""All commits that a group has ever made to Kafka, as its coordinator has written them to its log."""
+"""All commits of a group to Kafka, from its coordinator's log."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TIMEOUT_S = 30
 
 
 def commit_history(cluster: LocalCluster, group: str) -> dict[TopicPartition, list[int]]:
-    """The committed offsets of each partition, in their order; deletions are left out.
+    """Return the committed offsets of each partition in order, without deletions.
 
-    Compaction has not reached the log of a young cluster.
+    A young cluster has not yet compacted the log.
     """
     found: dict[TopicPartition, list[int]] = {}
     for key, value in _records(cluster):
@@ -36,12 +36,12 @@ def commit_history(cluster: LocalCluster, group: str) -> dict[TopicPartition, li
 
 
 def went_back(history: dict[TopicPartition, list[int]]) -> dict[TopicPartition, list[int]]:
-    """The partitions with a commit below one before: somebody committed who was the owner no longer."""
+    """Return partitions with a commit below an earlier one, by a member that no longer owned the partition."""
     return {tp: offsets for tp, offsets in history.items() if offsets != sorted(offsets)}
 
 
 def _texts(key: bytes) -> list[str]:
-    """The texts of a key: group and topic, or the group alone."""
+    """Return the texts of a key: group and topic, or only the group."""
     texts, at = [], 2
     while at + 2 < len(key) and len(texts) < 2:
         length = struct.unpack_from(">h", key, at)[0]

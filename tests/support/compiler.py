@@ -1,4 +1,4 @@
-"""The C compiler, which the tests of the compiled code need."""
+"""The C compiler for tests of the compiled code."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _WARNINGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", f"-I{SO
 
 
 def compiler() -> str:
-    """The path of the C compiler; fails the test where there is none."""
+    """Return the path of the C compiler, or fail the test if there is none."""
     found = shutil.which("cc") or shutil.which("gcc")
     assert found is not None, "this test needs a C compiler: cc or gcc"
     return found
 
 
 def compile_c(out: Path, *arguments: str | Path) -> Path:
-    """Compile C sources without warnings; fails the test where that cannot be done."""
+    """Compile C sources without warnings; fails the test otherwise."""
     command = [compiler(), *_WARNINGS, "-o", out, *arguments]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A query that copies numbered rows from one topic to another, exactly once, and the check that it did."""
+"""A query that copies numbered rows between topics exactly once, and checks of its result."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ _TRANSACTION_MS = 60_000
 
 
 def kill(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = (), seconds: float = 0.0) -> Rule:
-    """The rule that kills the application at a point: of a slot, or on the driver."""
+    """Return a rule that kills the application at a point, of a slot or on the driver."""
     return {"point": point, "batch": batch, "slot": slot, "after": after, "seconds": seconds, "action": "kill"}
 
 
 def fail(point: str, slot: int = -1, *, batch: int = 1, after: Sequence[str] = ()) -> Rule:
-    """The rule that raises an error at a point, of a slot or on the driver, by which the query fails."""
+    """Return a rule that raises an error at a point, of a slot or on the driver, which fails the query."""
     return {"point": point, "batch": batch, "slot": slot, "after": after, "action": "raise"}
 
 
 class Copy:
     """A source topic with numbered rows, a sink topic, a checkpoint, and the query between them.
 
-    `request` is varied by the arguments of `run`, which are those of `Request`, and by assigning to it.
+    Arguments of `run` with the names of fields of `Request` change the request for one run; assign to `request` to change
+    it for all.
     """
 
     def __init__(
@@ -61,12 +62,12 @@ class Copy:
         self.add_rows()
 
     def sink_options(self, topic: str | None = None, **more: str) -> dict[str, str]:
-        """The options of an exactly-once write; to the sink, if no other topic is named."""
+        """Return options of an exactly-once write, by default to the sink."""
         once = {"deliveryGuarantee": "exactly-once", "kafka.transaction.timeout.ms": str(_TRANSACTION_MS)}
         return {**self._connection, "topic": topic or self.sink, **once, **more}
 
     def at_least_once(self, topic: str | None = None) -> dict[str, str]:
-        """The options of a write without exactly-once."""
+        """Return options of an at-least-once write."""
         return {**self._connection, "topic": topic or self.sink}
 
     def set_sink(self, **options: str) -> None:
@@ -74,17 +75,17 @@ class Copy:
         self.request = replace(self.request, writes=[self.sink_options(**options)])
 
     def add_rows(self, count: int = ROWS) -> None:
-        """Append rows to the source, in turn to its partitions."""
+        """Append rows to the source, alternating between its partitions."""
         partitions = len(self.cluster.assignment(self.source))
         fill_numbered(self.cluster, self.source, range(self.rows, self.rows + count), partitions)
         self.rows += count
 
     def run(self, *rules: Rule, on: Application | None = None, **changes: Any) -> Outcome:
-        """The outcome of one run of the query, on the test's application or another."""
+        """Run the query once, on the test's application or another, and return the outcome."""
         return (on or self.application).run(replace(self.request, **changes), *rules)
 
     def complete(self, *, on: Application | None = None, **changes: Any) -> Outcome:
-        """The outcome of a run that ends without an error."""
+        """Run the query, check that it ends without an error, and return the outcome."""
         outcome = self.run(on=on, **changes)
         assert outcome.error is None, outcome.error
         assert not outcome.killed
@@ -96,20 +97,20 @@ class Copy:
         assert outcome.killed, outcome.error or "no rule has killed the application"
 
     def failed(self, *rules: Rule, on: Application | None = None, **changes: Any) -> None:
-        """Run until the rules fail the query; the application goes on."""
+        """Run until the rules fail the query; the application survives."""
         error = self.run(*rules, on=on, **changes).error
         assert error is not None
         assert "injected at" in error, error
 
     def refused(self, condition: str, *rules: Rule, on: Application | None = None, **changes: Any) -> str:
-        """The text of the error of a run that ends with one of a condition, or of several (a regular expression)."""
+        """Run the query, check that it fails with a condition (a regular expression), and return the error's text."""
         error = self.run(*rules, on=on, **changes).error
         assert error is not None
         assert re.search(rf"\[({condition})\]", error), error
         return error
 
     def counts(self, topic: str | None = None, *, committed: bool = True) -> Counter[int]:
-        """The number of times that a reader finds each number in the sink."""
+        """Return how often a reader finds each number in the sink."""
         return numbers(self.cluster.bootstrap_servers, topic or self.sink, committed=committed)
 
     def expect_each_once(self, topic: str | None = None, *, rows: Sequence[int] | None = None) -> None:
@@ -126,7 +127,7 @@ class Copy:
 
     @property
     def query_id(self) -> str:
-        """The query's id, which the checkpoint holds."""
+        """The query's id in the checkpoint."""
         return str(json.loads((self.checkpoint / "metadata").read_text())["id"])
 
     @property

@@ -1,7 +1,7 @@
 """The code blocks of README.md, CONTRIBUTING.md and docs/*.md.
 
-A comment right above a block, ``<!-- not run: needs YARN -->``, says why no test runs it. Blocks of ``python``, ``sh``,
-``console`` (``$`` commands, and their output) and ``json`` without one are run; ``text`` is for output and diagrams.
+Tests run blocks of ``python``, ``sh``, ``console`` (``$`` commands with their output) and ``json``, unless a comment right
+above a block gives a reason: ``<!-- not run: needs YARN -->``. ``text`` is for output and diagrams.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["RUN", "SHELL", "Block", "blocks", "is_fragment", "pages", "program",
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = ("sh", "console")
 RUN = ("python", "json", *SHELL)
-"""The languages of blocks that are run."""
+"""Languages of blocks that tests run."""
 
 _BLOCK = re.compile(
     r"^(?: *<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?"
@@ -28,7 +28,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its page, the line of its fence, its language, and why it is not run, if it is not."""
+    """A fenced block: its page, the line of its fence, its language, and the reason if it is not run."""
 
     page: Path
     line: int
@@ -41,12 +41,12 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """The pages for users and contributors, README first."""
+    """Return the pages for users and contributors, README first."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in order."""
+    """Return the blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(
@@ -57,12 +57,12 @@ def blocks(page: Path) -> list[Block]:
 
 
 def is_fragment(block: Block) -> bool:
-    """True for Python that shows only the options of a read: it begins with ``.option``."""
+    """Return True for Python that starts with ``.option``: it shows only options of a read."""
     return block.text.startswith(".option(")
 
 
 def statements(block: Block) -> list[str]:
-    """The commands of a ``sh`` or ``console`` block, each with its continuation lines joined."""
+    """Return the commands of a ``sh`` or ``console`` block, with continuation lines joined."""
     lines = block.text.replace("\\\n", " ").splitlines()
     if block.language == "console":
         lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
@@ -70,7 +70,7 @@ def statements(block: Block) -> list[str]:
 
 
 def program(statement: str) -> list[str]:
-    """The words of a command, up to a pipe or a redirection, without assignments before it and a path to its program.
+    """Return the words of a command up to a pipe or redirection, without leading assignments and its program's folder.
 
     >>> program("JAVA_HOME=/opt/java .venv/bin/pip install 'pyspark-zkafka[sasl]' > log  # SASL")
     ['pip', 'install', 'pyspark-zkafka[sasl]']
@@ -83,7 +83,7 @@ def program(statement: str) -> list[str]:
 
 
 def znode_examples() -> dict[str, str]:
-    """The examples of docs/zookeeper.md, by the path in the heading above each."""
+    """Return the examples of docs/zookeeper.md, by the path in the heading above each."""
     sections = re.findall(
         r"^### `([^`]+)`\n(.*?)(?=^##|\Z)", (ROOT / "docs" / "zookeeper.md").read_text(), re.MULTILINE | re.DOTALL
     )

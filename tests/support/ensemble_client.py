@@ -1,4 +1,4 @@
-"""A `ZooKeeperClient` without a server: its requests go to an ensemble of values."""
+"""A `ZooKeeperClient` without a server, whose requests go to a fake ensemble."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["EnsembleClient"]
 
 
 class EnsembleClient(ZooKeeperClient):
-    """A session, open from the beginning.
+    """A session that is open from the start.
 
     Parameters
     ----------
     meanwhile : callable, optional
-        Called before each transaction, to change what was read for it.
+        Called before each transaction, to change znodes meanwhile.
     lost_answers : int
-        The number of transactions, the first ones, that are applied, but whose answers are lost.
+        The number of first transactions that are applied but whose responses are lost.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class EnsembleClient(ZooKeeperClient):
         exists: Iterable[str] = (),
         watch: Watch | None = None,
     ) -> Results:
-        """The znodes as they are now."""
+        """Return the current znodes."""
         return self._session.ask(get, children, exists)
 
     def acl(self, path: str) -> None:
-        """None, for the ACL that `Create` has by default."""
+        """Return None, for the ACL that `Create` has by default."""
 
     def transact(self, operations: Sequence[Operation]) -> Outcome:
         """Apply all operations, or none."""
@@ -69,7 +69,7 @@ class EnsembleClient(ZooKeeperClient):
         self.ensemble.ensure(path, data)
 
     def data(self, path: str) -> bytes | None:
-        """A znode's data; KeyError if there is no such znode."""
+        """Return a znode's data. Raises KeyError if there is no such znode."""
         return self.ensemble.nodes[path].data
 
     def put_topic(self, topic: str, partitions: int = 1) -> None:

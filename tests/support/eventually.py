@@ -1,4 +1,4 @@
-"""A wait until a condition holds."""
+"""Wait until a condition is true."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def eventually(
     message: str | Callable[[], object] = "the condition did not come true",
     poll_s: float = 0.02,
 ) -> _Found:
-    """The first truthy result of a probe, which is called at least once; an error of the probe passes through.
+    """Return the first truthy result of a probe, which is called at least once; errors of the probe pass through.
 
     Parameters
     ----------
     message : str or callable
-        The text of the failure; a callable is called when the time is over, and its result is shown.
+        The text of the failure; a callable is called after the time-out, and its result is shown.
 
     Raises
     ------
     AssertionError
-        The probe's results were false until `timeout_s` had passed.
+        The probe's results were falsy until `timeout_s` had passed.
 
     Examples
     --------

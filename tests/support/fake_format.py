@@ -24,7 +24,7 @@ class NumberSchema:
 
     @property
     def root(self) -> types.SimpleNamespace:
-        """A record of the name."""
+        """A record with the schema's name."""
         return types.SimpleNamespace(name=f"shop.{self.text}")
 
     @property
@@ -33,17 +33,17 @@ class NumberSchema:
         return pa.struct([(self.text, pa.int64())])
 
     def projection(self, wanted: pa.DataType) -> pa.DataType:
-        """The same struct."""
+        """Return the same struct."""
         return self.type
 
     def decoder(self, writer: NumberSchema | None, type: pa.DataType) -> NumberDecoder:
-        """A decoder; the writer's numbers are multiplied by the length of the writer's name."""
+        """Return a decoder, which multiplies numbers by the length of the writer's name."""
         if writer is not None and writer.text == "foreign":
             raise INVALID_SCHEMA("foreign does not resolve")
         return NumberDecoder(len((writer or self).text) if writer else 1, type)
 
     def encoder(self, type: pa.DataType) -> NumberEncoder:
-        """An encoder of structs of this type alone."""
+        """Return an encoder, which accepts only structs of this type."""
         if type != self.type:
             raise INVALID_SCHEMA(f"it is {type}")
         return NumberEncoder()
@@ -57,7 +57,7 @@ class NumberDecoder:
         self.calls: list[int] = []
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
-        """Numbers; what is no number is malformed."""
+        """Return numbers; other texts are malformed."""
         self.calls.append(len(payloads))
         rows: list[Any] = []
         malformed: dict[int, str] = {}
@@ -70,12 +70,12 @@ class NumberDecoder:
 
 
 class NumberEncoder:
-    """Encodes numbers that are not negative."""
+    """Encodes non-negative numbers."""
 
     message_indexes = b""
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Decimal numbers; null for null."""
+        """Return decimal numbers, with null for null."""
         rows = [None if row is None else next(iter(row.values())) for row in column.to_pylist()]
         for row, number in enumerate(rows):
             if number is not None and number < 0:
@@ -96,7 +96,7 @@ def schema_of(type: pa.DataType) -> str:
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this the format behind the names avro, protobuf and json."""
+    """Install this format under the names avro, protobuf and json."""
     module = types.SimpleNamespace(parse=parse, schema_of=schema_of)
     monkeypatch.setattr(codec, "format_module", lambda name: module)
     codec._parsed.cache_clear()

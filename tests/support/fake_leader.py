@@ -1,4 +1,4 @@
-"""The logs of a scripted broker that leads several partitions, and answers Fetch for any of them together."""
+"""A scripted broker that leads several partitions, and answers one Fetch for any of them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _FETCH, _METADATA = 1, 3
 
 
 class FakeLeader:
-    """The script of a broker that is the only one of its cluster.
+    """The script of a cluster's only broker.
 
-    `logs` has one record batch, or an error, by partition; a batch begins at offset 0, and `ends` says where it ends. The
-    answer to Fetch has at most as many bytes of them as were asked for, but for the first batch. While `is_open` is not
-    set, Fetch is not answered; after `is_cut` it closes the connection once. With `throttle_ms`, the next answer only
-    throttles the client.
+    `logs` has one record batch or one error by partition; a batch starts at offset 0 and ends at `ends`. A response to
+    Fetch has at most as many bytes as requested, except for the first batch. While `is_open` is not set, Fetch is not
+    answered; after `is_cut` the connection is closed once. With `throttle_ms`, the next response only throttles the
+    client.
 
     Attributes
     ----------
     fetches : list of list of (TopicPartition, int)
-        The partitions and offsets of each Fetch.
+        The partitions and offsets of each Fetch request.
     is_asked : threading.Event
-        Set once a Fetch has arrived, though it may not be answered yet.
+        Set once a Fetch request has arrived, even if it is not answered yet.
     """
 
     def __init__(self, logs: Mapping[TopicPartition, bytes | int], ends: int) -> None:
@@ -82,7 +82,7 @@ class FakeLeader:
 
 
 def _asked(request: Received) -> tuple[int, list[tuple[TopicPartition, int]]]:
-    """The most bytes, and the partitions with their offsets, of Fetch 11."""
+    """Return the limit of bytes, and the partitions with their offsets, of a Fetch 11 request."""
     found = Reader(request.rest)
     found.string()  # client id
     found.span(12)  # replica, wait, least bytes

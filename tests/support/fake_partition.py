@@ -1,4 +1,4 @@
-"""A partition on a scripted broker: answers to the requests of the direct transport as a test sets them."""
+"""A scripted broker with one partition, whose responses to the direct transport a test sets."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ EARLIEST = wire.int64(-2)
 
 
 def records(first: int, until: int, epoch: int = 1) -> bytes:
-    """A record batch with the offsets `[first, until)`."""
+    """Return a record batch with the offsets `[first, until)`."""
     return Batch(tuple(Row(n, value=b"%d" % n) for n in range(first, until)), leader_epoch=epoch).encode()
 
 
 def feed(data: memoryview, aborted: Sequence[tuple[int, int]] | None) -> FedBatches:
-    """The whole batches of a response, for a fetcher without a reader."""
+    """Return the complete batches of a response, for a fetcher without a reader."""
     with RecordDecoder(TP, pa.schema([])) as decoder:
         return decoder.feed(data, aborted)
 
@@ -39,13 +39,13 @@ def _next(answers: list[A]) -> A:
 
 
 class FakePartition:
-    """The script of a broker that is the only one of its cluster, and the leader of one partition.
+    """The script of a cluster's only broker, which leads one partition.
 
-    `fetches` are the answers to Fetch, each an error or record batches; None closes the connection. The last one is
-    repeated. `epoch_end` is an error, an epoch and its end. `leader`, `leader_epoch` and the errors of the topic and of the
-    partition are reported by the metadata. `ends` are the answers to ListOffsets, each an error or the log's ends; None
-    closes the connection, and the last one is repeated. A client with a rack is sent to the `replica`, if that is not -1;
-    `others` are the ports of brokers besides, by id.
+    `fetches` are responses to Fetch, each an error or record batches; None closes the connection, and the last response
+    repeats. `epoch_end` is an error, an epoch and its end. Metadata reports `leader`, `leader_epoch` and the errors of
+    topic and partition. `ends` are responses to ListOffsets, each an error or the log's ends, with the same rules as
+    `fetches`. A client with a rack is sent to the broker `replica`, unless that is -1. `others` are ports of further
+    brokers, by id.
     """
 
     def __init__(self, *fetches: int | bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""A proxy that changes, delays or cuts what a server answers."""
+"""A proxy that changes, delays or cuts a server's responses."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.support.wire import Wire, hang_up
 __all__ = ["FaultyWire", "cut_after", "flip", "in_pieces"]
 
 Fault = Callable[[int, bytes], "bytes | None"]
-"""Given the number of bytes that the server has sent before on a connection, and its next ones, those to pass on.
+"""Returns the bytes to pass on, given the number of bytes sent before on a connection and the next bytes.
 
 None cuts the connection.
 """
 
 
 class FaultyWire(Wire):
-    """A `Wire` with a fault on its first connections; later ones are as they should be.
+    """A `Wire` with a fault on its first connections; later connections work normally.
 
     Attributes
     ----------
     faulty : int
-        The number of connections, from now on, with the fault.
+        The number of next connections with the fault.
     """
 
     def __init__(self, port: int, fault: Fault, faulty: int = 1) -> None:
@@ -50,12 +50,12 @@ class FaultyWire(Wire):
 
 
 def cut_after(size: int) -> Fault:
-    """Cut the connection when it has carried so many bytes."""
+    """Cut a connection after this many bytes."""
     return lambda sent, data: data if sent < size else None
 
 
 def flip(place: int) -> Fault:
-    """Flip a bit of the byte at a place."""
+    """Flip a bit of the byte at a position."""
 
     def fault(sent: int, data: bytes) -> bytes:
         if not sent <= place < sent + len(data):
@@ -68,7 +68,7 @@ def flip(place: int) -> Fault:
 
 
 def in_pieces(size: int, pause_s: float) -> Fault:
-    """Delay each so many bytes."""
+    """Pause for each `size` bytes."""
 
     def fault(sent: int, data: bytes) -> bytes:
         time.sleep(pause_s * len(data) / size)

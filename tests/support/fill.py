@@ -1,4 +1,4 @@
-"""Records for topics whose contents a test does not care about."""
+"""Records for topics whose contents do not matter to a test."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def fill(
     size_bytes: int = 0,
     timestamp: int | None = None,
 ) -> dict[int, list[int]]:
-    """Produce records into a partition, or into each of several; returns their offsets by partition.
+    """Produce records to one or several partitions; return their offsets by partition.
 
     Parameters
     ----------
     records : int or iterable
-        The number of records in each partition, whose values are ``{value}0``, ``{value}1``, ...; or their values.
+        The number of records in each partition, with values ``{value}0``, ``{value}1``, ...; or their values.
     size_bytes : int
-        The least size of a value: dots are appended to a shorter one.
+        The minimal size of a value: shorter ones are padded with dots.
     timestamp : int, optional
         The timestamp of all records, in milliseconds.
 

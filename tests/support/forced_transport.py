@@ -1,4 +1,4 @@
-"""Reads that name no transport take the one of a whole test run."""
+"""A transport for all reads of a test run that name none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SET = "_options_set"
 
 
 def force_transport(patch: pytest.MonkeyPatch, reader: type, transport: str) -> None:
-    """Have a class of Spark's readers set ``transport`` in ``load``, unless the test has; views read no records."""
+    """Make a class of Spark's readers set ``transport`` in ``load``, unless a test did; views read no records."""
     choose, set_one, set_many, load = reader.format, reader.option, reader.options, reader.load  # type: ignore[attr-defined]
 
     def note(self: Any, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""What `GroupAdmin` is to the operations on groups, from values: logs, and the offsets that groups have committed."""
+"""A fake of `GroupAdmin`, with logs and committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass
 class GroupBrokers:
-    """Brokers and coordinators.
+    """Brokers and group coordinators.
 
     Parameters
     ----------
     logs : mapping
-        The first offset of each log, and the one after its last record.
+        The first offset and the end of each log.
     stored : dict
-        The offsets by group.
+        Offsets by group.
     states : dict
-        The states of groups that are not empty.
+        States of groups that are not empty.
     offline : mapping
-        The errors of partitions without a leader.
+        Errors of partitions without a leader.
     refused : mapping
-        The errors of partitions whose offsets cannot be committed.
+        Errors of partitions whose offsets cannot be committed.
     metadata : dict
-        The metadata of the offsets of further groups.
+        Metadata of further groups' offsets.
     """
 
     logs: Mapping[TopicPartition, tuple[int, int]]
@@ -43,7 +43,7 @@ class GroupBrokers:
     metadata: dict[str, dict[TopicPartition, str]] = field(default_factory=dict)
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """The topics that have logs, led by broker 1."""
+        """Return the topics with logs, led by broker 1."""
         wanted = {tp.topic for tp in self.logs}.intersection(topics or ())
         parts = {name: {tp.partition: (1,) for tp in self.logs if tp.topic == name} for name in wanted}
         states = {tp: PartitionState(1, 0, (1,)) for tp in self.logs if tp.topic in wanted}
@@ -52,28 +52,28 @@ class GroupBrokers:
     def list_offsets_each(
         self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0
     ) -> tuple[Offsets, dict[TopicPartition, ZKafkaError]]:
-        """The ends of logs, and the errors of those without a leader."""
+        """Return the ends of logs, and the errors of partitions without a leader."""
         found = {tp: self.logs[tp][position != EARLIEST] for tp, position in wanted.items() if tp not in self.offline}
         return found, {tp: self.offline[tp] for tp in wanted if tp in self.offline}
 
     def group_names(self) -> list[str]:
-        """The groups that have offsets."""
+        """Return the groups with offsets."""
         return sorted([*self.stored, *self.metadata])
 
     def group_states(self, groups: Iterable[str]) -> dict[str, GroupState]:
-        """The groups' states."""
+        """Return the groups' states."""
         return {name: self.states.get(name, GroupState("EMPTY")) for name in groups}
 
     def committed(self, group: str) -> Offsets:
-        """A group's offsets."""
+        """Return a group's offsets."""
         return dict(self.stored.get(group, {}))
 
     def committed_many(self, groups: Iterable[str]) -> dict[str, Offsets]:
-        """Several groups' offsets."""
+        """Return several groups' offsets."""
         return {name: self.committed(name) for name in groups}
 
     def committed_metadata(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, str]]:
-        """The metadata of several groups' offsets."""
+        """Return the metadata of several groups' offsets."""
         return {name: dict(self.metadata.get(name, {})) for name in groups}
 
     def delete_groups(self, groups: Iterable[str]) -> None:
@@ -82,7 +82,7 @@ class GroupBrokers:
             del self.metadata[name]
 
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
-        """Commit offsets; the errors of those that are refused."""
+        """Commit offsets; return the errors of refused partitions."""
         failed = {tp: self.refused[tp] for tp in offsets if tp in self.refused}
         kept = {tp: offset for tp, offset in offsets.items() if tp not in failed}
         self.stored.setdefault(group, {}).update(kept)

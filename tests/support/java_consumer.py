@@ -1,4 +1,4 @@
-"""Kafka's Java consumer of a group that brokers coordinate, as a process."""
+"""Kafka's Java consumer in a group that brokers coordinate, as a process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pyspark_zkafka.testing.jars import compiled_program, find_java
 __all__ = ["GROUP_MEMBERS", "VERSIONS", "JavaConsumer"]
 
 VERSIONS = ("3.9.1", "4.3.1")
-"""The versions of kafka-clients to test with."""
+"""Versions of kafka-clients to test with."""
 
 GROUP_MEMBERS = Path(__file__).with_name("GroupMembers.java")
-"""A program of several members, for `compiled_program`."""
+"""A program with several members, for `compiled_program`."""
 
 _HEAP_MB = 64
 _PATIENCE_S = 60
 
 
 class JavaConsumer:
-    """The consumer of a version of kafka-clients, started; it commits what it has read after each poll.
+    """A running consumer of one version of kafka-clients, which commits after each poll.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class JavaConsumer:
 
     @property
     def running(self) -> bool:
-        """True until the process ends, also by an error, which is in its log."""
+        """True until the process ends; its log has the error if it failed."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Close the consumer; returns when it has committed and left the group. Raises if it failed."""
+        """Close the consumer. Returns once it has committed and left the group; raises if it failed."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         status = self._process.wait(_PATIENCE_S)
@@ -66,7 +66,7 @@ class JavaConsumer:
         assert status == 0, self._log.read_text()
 
     def kill(self) -> None:
-        """End the process, if it runs."""
+        """Kill the process if it runs."""
         self._process.kill()
         self._process.wait(_PATIENCE_S)
         self._reader.join(_PATIENCE_S)

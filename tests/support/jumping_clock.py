@@ -1,4 +1,4 @@
-"""A wall clock that jumps, of chosen processes; needs a C compiler."""
+"""A wall clock of chosen processes that a test shifts; needs a C compiler."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SOURCE = Path(__file__).resolve().parents[1] / "faults" / "drivers" / "jumping_
 
 
 class JumpingClock:
-    """The wall clock of all processes that have `environment`: the machine's, shifted by so many seconds as `set` says.
+    """The wall clock of all processes with `environment`: the machine's time, shifted by the seconds given to `set`.
 
-    Monotonic clocks are left as they are.
+    Monotonic clocks are not shifted.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,11 +30,11 @@ class JumpingClock:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What to add to a process's environment."""
+        """Additional environment variables for a process."""
         return {"LD_PRELOAD": str(self._library), "JUMPING_CLOCK": str(self._shift)}
 
     def set(self, shift_s: int) -> None:
-        """Shift the clock by so many seconds from now on."""
+        """Shift the clock by this many seconds from now on."""
         file = os.open(self._shift, os.O_WRONLY)
         try:
             os.pwrite(file, struct.pack("=q", shift_s), 0)

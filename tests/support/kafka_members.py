@@ -1,4 +1,4 @@
-"""Members of groups in Kafka that are processes of their own, to be halted and killed."""
+"""Members of groups in Kafka as separate processes, which tests stop and kill."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ member.leave()
 
 
 class KafkaMemberProcess:
-    """A member, joined; `kind` is one of `KINDS`, and the options are fields of KafkaGroupOptions.
+    """A joined member; `kind` is one of `KINDS`, and the options are fields of KafkaGroupOptions.
 
-    It reads everything that it is assigned when it settles.
+    When it settles, it starts to read everything assigned to it.
     """
 
     def __init__(self, servers: str, group: str, topic: str, kind: str, **options: Any) -> None:
@@ -54,17 +54,17 @@ class KafkaMemberProcess:
         self.pid = self._process.pid
 
     def settle(self) -> list[int] | None:
-        """Wait until the member is settled; the partitions that it owns then."""
+        """Wait until the member is settled; return the partitions that it owns, or None after a time-out."""
         return self._ask("settle")  # type: ignore[no-any-return]
 
     def owned(self) -> list[int]:
-        """The partitions that it owns now."""
+        """Return the partitions that it owns now."""
         return self._ask("owned")  # type: ignore[no-any-return]
 
     def commit(self, offset: int, *partitions: int) -> list[int]:
-        """Commit an offset in some partitions, as the owner that the member was when it was last asked what it owns.
+        """Commit an offset for partitions, as the owner that the last `settle` or `owned` returned.
 
-        Returns those that were lost.
+        Returns the partitions that were lost.
         """
         return self._ask("commit", offset, *partitions)  # type: ignore[no-any-return]
 
@@ -73,7 +73,7 @@ class KafkaMemberProcess:
         self._process.communicate(timeout=30)
 
     def kill(self) -> None:
-        """End the process at once."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
 

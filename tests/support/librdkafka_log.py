@@ -1,4 +1,4 @@
-"""librdkafka's own messages, as the package's logger for them has them."""
+"""librdkafka's messages, as they reach the package's logger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ClientNames", "librdkafka_log"]
 
 @contextmanager
 def librdkafka_log(handler: logging.Handler) -> Iterator[None]:
-    """Let a handler have all messages of clients with a property ``debug`` inside the ``with`` block."""
+    """Give a handler all messages of clients with a property ``debug``, inside the ``with`` block."""
     logger = librdkafka_logger()
     level = logger.level
     logger.setLevel(logging.DEBUG)
@@ -27,7 +27,7 @@ def librdkafka_log(handler: logging.Handler) -> Iterator[None]:
 
 
 class ClientNames(logging.Handler):
-    """Collects the names of the clients that log something; each client of a process has another one."""
+    """Collects the names of clients that log; each client of a process has its own name."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -38,6 +38,6 @@ class ClientNames(logging.Handler):
             self._names.add(found[1])
 
     def since(self) -> set[str]:
-        """The names since the last call."""
+        """Return the names since the last call."""
         found, self._names = self._names, set()
         return found

@@ -1,4 +1,4 @@
-"""Servers of tests on loopback, and their connections."""
+"""Test servers on loopback, and their connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["accepted", "echo", "server"]
 
 
 def accepted(listener: socket.socket) -> Iterator[socket.socket]:
-    """One connection after the other, until the listener is shut down."""
+    """Yield connections until the listener is shut down."""
     while True:
         try:
             client, _ = listener.accept()
@@ -24,7 +24,7 @@ def accepted(listener: socket.socket) -> Iterator[socket.socket]:
 
 @contextmanager
 def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """The port of a server for one client at a time, whose connection is closed when `serve` returns."""
+    """Run a server for one client at a time, and yield its port; a connection is closed when `serve` returns."""
     with socket.create_server((LOOPBACK, 0)) as listener:
 
         def serve_all() -> None:
@@ -42,6 +42,6 @@ def server(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 
 
 def echo(client: socket.socket) -> None:
-    """Send back what the client sends."""
+    """Send back everything that the client sends."""
     while data := client.recv(1000):
         client.sendall(data)

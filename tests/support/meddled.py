@@ -1,4 +1,4 @@
-"""A ZooKeeper client beside which something happens."""
+"""A ZooKeeper client with interference around its transactions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _nothing(transaction: int) -> None:
 
 
 class Meddled(ZooKeeperClient):
-    """A client before, and after, whose transactions something happens.
+    """A client that calls a function before and after each transaction.
 
     Attributes
     ----------
     before, after : callable
-        Called with the number of each transaction, from 1 on.
+        Called with the number of each transaction, starting at 1.
     sent : list
         The operations of each transaction.
     """
@@ -44,7 +44,7 @@ class Meddled(ZooKeeperClient):
 
 
 def lose(number: int) -> Meddling:
-    """Lose the connection at the transaction of a number: before it is sent, or before its answer comes."""
+    """Lose the connection in transaction `number`: before it is sent, or before its response arrives."""
 
     def meddle(transaction: int) -> None:
         if transaction == number:

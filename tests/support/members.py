@@ -1,4 +1,4 @@
-"""Members of consumer groups: some as processes of their own, and the state of several together."""
+"""Members of consumer groups: separate processes, and the joint state of several members."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 SESSION_S = 2.0
-"""The session timeout of members and queries whose deaths are awaited; ZooKeeper's tick of 500 ms allows for 1 s."""
+"""The session time-out of members and queries whose deaths are awaited. ZooKeeper's tick of 500 ms allows for 1 s."""
 
 MEMBER = """
 import signal, sys, threading
@@ -47,7 +47,7 @@ with member:
     print(f"0x{member.owner.session:x}", flush=True)
     threading.Event().wait()
 """
-"""A member that is a process: it prints its session when it has joined, and leaves at SIGTERM."""
+"""The program of a member: it prints its session after joining, and leaves at SIGTERM."""
 
 FORKING = (
     MEMBER.partition("signal.signal")[0]
@@ -71,89 +71,89 @@ with member:
 
 
 class StoppingClock:
-    """A monotonic clock that a test stops, and sets forward: of a member, only events and `pass_s` are left.
+    """A monotonic clock that a test stops and sets forward, so that only events and `pass_s` make a member act.
 
-    While it stands still, no back-off, sweep or hold of the member ends by itself.
+    While it is stopped, no back-off, sweep or hold of the member ends.
     """
 
     def __init__(self) -> None:
         self._stopped_at: float | None = None
 
     def __call__(self) -> float:
-        """The time, in seconds."""
+        """Return the time in seconds."""
         return time.monotonic() if self._stopped_at is None else self._stopped_at
 
     def stop(self) -> None:
-        """Stand still from now on."""
+        """Stop the clock."""
         self._stopped_at = self()
 
     def pass_s(self, seconds: float) -> None:
-        """Stop, and set the clock forward."""
+        """Stop the clock and set it forward."""
         self._stopped_at = self() + seconds
 
 
 class MemberProcesses:
-    """Members of the group ``g`` that are processes; `close` ends all."""
+    """Processes of members of the group ``g``; `close` ends them all."""
 
     def __init__(self, config: ZooKeeperConfig) -> None:
         self._config = config
         self._running: list[subprocess.Popen[str]] = []
 
     def start(self, consumer: str, session_s: float = SESSION_S, program: str = MEMBER) -> subprocess.Popen[str]:
-        """Start one more."""
+        """Start another process."""
         arguments = [self._config.hosts, self._config.chroot, consumer, str(int(session_s * 1000))]
         process = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True)
         self._running.append(process)
         return process
 
     def joined(self, consumer: str, session_s: float = SESSION_S) -> tuple[subprocess.Popen[str], str]:
-        """Start one more; the process and its session, once it has joined."""
+        """Start another process; return it and its session once it has joined."""
         process = self.start(consumer, session_s)
         assert process.stdout is not None
         return process, process.stdout.readline().strip()
 
     def close(self) -> None:
-        """End all."""
+        """Kill all processes."""
         for process in self._running:
             process.kill()
             process.communicate()
 
 
 def numbers(member: GroupMember) -> list[int]:
-    """The partitions that a member owns, in order."""
+    """Return the partitions that a member owns, in order."""
     return sorted(tp.partition for tp in member.owned())
 
 
 def settled(members: Collection[GroupMember], partitions: int) -> bool:
-    """Whether all members own what they are assigned, and together that number of partitions, each once."""
+    """Return whether all members are settled, and together own this number of partitions, each once."""
     owned = [tp for m in members for tp in m.owned()]
     return len(owned) == len(set(owned)) == partitions and all(m.wait_settled(0) for m in members)
 
 
 def caught_up(members: Iterable[GroupMember]) -> list[int]:
-    """The members' numbers of rebalances, once they have handled all that happened before the call."""
+    """Return the members' numbers of rebalances, once they have handled all events before the call."""
     members = list(members)
     for member in members:
-        member.client.topic_names()  # a session is notified of earlier changes before it gets an answer
+        member.client.topic_names()  # a session is notified of earlier changes before it gets a response
     eventually(lambda: all(member.settled for member in members))
     return [member.rebalances for member in members]
 
 
 def at_rest(members: Collection[GroupMember]) -> bool:
-    """Whether no member has rebalanced for a second."""
+    """Return whether no member has rebalanced for a second."""
     before = caught_up(members)
     time.sleep(1)
     return caught_up(members) == before
 
 
 def together(members: Collection[GroupMember], action: Callable[[GroupMember], None]) -> None:
-    """Have all members do something at the same moment."""
+    """Run an action for all members at the same time."""
     with ThreadPoolExecutor(len(members)) as pool:
         list(pool.map(action, members))
 
 
 def seconds(action: Callable[[], object]) -> float:
-    """The duration of an action."""
+    """Return the duration of an action."""
     begin = time.monotonic()
     action()
     return time.monotonic() - begin

@@ -16,24 +16,24 @@ OWNERS = "/consumers/g/owners/t"
 
 
 def shares(*members: GroupMember) -> list[int]:
-    """The numbers of partitions that members own."""
+    """Return the numbers of partitions that members own."""
     return [len(member.owned()) for member in members]
 
 
 def created(chroot: Chroot, path: str) -> int:
-    """The transaction that created a znode: another one is another znode."""
+    """Return the transaction that created a znode, which identifies it."""
     return int(chroot.other.exists(path).czxid)
 
 
 def tries_in_vain(member: GroupMember) -> None:
-    """Return when a member has looked at its group twice more, and could not claim what it is assigned."""
+    """Wait until a member has rebalanced twice more without claiming what it is assigned."""
     enough = member.rebalances + 2
     eventually(lambda: member.rebalances >= enough, timeout_s=10)
     assert not member.settled
 
 
 def join_all(*members: GroupMember, partitions: int) -> None:
-    """Join members one after the other; returns when all are settled, and together own so many partitions."""
+    """Join members one after another; wait until all are settled, and together own this many partitions."""
     for member in members:
         member.join()
     eventually(lambda: settled(members, partitions), timeout_s=10)

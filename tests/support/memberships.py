@@ -1,4 +1,4 @@
-"""Members of a group on a real cluster, whoever coordinates it: what one behaviour suite needs of either kind."""
+"""Members of a group on a real cluster, in ZooKeeper or in Kafka, for a common behaviour suite."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "PROMPT", "SESSION_MS", "MemberGroup", "kafka_member"]
 
 SESSION_MS = 6000
-"""The session timeout of members in Kafka, the least that brokers allow."""
+"""The session time-out of members in Kafka, the minimum that brokers allow."""
 
 PROMPT = {
     "group.consumer.session.timeout.ms": str(SESSION_MS),
@@ -31,7 +31,7 @@ PROMPT = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
-"""Configuration of brokers that have members by KIP-848 rebalance, and expire, as soon as others."""
+"""Broker configuration that makes KIP-848 members rebalance, and expire, as soon as others."""
 
 KINDS: dict[str, dict[str, str]] = {
     "zookeeper": {},
@@ -40,13 +40,13 @@ KINDS: dict[str, dict[str, str]] = {
     "roundrobin": {"strategy": "roundrobin"},
     "consumer": {"protocol": "consumer"},
 }
-"""The kinds of membership, with the fields of KafkaGroupOptions that make them."""
+"""The kinds of membership, with their fields of KafkaGroupOptions."""
 
 
 def kafka_member(
     servers: str, group: str, subscription: Subscription, hold_ms: int = 0, **options: Any
 ) -> KafkaGroupMember:
-    """A member that Kafka coordinates, not joined yet; `options` are fields of KafkaGroupOptions."""
+    """Return a member that Kafka coordinates, not joined yet; `options` are fields of KafkaGroupOptions."""
     connection = broker_connection(servers)
     kafka = kafka_group_options(**{"session_timeout_ms": SESSION_MS, **options})
     member = group_options(group, membership="kafka", hold_ms=hold_ms, kafka=kafka)
@@ -55,7 +55,7 @@ def kafka_member(
 
 @dataclass
 class MemberGroup:
-    """A group of a name of its own that reads a topic; `close` ends its members."""
+    """A group with its own name that reads a topic; `close` ends its members."""
 
     cluster: LocalCluster
     kind: str
@@ -64,7 +64,7 @@ class MemberGroup:
     opened: ExitStack = field(default_factory=ExitStack)
 
     def member(self, subscription: Subscription | None = None, hold_ms: int = 0, **options: Any) -> Membership:
-        """A member, joined; it owns what it is assigned when `settle` returns."""
+        """Return a joined member. It may not be settled yet."""
         subscription = subscription or Subscribe((self.topic,))
         member = self._zookeeper(subscription, hold_ms) if self.kind == "zookeeper" else None
         if member is None:
@@ -75,7 +75,7 @@ class MemberGroup:
         return member
 
     def offsets(self, member: Membership) -> GroupOffsets | KafkaMemberOffsets:
-        """The group's offsets, as a member of it commits them."""
+        """Return the group's offsets, for commits by a member."""
         if isinstance(member, GroupMember):
             connection = replace(broker_connection(None), zookeeper=member.client.config)
             return GroupOffsets(connection, "", self.name, ("zookeeper",), member.client)
@@ -84,7 +84,7 @@ class MemberGroup:
         return KafkaMemberOffsets(member, self.opened.enter_context(stored))
 
     def options(self, **more: str) -> dict[str, str]:
-        """The options of a query that joins."""
+        """Return options of a query that joins the group."""
         kinds = {"strategy": "partition.assignment.strategy", "protocol": "group.protocol"}
         shared = {"subscribe": self.topic, "group.id": self.name, "auto.offset.reset": "earliest"}
         if self.kind == "zookeeper":
@@ -96,7 +96,7 @@ class MemberGroup:
         return {**shared, **{name.replace("_", "."): value for name, value in more.items()}}
 
     def places(self, offsets: Mapping[int, int]) -> dict[TopicPartition, int]:
-        """Offsets by partition of the topic."""
+        """Return offsets by partition of the topic."""
         return {TopicPartition(self.topic, number): offset for number, offset in offsets.items()}
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""An encoder of messages of formats 0 and 1, right and wrong, written from Kafka's description of the formats.
+"""An encoder of messages of formats 0 and 1, valid and invalid, written from Kafka's description.
 
 Reference: https://kafka.apache.org/documentation/#messageset
 """
@@ -20,7 +20,7 @@ _LZ4_HEADER_CHECKSUM = 6
 def message(
     offset: int, key: bytes | None, value: bytes | None, magic: int = 1, timestamp_ms: int = 0, attributes: int = 0
 ) -> bytes:
-    """A message with its offset, size and checksum."""
+    """Return a message with its offset, size and checksum."""
     time = struct.pack(">q", timestamp_ms) if magic else b""
     body = struct.pack(">bb", magic, attributes) + time + _data(key) + _data(value)
     return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
@@ -32,7 +32,7 @@ def _data(value: bytes | None) -> bytes:
 
 @dataclass(frozen=True)
 class MessageSet:
-    """Rows as messages of a format: one after the other, or compressed in one message. `append_ms` is the broker's time."""
+    """Rows as messages of one format: in sequence, or compressed in one message. `append_ms` is the broker's time."""
 
     rows: Sequence[Row]
     magic: int = 1
@@ -40,12 +40,12 @@ class MessageSet:
     append_ms: int | None = None
 
     def encode(self) -> bytes:
-        """The messages; LZ4 frames of format 0 have the wrong checksum that Kafka's old clients gave their headers."""
+        """Return the messages. LZ4 frames of format 0 have the wrong header checksum of Kafka's old clients."""
         number, compress = CODECS[self.codec]
         flags = 0 if self.append_ms is None else LOG_APPEND_TIME
         if not number:
             return b"".join(self._message(row, row.offset, flags) for row in self.rows)
-        # In format 1, the offsets of compressed messages count from the first.
+        # In format 1, offsets of compressed messages are relative to the first.
         base = self.rows[0].offset if self.magic else 0
         frame = bytearray(compress(b"".join(self._message(row, row.offset - base, 0) for row in self.rows)))
         if self.magic == 0 and self.codec == "lz4":
@@ -59,7 +59,7 @@ class MessageSet:
         return message(offset, row.key, row.value, self.magic, time, flags)
 
     def time(self, row: Row) -> tuple[int, int]:
-        """The type and time of a row, as librdkafka has them."""
+        """Return the type and time of a row, as librdkafka reports them."""
         if self.magic == 0:
             return 0, 0
         return (1, row.timestamp_ms) if self.append_ms is None else (2, self.append_ms)

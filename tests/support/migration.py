@@ -1,4 +1,4 @@
-"""A local cluster of Kafka 3.9.1 that is migrated from ZooKeeper to KRaft, phase by phase, and upgraded to Kafka 4."""
+"""A local cluster of Kafka 3.9.1 that migrates from ZooKeeper to KRaft in phases, and upgrades to Kafka 4."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.eventually import eventually
 __all__ = ["CONTROLLER", "MigratingCluster"]
 
 CONTROLLER = 3000
-"""The id of KRaft's controller."""
+"""The id of the KRaft controller."""
 
 _NAME = f"controller-{CONTROLLER}"
 _EXIT_TIMEOUT_S = 30
@@ -29,7 +29,7 @@ _FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 
 class MigratingCluster(LocalCluster):
-    """A cluster with ZooKeeper, and the steps of Kafka's own guide to its migration."""
+    """A cluster with ZooKeeper, and the steps of Kafka's migration guide."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(kafka_version="3.9.1", **arguments)
@@ -39,7 +39,7 @@ class MigratingCluster(LocalCluster):
         self._upgraded: dict[Server, str] = {}
 
     def begin(self) -> None:
-        """Start KRaft's controller, and restart the brokers so that it takes over from them: dual write begins."""
+        """Start the KRaft controller, and restart the brokers so that it takes over and dual writes start."""
         with self.zookeeper() as client:
             cluster_id = json.loads(client.get("/cluster/id")[0])["id"]
         self._is_migrating = True
@@ -52,20 +52,20 @@ class MigratingCluster(LocalCluster):
             eventually(lambda: json.loads(client.get("/controller")[0]).get("kraftControllerEpoch", -1) >= 0, 60)
 
     def move(self, broker: int) -> None:
-        """Restart a broker in KRaft mode: it leaves ZooKeeper."""
+        """Restart a broker in KRaft mode, without ZooKeeper."""
         self.stop(broker)
         self._moved.add(broker)
         self._launch(broker)
         self._wait_ready(self._deadline())
 
     def finalize(self) -> None:
-        """Restart the controller without ZooKeeper: it writes nothing there any more."""
+        """Restart the controller without ZooKeeper, which ends dual writes."""
         self._is_migrating = False
         self._restart_controller()
         self.create_topic("after-migration")
 
     def upgrade(self, server: Server, version: str) -> None:
-        """Restart a broker, or the controller, with the jars of another version, and the same data."""
+        """Restart a broker or the controller with the jars of another version and the same data."""
         self._classpaths[version] = kafka_classpath(version)
         self._upgraded[server] = version
         if server == CONTROLLER:
@@ -74,7 +74,7 @@ class MigratingCluster(LocalCluster):
             self.restart(server)
 
     def finalize_upgrade(self, version: str) -> str:
-        """Finalize the features of a version, after which no server of an older one can start; the tool's description."""
+        """Finalize a version's features, after which older servers cannot start; return the tool's description."""
         servers = ("--bootstrap-server", self.bootstrap_servers)
         release = ".".join(version.split(".")[:2])
         run_kafka_tool(version, _FEATURES, *servers, "upgrade", "--release-version", release)
@@ -131,7 +131,7 @@ class MigratingCluster(LocalCluster):
         return file
 
     def _topic_state(self) -> AbstractContextManager[AdminTopics | ZnodeTopics]:
-        return self._open_topics(through_brokers=bool(self._moved))  # KRaft's controller ignores elections in ZooKeeper
+        return self._open_topics(through_brokers=bool(self._moved))  # the KRaft controller ignores elections in ZooKeeper
 
     def _wait_registered(self, deadline: Wait) -> set[int]:
         return set(self.running_broker_ids) if self._moved else super()._wait_registered(deadline)

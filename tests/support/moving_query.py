@@ -1,4 +1,4 @@
-"""A query that moves between a group in ZooKeeper and one in Kafka, on one checkpoint."""
+"""A query that moves between a group in ZooKeeper and one in Kafka, with one checkpoint."""
 
 from __future__ import annotations
 
@@ -28,67 +28,67 @@ _PAUSE = "200 milliseconds"
 
 
 class MovingQuery:
-    """A stream, its topic and its group, and what was written and read in all steps."""
+    """A stream with its topic and group, and the records written and read in all steps."""
 
     def __init__(self, cluster: LocalCluster, topic: str, group: str, partitions: Iterable[int], stream: Stream) -> None:
         self.cluster, self.topic, self.group, self.stream = cluster, topic, group, stream
         self.written = dict.fromkeys(partitions, 0)
         self.by_others: set[tuple[int, int]] = set()
-        """What another consumer of the group has read."""
+        """Records that another consumer of the group has read."""
 
     def options(self, *connections: str, **more: str) -> dict[str, str]:
-        """Options of the group: ``options("zookeeper", offsets_storage="kafka")``, with some ``connections``."""
+        """Return the group's options: ``options("zookeeper", offsets_storage="kafka")``, with some ``connections``."""
         zookeeper = {"zookeeper.connect": self.cluster.zookeeper_connect} if "zookeeper" in connections else {}
         brokers = {"kafka.bootstrap.servers": self.cluster.bootstrap_servers} if "brokers" in connections else {}
         shared = {"subscribe": self.topic, "group.id": self.group, "auto.offset.reset": "earliest"}
         return {**shared, **zookeeper, **brokers, **{name.replace("_", "."): value for name, value in more.items()}}
 
     def write(self, records: int, partitions: Iterable[int] | None = None) -> None:
-        """Write records into some partitions, all by default."""
+        """Write records to some partitions, by default to all."""
         numbers = list(self.written if partitions is None else partitions)
         fill(self.cluster, self.topic, records, numbers)
         for number in numbers:
             self.written[number] += records
 
     def start(self, options: Mapping[str, str]) -> StreamingQuery:
-        """Start the query with these options, on the same checkpoint; it has looked for records once, or failed."""
+        """Start the query with these options on the same checkpoint. Returns once it has looked for records, or failed."""
         self.stream.options = dict(options)
         return self.stream.begin(processingTime=_PAUSE)
 
     def finish(self, running: StreamingQuery) -> None:
-        """Stop the query when all records have been read, and are committed in the store of its group."""
+        """Stop the query once all records are read and committed in its group's store."""
         eventually(lambda: set(self.read()) >= self.all(), _PATIENCE_S, lambda: (running.exception(), self._missing()))
         wanted = {number: end for number, end in self.written.items() if end}
         eventually(lambda: wanted.items() <= self.committed().items(), _PATIENCE_S, lambda: (wanted, self.committed()))
         running.stop()
 
     def step(self, options: Mapping[str, str], records: int = 5, partitions: Iterable[int] | None = None) -> None:
-        """Read some more records with these options, and stop in an orderly way."""
+        """Read some more records with these options, and stop the query."""
         running = self.start(options)
         self.write(records, partitions)
         self.finish(running)
 
     def read(self) -> Counter[tuple[int, int]]:
-        """How many times each record was read, by partition and offset, by others of the group, too."""
+        """Return how often each record was read, by partition and offset, including reads by other members of the group."""
         return Counter([*((row.partition, row.offset) for row in self.stream.rows), *self.by_others])
 
     def all(self) -> set[tuple[int, int]]:
-        """The records that have been written."""
+        """Return the records written so far."""
         return {(number, offset) for number, count in self.written.items() for offset in range(count)}
 
     def twice(self) -> list[tuple[int, int]]:
-        """The records that were read more than once, sorted."""
+        """Return the records that were read more than once, sorted."""
         return sorted(place for place, times in self.read().items() if times > 1)
 
     def committed(self) -> dict[int, int]:
-        """The offsets in the store of the group that the query was last started in, by partition."""
+        """Return the offsets in the store of the query's last group, by partition."""
         if self.stream.options.get("groupMembership") != "kafka":
             return self._in_zookeeper()
         with GroupAdmin(self.cluster.bootstrap_servers, {}) as brokers:
             return {tp.partition: offset for tp, offset in brokers.committed(self.group).items()}
 
     def migrate(self, kind: str, *arguments: str) -> Result:
-        """Run ``zkafka groups migrate`` to the store of a kind, until no member of the other one is left; then compare."""
+        """Run ``zkafka groups migrate`` to a store until no member of the other kind is left, then compare the stores."""
         eventually(lambda: self._migrate(kind, *arguments).exit_code == 0, 60, lambda: self._migrate(kind).output, 0.5)
         return self._migrate(kind, "--verify")
 

@@ -1,4 +1,4 @@
-"""Numbered rows in topics, and how often a reader finds each."""
+"""Numbered rows in topics, and the count of each number for a reader."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _ALL, _COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTE
 
 
 def fill_numbered(cluster: LocalCluster, topic: str, rows: range, partitions: int) -> None:
-    """Write a row for each number, whose value it is and whose key is the last digit, to the partitions in turn."""
+    """Write a row for each number: value is the number, key its last digit; partitions alternate."""
     records = [{"key": str(n % 10), "value": str(n), "partition": n % partitions} for n in rows]
     cluster.produce(topic, records)
 
 
 def numbers(servers: str, topic: str, *, committed: bool = True, timeout_s: float = 60) -> Counter[int]:
-    """The number of times that each number is in a topic, for a reader of committed records, or of all.
+    """Return how often each number is in a topic, for a reader of committed records or of all records.
 
-    The number is the value up to a colon. Waits until no transaction is open or being completed.
+    The number is the value up to a colon. Waits until no transaction is open or in completion.
     """
     wait_until_stable(servers, topic, timeout_s)
     level = "read_committed" if committed else "read_uncommitted"
@@ -48,7 +48,7 @@ def numbers(servers: str, topic: str, *, committed: bool = True, timeout_s: floa
 
 
 def wait_until_stable(servers: str, topic: str, timeout_s: float = 60) -> None:
-    """Return when the last stable offset of each partition is its high watermark."""
+    """Wait until the last stable offset of each partition equals its high watermark."""
     with AdminClient({"bootstrap.servers": servers}) as admin:
         end = time.monotonic() + timeout_s
         while (stable := _latest(admin, topic, _COMMITTED)) != (every := _latest(admin, topic, _ALL)):

@@ -10,7 +10,7 @@ from pyspark_zkafka.errors import OptionError
 
 
 def problems(parse: Callable[[Mapping[str, str]], object], options: Mapping[str, str]) -> tuple[str, ...]:
-    """Each problem with some options."""
+    """Return the problems with some options."""
     with pytest.raises(OptionError) as caught:
         parse(options)
     assert caught.value.condition == "INVALID_OPTIONS"
@@ -19,6 +19,6 @@ def problems(parse: Callable[[Mapping[str, str]], object], options: Mapping[str,
 
 
 def only_problem(parse: Callable[[Mapping[str, str]], object], options: Mapping[str, str]) -> str:
-    """The problem with options that have a single one."""
+    """Return the only problem with some options."""
     (problem,) = problems(parse, options)
     return problem

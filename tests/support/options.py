@@ -12,25 +12,25 @@ from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions, Kafka
 
 
 def ensemble_config(hosts: str, chroot: str = "", session_timeout_ms: int = 6000, **changes: Any) -> ZooKeeperConfig:
-    """The configuration of an ensemble."""
+    """Return the configuration of an ensemble."""
     config = parse_connection({"zookeeper.connect": "zk:2181"}).zookeeper
     assert config is not None
     return replace(config, hosts=hosts, chroot=chroot, session_timeout_ms=session_timeout_ms, **changes)
 
 
 def broker_connection(servers: str | None, listener: Listener | None = None) -> ConnectionOptions:
-    """The connection to a cluster without ZooKeeper."""
+    """Return the connection to a cluster without ZooKeeper."""
     connection = parse_connection({"kafka.bootstrap.servers": "k:9092"})
     return replace(connection, bootstrap_servers=servers, listener=listener or connection.listener)
 
 
 def group_options(name: str, **changes: Any) -> GroupOptions:
-    """The options of a member in ZooKeeper."""
+    """Return the options of a member in ZooKeeper."""
     group = parse_stream({"zookeeper.connect": "zk:2181", "subscribe": "t", "group.id": "g"}).group
     assert group is not None
     return replace(group, name=name, **changes)
 
 
 def kafka_group_options(**changes: Any) -> KafkaGroupOptions:
-    """The options of a member in Kafka."""
+    """Return the options of a member in Kafka."""
     return replace(group_options("g").kafka, **changes)

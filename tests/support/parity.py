@@ -12,7 +12,7 @@ __all__ = ["KEPT", "T0", "by_partition", "filled", "offsets"]
 
 T0 = 1_700_000_000_000
 KEPT = {"retention.ms": "-1"}
-"""Keeps records as old as T0 from being deleted under a test."""
+"""Keeps records as old as T0 from being deleted during a test."""
 
 
 def by_partition(topic: str, *values: int) -> str:
@@ -21,12 +21,12 @@ def by_partition(topic: str, *values: int) -> str:
 
 
 def filled(options: dict[str, Any], topic: str) -> dict[str, str]:
-    """Options with a topic's name filled in: tuples are values by partition."""
+    """Return options with a topic's name filled in: tuples are values by partition."""
     return {n: by_partition(topic, *v) if isinstance(v, tuple) else v.replace("TOPIC", topic) for n, v in options.items()}
 
 
 def offsets(records: list[Any]) -> dict[int, list[int]]:
-    """The offsets of records by partition, in order."""
+    """Return the offsets of records by partition, in order."""
     found = defaultdict(list)
     for _, partition, offset, *_ in records:
         found[partition].append(offset)

@@ -1,4 +1,4 @@
-"""The session, brokers, group and member of a stream's planner, as values that a test changes."""
+"""Session, brokers, group and member of a stream's planner, as values that a test changes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "broker1", 9092),))
 
 
 class Session:
-    """A session of a planner, its brokers and the group's offsets: a topic whose logs are [10, end), each with its offset
-    as its timestamp.
+    """A planner's session with its brokers and group offsets. Logs span [10, end), and a record's offset is its timestamp.
 
-    Partitions in `offline` have no leader, the leaders of those in `silent` do not answer, and other members of the group
-    own the partitions in `others`. Topics were created in transaction `czxid`, those in `czxids` in others. The planner
-    has `expected` some topics to exist. Without a member, the query reads the partitions in `assigned`, or all, but the
-    topics `unsubscribed`. `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
+    Partitions in `offline` have no leader, leaders of those in `silent` do not answer, and other members own those in
+    `others`. Topics were created in transaction `czxid`, or in `czxids`. `expected` collects the topics that the planner
+    expected to exist. Without a member, the query reads the partitions in `assigned`, or all, except topics in
+    `unsubscribed`. `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
     """
 
     def __init__(self, member: Member | None = None) -> None:
@@ -128,7 +127,7 @@ class Session:
         return {tp: self.logs[tp] for tp in partitions if tp not in failed}, failed
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, in which the test may change something."""
+        """Let time pass, and let the test change something meanwhile."""
         self.now += seconds
         self.while_waiting()
 
@@ -155,7 +154,7 @@ class Session:
 
 
 class Member:
-    """A member that is assigned what a test says, and notes what it is told that is being read."""
+    """A member with partitions assigned by the test, which records the partitions being read."""
 
     group, consumer, owner, settled, rebalances, expiry_s = "g", "c", ClaimOwner("c", 1), True, 0, 6.0
     session: Session
@@ -185,11 +184,11 @@ class Member:
         return self.settled
 
     def request_rebalance(self, event: object = None) -> None:
-        """Nothing to look for: the test assigns."""
+        """Do nothing: the test assigns partitions."""
 
 
 def driver(session: Any, **options: str) -> StreamDriver:
-    """A run of a query that begins at the beginning of the logs, unless it is told otherwise."""
+    """Return the driver of a query, which by default starts at the beginning of the logs."""
     connection = {"kafka.bootstrap.servers": "broker1:9092"}
     if session.member is not None:
         connection = {"zookeeper.connect": "zk1:2181", "group.id": "g"}

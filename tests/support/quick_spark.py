@@ -1,4 +1,4 @@
-"""The environment in which Spark's processes start fast: tests start many of them, and none lives long."""
+"""Environment for a fast start of Spark's processes: tests start many of them, all short-lived."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["JVM_OPTIONS", "start_fast"]
 
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""The compiler C1 alone, as the JVMs of `LocalCluster` have it: C2 takes more time than its code saves in a minute."""
+"""Only the compiler C1, as for `LocalCluster`: in the first minute, C2 takes more time than it saves."""
 
 
 def start_fast() -> None:
@@ -26,9 +26,9 @@ def start_fast() -> None:
 
 
 def _link(home: Path) -> None:
-    """Fill a SPARK_HOME with links to pyspark, and with the folder ``pyspark.zip`` in place of the file.
+    """Fill a SPARK_HOME with links to pyspark, and with a folder ``pyspark.zip`` in place of the file.
 
-    Python workers import pyspark from there. From a file, each worker compiles its modules again: half a second of CPU.
+    Python workers import pyspark from there. From a zip file, each worker would compile its modules: half a second of CPU.
     """
     spec = find_spec("pyspark")
     assert spec is not None

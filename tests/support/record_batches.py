@@ -1,4 +1,4 @@
-"""An encoder of record batches, format 2, written from Kafka's description of the format; and of batches that are wrong.
+"""An encoder of record batches of format 2, valid and invalid, written from Kafka's description.
 
 Reference: https://kafka.apache.org/documentation/#recordbatch
 """
@@ -37,7 +37,7 @@ _CRC_AT, _CRC_END = 17, 21
 
 @dataclass(frozen=True)
 class Row:
-    """A record: offset, key, value, CreateTime and headers, whose keys are bytes."""
+    """A record: offset, key, value, CreateTime, and headers with bytes as names."""
 
     offset: int
     key: bytes | None = None
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of rows; what is None follows from them.
+    """A batch of rows; fields that are None are computed from them.
 
     `codec` is a name of `CODECS`. `count` and `records` may contradict the rows.
     """
@@ -75,7 +75,7 @@ class Batch:
         return self.rows[-1].offset if self.last_offset is None else self.last_offset
 
     def encode(self) -> bytes:
-        """The batch with its checksum."""
+        """Return the batch with its checksum."""
         base_ms = self.base_timestamp_ms
         if base_ms is None:
             base_ms = self.rows[0].timestamp_ms if self.rows else -1
@@ -97,13 +97,13 @@ class Batch:
 
 
 def marker(offset: int, producer_id: int, kind: int) -> Batch:
-    """The marker that commits or aborts a producer's transaction."""
+    """Return the marker that commits or aborts a producer's transaction."""
     row = Row(offset, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0))
     return Batch((row,), flags=CONTROL | TRANSACTIONAL, producer_id=producer_id)
 
 
 def record(row: Row, base_offset: int, base_ms: int) -> bytes:
-    """A record behind its length."""
+    """Return a record preceded by its length."""
     delta_ms = (row.timestamp_ms - base_ms + 2**63) % 2**64 - 2**63
     headers = b"".join(data(key) + data(value) for key, value in row.headers)
     body = b"\0" + varint(delta_ms) + varint(row.offset - base_offset) + data(row.key) + data(row.value)
@@ -112,12 +112,12 @@ def record(row: Row, base_offset: int, base_ms: int) -> bytes:
 
 
 def data(value: bytes | None) -> bytes:
-    """Bytes behind their length, which is -1 for None."""
+    """Return bytes preceded by their length, or length -1 for None."""
     return varint(-1) if value is None else varint(len(value)) + value
 
 
 def varint(value: int) -> bytes:
-    """A zigzag number, seven bits in each byte, the lowest first."""
+    """Return a zigzag varint: seven bits per byte, lowest first."""
     left, found = value << 1 ^ value >> 63, bytearray()
     left &= 2**64 - 1
     while left > 0x7F:
@@ -127,12 +127,12 @@ def varint(value: int) -> bytes:
 
 
 def with_checksum(batch: bytes) -> bytes:
-    """The bytes of a batch with the checksum that they ought to have."""
+    """Return the bytes of a batch with the correct checksum."""
     return batch[:_CRC_AT] + struct.pack(">I", crc32c(batch[_CRC_END:])) + batch[_CRC_END:]
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C, a byte at a time."""
+    """Return CRC-32C, computed byte by byte."""
     table, crc = _crc_table(), 0xFFFFFFFF
     for byte in data:
         crc = crc >> 8 ^ table[crc & 0xFF ^ byte]
@@ -150,7 +150,7 @@ def _crc_table() -> Sequence[int]:
 
 
 def xerial(raw: bytes, block_bytes: int = 32 * 1024) -> bytes:
-    """snappy-java's stream, which Java's producers write: a header, and blocks behind their lengths."""
+    """Return snappy-java's stream, which Java producers write: a header, then blocks preceded by their lengths."""
     return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(_xerial_blocks(raw, block_bytes))
 
 

@@ -1,4 +1,4 @@
-"""The fetch responses of tests/vectors/record_batches.json."""
+"""Fetch responses from tests/vectors/record_batches.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE = Path(__file__).parents[1] / "vectors" / "record_batches.json"
 
 @dataclass(frozen=True)
 class RecordedLog:
-    """A topic's log: as it was fetched, and as librdkafka read it."""
+    """A topic's log as it was fetched, and its rows as librdkafka read them."""
 
     topic: str
     records: bytes

@@ -1,4 +1,4 @@
-"""Right histories of groups, generated: a group of values that sends, reads, commits, dies and heals as it should."""
+"""Generated histories of a correct group, which sends, reads, commits, dies and recovers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class _Member:
     batch: int = 0
     alive: bool = True
     positions: dict[int, int] = field(default_factory=dict)
-    """The ends of its own finished batches that the group has not seen yet."""
+    """Ends of its own finished batches that are not committed yet."""
 
 
 @dataclass
 class _Group:
-    """A group that does everything right."""
+    """A group that behaves correctly."""
 
     random: Random
     reads: bool = True
@@ -74,7 +74,7 @@ class _Group:
             partition = self.random.choice(list(self.logs))
             digest, self.sent = f"d{self.sent}", self.sent + 1
             if self.random.random() < 0.1 and any(isinstance(event, Fault) for event in self.events):
-                self.logs[partition].append(digest)  # and again, with a new sequence number
+                self.logs[partition].append(digest)  # the producer sends it again, with a new sequence number
             offset, is_acknowledged = len(self.logs[partition]), self.random.random() < 0.9
             if is_acknowledged or self.random.random() < 0.5:
                 self.logs[partition].append(digest)
@@ -82,7 +82,7 @@ class _Group:
             self.add(Sent(self.now, _TOPIC, partition, shown, f"k{self.sent % 3}", digest, is_acknowledged))
 
     def read(self, member: _Member, *, dies: bool = False) -> None:
-        """A batch of a member, which commits what it had finished before; or dies in the midst of it."""
+        """Read a batch after committing earlier ones, or die within it."""
         owned = [number for number in self.logs if self.owner(number) is member]
         starts = {number: member.positions.get(number, self.committed[number]) for number in owned}
         self.commit(member)
@@ -114,7 +114,7 @@ class _Group:
         self.add(Owners(self.now, tuple((_TOPIC, n, member.name) for n, member in owners if member is not None), alive))
 
     def die(self, member: _Member) -> None:
-        """A member is killed; the others have its partitions when its session has ended, and it comes back."""
+        """Kill a member; others get its partitions after its session, and it returns."""
         self.add(Fault(self.now, self.now, "kill", member.name))
         self.add(Life(self.now, member.name, member.run, "killed"))
         self._leave(member)
@@ -123,7 +123,7 @@ class _Group:
         member.alive = True
 
     def leave(self, member: _Member) -> None:
-        """A member stops and comes back."""
+        """Stop a member, and start it again."""
         self.add(Life(self.now, member.name, member.run, "stopping"))
         self.wait()
         self.commit(member)
@@ -136,15 +136,15 @@ class _Group:
     def _leave(self, member: _Member) -> None:
         for other in self.members:
             if other is not member:
-                self.commit(other)  # a rebalance: what is finished is committed before a partition is released
-        if len(self.members) > 1:  # alone it goes on at its own checkpoint
+                self.commit(other)  # a rebalance: finished batches are committed before a partition is released
+        if len(self.members) > 1:  # a single member continues from its own checkpoint
             member.positions = {}
         member.alive, member.run, member.batch = False, member.run + 1, member.batch + 1
         self.now += TERMS.slack_s * 2
         self.sample()
 
     def fail(self, member: _Member) -> None:
-        """The brokers are gone for a while, and a query says so."""
+        """Stop the brokers for a while, which fails a query."""
         self.add(Fault(self.now, self.now + 3, "stop", "broker 1"))
         self.wait()
         text = "[STREAM_FAILED] ... [BROKERS_UNAVAILABLE] No broker answers"
@@ -155,7 +155,7 @@ class _Group:
         member.alive = True
 
     def reset(self) -> None:
-        """An operator resets a partition back, while all members stand still."""
+        """Reset a partition to an earlier offset, as an operator does, while no member reads."""
         number = self.random.choice(list(self.logs))
         for member in self.members:
             self.commit(member)
@@ -181,13 +181,13 @@ class _Group:
             self.rounds()
 
     def rounds(self) -> None:
-        """A batch of each member."""
+        """Read one batch for each member."""
         for member in self.members:
             self.read(member)
         self.sample()
 
     def end(self) -> None:
-        """Heal, and read until nothing is left."""
+        """End all faults, and read until nothing is left."""
         self.add(Healed(self.now))
         while any(self.committed[number] < len(log) for number, log in self.logs.items()):
             self.wait()
@@ -201,7 +201,7 @@ class _Group:
 
 
 def right_history(seed: int, steps: int = 25) -> History:
-    """A history of a group without a violation."""
+    """Return a history of a group without a violation."""
     group = _Group(Random(seed))
     group.send()
     for _ in range(steps):
@@ -211,7 +211,7 @@ def right_history(seed: int, steps: int = 25) -> History:
 
 
 def right_sink(seed: int, *, exactly_once: bool) -> History:
-    """A history of a group with a sink, without a violation."""
+    """Return a history of a group with a sink, without a violation."""
     group = _Group(Random(seed), reads=False)
     group.send()
     for _ in range(10):

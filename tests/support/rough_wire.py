@@ -1,4 +1,4 @@
-"""A proxy whose server answers late, in vain, or no more."""
+"""A proxy that delays, drops or half-closes a server's responses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class RoughWire(Wire):
     Attributes
     ----------
     delay_s : float
-        The time by which each piece of an answer is late.
+        The delay of each piece of a response.
     is_dropping : bool
-        Answers are lost while it is set. A connection that has lost some ends with its next answer, as no TCP connection
-        goes on without its lost bytes.
+        While set, responses are lost. A connection that has lost data ends with its next response, since no TCP connection
+        continues after lost bytes.
     dropped : int
-        The number of pieces of answers that were lost.
+        The number of lost pieces of responses.
     """
 
     def __init__(self, port: int, own_port: int = 0) -> None:
@@ -36,14 +36,14 @@ class RoughWire(Wire):
         self._clients: set[socket.socket] = set()
 
     def half_close(self) -> None:
-        """End the servers' direction of all connections: clients see the end, and can still send."""
+        """Close the servers' direction of all connections: clients see the end of the stream, and can still send."""
         with self._lock:
             for client in self._clients:
                 with suppress(OSError):
                     client.shutdown(socket.SHUT_WR)
 
     def mend(self) -> None:
-        """Let all through again, in time."""
+        """Pass everything on again, without delay."""
         self.delay_s, self.is_dropping = 0.0, False
         super().mend()
 

@@ -1,7 +1,7 @@
-"""Which tests share a worker, in what order workers take them, and which shard of `make test-all` runs them.
+"""Assignment of tests to workers and to shards of `make test-all`, and the order of tests.
 
 Tests that need the same costly servers form a unit; so do all other tests of a file. A unit runs on one worker of
-pytest-xdist (``--dist loadgroup``), and belongs to one shard. Recorded durations balance both.
+pytest-xdist (``--dist loadgroup``), and belongs to one shard. Recorded durations balance workers and shards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARED_SERVERS = (
     "fortress",
     "kraft_cluster",
 )
-"""Fixtures of the session that start servers. Each has one instance in a run: on the worker that runs its unit."""
+"""Session fixtures that start servers. A run has one instance of each, on the worker that runs its unit."""
 
 SERVER_FOLDERS = tuple(
     f"tests/{name}" for name in ("integration", "interop", "kraft", "parity", "faults", "notebooks", "release")
@@ -35,11 +35,11 @@ SERVER_FOLDERS = tuple(
 
 _SHORTEST_S = 0.1
 _QUICK_S = 0.05
-"""What a test takes whose duration was too short to be recorded."""
+"""The assumed duration of a test that was too short to be recorded."""
 
 
 class Durations:
-    """Seconds that tests took, by node id without parameters; a test of several parameters has their mean."""
+    """Seconds that tests took, by node id without parameters; for several parameters, their mean."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -51,12 +51,12 @@ class Durations:
         self._usual = {folder: sum(took) / len(took) for folder, took in by_folder.items()}
 
     def of(self, nodeid: str) -> float:
-        """The expected seconds of a test: for a new file with servers, the mean of its folder."""
+        """Return the expected seconds of a test: in a new file with servers, the mean of its folder."""
         is_new = _folder(nodeid) in SERVER_FOLDERS and _file(nodeid) not in self._files
         return self._known.get(_function(nodeid), self._usual.get(_folder(nodeid), _QUICK_S) if is_new else _QUICK_S)
 
     def record(self, seconds: Mapping[str, float], root: Path | None = None) -> None:
-        """Replace the durations of the tests that ran, given by whole node id, and forget those that `root` has no more."""
+        """Replace the durations of the tests that ran, given by full node id, and drop those no longer in `root`."""
         by_function: dict[str, list[float]] = defaultdict(list)
         for nodeid, took in seconds.items():
             by_function[_function(nodeid)].append(took)
@@ -67,7 +67,7 @@ class Durations:
 
 
 def in_tree(known: Mapping[str, float], root: Path) -> dict[str, float]:
-    """The durations of tests that the files below a folder still have."""
+    """Return the durations of tests that still exist in the files below a folder."""
 
     @cache
     def text(file: str) -> str:
@@ -82,12 +82,12 @@ def in_tree(known: Mapping[str, float], root: Path) -> dict[str, float]:
 
 
 def _function(nodeid: str) -> str:
-    """The node id without parameters, and without the unit that pytest-xdist adds."""
+    """Return the node id without parameters, and without the unit that pytest-xdist adds."""
     return nodeid.partition("[")[0].partition("@")[0]
 
 
 def unit_of(item: pytest.Item) -> str:
-    """The unit of a test: the servers that it asks for, by a fixture or by a parameter that names one, or its file."""
+    """Return the unit of a test: the servers it requests through a fixture or a parameter, or its file."""
     given = item.get_closest_marker("xdist_group")
     if given is not None:
         return str(given.args[0])
@@ -110,7 +110,7 @@ def _folder(nodeid: str) -> str:
 
 
 def in_order(items: Sequence[pytest.Item], durations: Durations, runs: Callable[[pytest.Item], bool]) -> list[pytest.Item]:
-    """Sort tests by unit, the unit that takes longest first; what `runs` says is deselected takes no time."""
+    """Sort tests by unit, longest unit first. Tests that `runs` excludes take no time."""
     seconds: dict[str, float] = defaultdict(float)
     for item in filter(runs, items):
         seconds[unit_of(item)] += durations.of(item.nodeid)
@@ -120,7 +120,7 @@ def in_order(items: Sequence[pytest.Item], durations: Durations, runs: Callable[
 def in_shard(items: Sequence[pytest.Item], durations: Durations, shard: str) -> list[pytest.Item]:
     """Return the tests of a shard, given as ``2/6``.
 
-    A shard has whole units, except that the files of the breakable cluster's unit, too many for one shard, are spread.
+    A shard has whole units. Only the unit of the breakable cluster is too large for one shard: its files are distributed.
     """
     match = re.fullmatch(r"(\d+)/(\d+)", shard)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
@@ -133,10 +133,10 @@ def in_shard(items: Sequence[pytest.Item], durations: Durations, shard: str) -> 
 
 
 def shard_by_part(tests: Iterable[tuple[str, str, float]], count: int) -> dict[str, int]:
-    """Choose a shard, from 1 to `count`, for each part, given the unit, part and seconds of each test.
+    """Choose a shard, from 1 to `count`, for each part, given unit, part and seconds of each test.
 
-    Units of several parts are spread first, because their tests run one after the other. The rest follows by duration, each
-    part into the shard with the least to do.
+    Units of several parts are distributed first, because their tests run one after another. The other parts follow by
+    duration, each to the shard with the least work.
 
     >>> shard_by_part([("a", "a", 5), ("f", "f1", 3), ("f", "f2", 2), ("b", "b", 4)], 2)
     {'f1': 1, 'f2': 2, 'a': 2, 'b': 1}

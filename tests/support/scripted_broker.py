@@ -1,4 +1,4 @@
-"""A broker of a test's own, which answers requests byte for byte as it is told."""
+"""A broker in the test process that answers requests byte for byte as scripted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ API_VERSIONS = 18
 
 
 class Received(NamedTuple):
-    """A request, by its header's fields, and the rest of its bytes."""
+    """A request: fields of its header, and the remaining bytes."""
 
     api: int
     version: int
@@ -31,26 +31,26 @@ Script = Callable[[Received], "bytes | None"]
 
 
 def framed(data: bytes) -> bytes:
-    """Bytes with their length before them."""
+    """Return bytes preceded by their length."""
     return struct.pack(">i", len(data)) + data
 
 
 def answered(request: Received, body: bytes) -> bytes:
-    """A response without tagged fields in its header."""
+    """Return a response without tagged fields in its header."""
     return framed(struct.pack(">i", request.correlation_id) + body)
 
 
 def versions(ranges: Mapping[int, tuple[int, int]]) -> bytes:
-    """The body of a response to ApiVersions 0."""
+    """Return the body of a response to ApiVersions 0."""
     rows = b"".join(struct.pack(">hhh", key, *pair) for key, pair in ranges.items())
     return struct.pack(">hi", 0, len(ranges)) + rows
 
 
 class ScriptedBroker:
-    """A server on loopback, open within its ``with`` block, which answers each request by a function of a test.
+    """A server on loopback, open within its ``with`` block, which answers each request with a test's function.
 
-    The function returns all bytes of a response, with their length, or None to close the connection; empty bytes are no
-    response. ApiVersions is answered as by a broker that has only version 0 of it, and the `ranges` of versions by API.
+    The function returns the bytes of a response with their length; None closes the connection, and empty bytes are no
+    response. ApiVersions is answered like a broker with only its version 0, with `ranges` of versions by API.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ScriptedBroker:
         self._listener.close()
 
     def finish(self) -> None:
-        """Wait until the requests on connections that clients have closed are processed."""
+        """Wait until all requests on connections closed by clients are processed."""
         for thread in self._serving:
             thread.join(10)
             assert not thread.is_alive(), "a client has not closed its connection"

@@ -1,4 +1,4 @@
-"""Brokers that take idempotent writes to a topic ``t`` as Kafka does, and treat each request as a test tells them."""
+"""Brokers that accept idempotent writes to a topic ``t`` as Kafka does, and treat each request as scripted."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Answers = Mapping[int, int]
 
 @dataclass(frozen=True)
 class Treatment:
-    """What becomes of a request.
+    """The treatment of a request.
 
     Attributes
     ----------
     code : int or None
-        The error in the response, whatever the broker did. InitProducerId and Metadata have it, too.
+        The error in the response, whatever the broker did; also of InitProducerId and Metadata.
     is_processed : bool
-        False: the batches in the request are not appended.
+        If False, batches in the request are not appended.
     is_late : bool
-        The request is processed some time after its connection is closed.
+        If True, the request is processed some time after its connection was closed.
     respond : callable
-        Makes the whole response of the request and its body; None closes the connection, and empty bytes are no response.
+        Makes the response from the request and its body; None closes the connection, and empty bytes are no response.
     """
 
     delay_s: float = 0.0
@@ -55,14 +55,14 @@ class Treatment:
 
 @dataclass
 class Log:
-    """A partition: its leader, the values in it, and the last five batches of each producer, by first and last sequence."""
+    """A partition: its leader, its values, and each producer's last five batches by first and last sequence."""
 
     leader: int
     values: list[bytes] = field(default_factory=list)
     producers: dict[tuple[int, int], deque[tuple[int, int]]] = field(default_factory=dict)
 
     def append(self, data: bytes, partition: int) -> int:
-        """Append a record batch unless its sequence is wrong; return Kafka's error."""
+        """Append a record batch unless its sequence is wrong; return Kafka's error code."""
         number = lambda start, stop: int.from_bytes(data[start:stop], "big", signed=True)  # noqa: E731
         producer, first, count = (number(43, 51), number(51, 53)), number(53, 57), number(57, 61)
         assert producer[0] >= 0, "a batch without a producer id"
@@ -83,7 +83,7 @@ class Log:
 class ScriptedCluster:
     """Brokers on loopback, open within a ``with`` block.
 
-    `treat` is called with the number of the broker and the request, while no other request is treated.
+    `treat` is called with the number of the broker and the request, for one request at a time.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ScriptedCluster:
         produce_version: int = 8,
     ) -> None:
         self._treat = treat
-        self._most_bytes = most_bytes  # of a record batch
+        self._most_bytes = most_bytes  # limit of a record batch
         served = {**SERVED, PRODUCE: (0, produce_version)}
         self.logs = [Log(n % brokers) for n in range(partitions)]
         self.brokers = [ScriptedBroker(partial(self._respond, n), served) for n in range(brokers)]
@@ -120,7 +120,7 @@ class ScriptedCluster:
         return ",".join(f"{host}:{port}" for host, port in (broker.address for broker in self.brokers))
 
     def settle(self) -> None:
-        """Wait until all requests are processed, once the client has closed its connections."""
+        """Wait until all requests are processed, after the client has closed its connections."""
         for broker in self.brokers:
             broker.finish()
         for thread in self._late:
@@ -188,7 +188,7 @@ class ScriptedCluster:
 
 
 def _batches(request: Received) -> Iterator[tuple[int, bytes]]:
-    """The record batches in a Produce request, by partition."""
+    """Return the record batches in a Produce request, by partition."""
     reader = wire.Reader(request.rest)
     reader.string()  # client id
     assert reader.string() is None  # transactional id
@@ -214,7 +214,7 @@ def _values(data: bytes, partition: int) -> list[bytes]:
 
 
 def produce_response(answers: Answers, throttle_ms: int = 0, version: int = 8) -> bytes:
-    """The body of a response to Produce 5 to 8."""
+    """Return the body of a response to Produce 5 to 8."""
     head = wire.int32(1) + wire.string("t") + wire.int32(len(answers))
     rows = (_row(partition, error, version) for partition, error in answers.items())
     return head + b"".join(rows) + wire.int32(throttle_ms)
@@ -226,9 +226,9 @@ def _row(partition: int, error: int, version: int = 8) -> bytes:
     return wire.int32(partition) + wire.int16(error) + offsets + words
 
 
-# --- damaged responses to Produce, of which none acknowledges a batch -----------------------------------------------------
+# --- damaged responses to Produce; none acknowledges a batch ----------------------------------------------------------
 
-_ROWS_AT = 4 + 3  # behind the number of topics, and the name of the topic
+_ROWS_AT = 4 + 3  # after the number of topics and the topic's name
 
 
 def _with_other_partitions(request: Received, body: bytes) -> bytes:
@@ -241,7 +241,7 @@ def _with_another_topic(request: Received, body: bytes) -> bytes:
 
 
 def _with_an_unknown_producer(request: Received, body: bytes) -> bytes:
-    """Another partition, whose answer says that the broker has removed all records of the producer."""
+    """Report for another partition that the broker has removed all records of the producer."""
     row = wire.int32(77) + wire.int16(59) + wire.int64(-1) + wire.int64(-1) + wire.int64(2**63 - 1)
     rows = row + wire.int32(0) + wire.string(None)
     return answered(request, wire.int32(1) + wire.string("t") + wire.int32(1) + rows + wire.int32(0))
@@ -296,4 +296,4 @@ DAMAGES: Mapping[str, Callable[[Received, bytes], bytes | None]] = {
     "noise": lambda request, body: answered(request, random.Random(len(body)).randbytes(200)),
     "zeros": lambda request, body: answered(request, bytes(200)),
 }
-"""Responses of which none acknowledges a batch."""
+"""Damaged responses; none acknowledges a batch."""

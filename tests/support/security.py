@@ -1,4 +1,4 @@
-"""Logins and passwords, reads and writes with them, and errors that must come soon."""
+"""Logins and passwords, reads and writes with them, and errors that must appear soon."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TEN = [b"%d" % n for n in range(10)]
 
 
 def jaas_config(module: str, password: str = SECRET) -> str:
-    """A login in Java's spelling."""
+    """Return a login in Java's spelling."""
     return f'{MODULES}.{module} required username="alice" password="{password}";'
 
 
 def password_login(password: str = SECRET) -> Options:
-    """A login in librdkafka's spelling."""
+    """Return a login in librdkafka's spelling."""
     return {
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
@@ -43,12 +43,12 @@ JAVA_SCRAM = {"kafka.sasl.mechanism": "SCRAM-SHA-256", "kafka.sasl.jaas.config":
 
 
 def connecting(options: Options) -> Options:
-    """The options without the topic that they read."""
+    """Return the options without the topic to read."""
     return {name: value for name, value in options.items() if name != "subscribe"}
 
 
 def read_values(options: Options) -> list[bytes]:
-    """The values of a topic, as tasks read them, sorted."""
+    """Return the sorted values of a topic, read as tasks do."""
     parsed = parse_read({"kafkaConsumer.pollTimeoutMs": "30000", **options})
     plan, reader = plan_batch(parsed), ZKafkaReader(parsed, SCHEMA)
     batches = (b for split in plan.splits for b in reader.read(SplitPartition((split,), plan.bootstrap_servers)))
@@ -64,7 +64,7 @@ def write_values(options: Options, values: list[bytes]) -> None:
 
 
 def fails_soon(kind: type[ZKafkaError], match: str, call: Callable[[], object], within_s: float = 15) -> ZKafkaError:
-    """The error, which must come much sooner than librdkafka's and our own time-outs."""
+    """Return the error of a call, which must fail much sooner than the time-outs of librdkafka and zkafka."""
     begin = time.monotonic()
     with pytest.raises(kind, match=match) as caught:
         call()

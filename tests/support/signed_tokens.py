@@ -1,4 +1,4 @@
-"""Signed tokens for OAUTHBEARER, and the function that a token provider names."""
+"""Signed tokens for OAUTHBEARER, and the function of the token provider."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Signer:
         self.requests = folder / "requests"
 
     def config(self, user: str = "alice", lifetime_s: float = 3600) -> str:
-        """The configuration of the provider `PROVIDER`: a token of this signer for the user."""
+        """Return the configuration of `PROVIDER`: tokens of this signer for a user."""
         return json.dumps(
             {"key": str(self.private_key), "user": user, "lifetime_s": lifetime_s, "requests": str(self.requests)}
         )
 
     def count(self) -> int:
-        """The number of tokens that all processes have requested."""
+        """Return the number of tokens that all processes have requested."""
         return len(self.requests.read_text()) if self.requests.exists() else 0
 
 
 def token(config: str) -> tuple[str, float]:
-    """Sign a token; appends a character to the file of requests."""
+    """Sign a token, and append a character to the file of requests."""
     given = json.loads(config)
     with Path(given["requests"]).open("a") as requests:
         requests.write(".")

@@ -1,4 +1,4 @@
-"""Tasks of exactly-once writes without Spark: in this process, or in processes that a test halts and kills."""
+"""Tasks of exactly-once writes without Spark: in this process, or in processes that a test stops and kills."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess
 _PROGRAM = Path(__file__).resolve().parent.parent / "faults" / "drivers" / "exactly_once_task.py"
 
 IN_TRANSACTION = 12
-"""After so many batches of `rows`, a `SlotQuery` or `SlotJob` has rows in the log: its producer queues a third of them."""
+"""The number of batches of `rows` after which a `SlotQuery` or `SlotJob` has rows in the log: it queues a third of them."""
 
 _SMALL_BUFFER = {"kafka.buffer.memory": str(4 * 1024 * 1024)}
 
@@ -46,38 +46,38 @@ class SlotContext:
     run: str
 
     def partitionId(self) -> int:  # noqa: N802
-        """The slot."""
+        """Return the slot."""
         return self.slot
 
     def getLocalProperty(self, key: str) -> str | None:  # noqa: N802
-        """A property of the job."""
+        """Return a property of the job."""
         of_query = {"sql.streaming.queryId": self.query, "spark.jobGroup.id": self.run}
         return {**of_query, "streaming.sql.batchId": str(self.batch)}.get(key)
 
 
 def rows(found: Iterable[int], size_bytes: int = 1000) -> Iterator[pa.RecordBatch]:
-    """Batches of 1,000 numbered values each."""
+    """Yield batches of 1,000 numbered values each."""
     values = [b"%d:" % number + b"." * size_bytes for number in found]
     for begin in range(0, len(values), 1000):
         yield pa.record_batch([pa.array(values[begin : begin + 1000], pa.binary())], names=["value"])
 
 
 class SlotQuery:
-    """A streaming query that writes exactly once; each call of `write` is a task of it, in this process."""
+    """A streaming query that writes exactly once; each call of `write` is a task, run in this process."""
 
     def __init__(self, options: Mapping[str, str], query: str | None = None) -> None:
         self.options = parse_write({"deliveryGuarantee": "exactly-once", **_SMALL_BUFFER, **options})
         self.query = query or str(uuid.uuid4())
 
     def write(self, batch: int, batches: Iterable[pa.RecordBatch], slot: int = 0, run: str = "run-1") -> Written:
-        """Write the rows of a slot of a micro-batch."""
+        """Write the rows of a slot in a micro-batch."""
         from pyspark_zkafka.write.exactly_once import write_rows_once
 
         plan = plan_write(self.options, is_stream=True)
         return write_rows_once(self.options, plan, iter(batches), SlotContext(slot, batch, self.query, run))  # type: ignore[arg-type]
 
     def transactional_id(self, slot: int = 0) -> str:
-        """The transactional.id of a slot."""
+        """Return the transactional.id of a slot."""
         assert self.options.once is not None
         return f"{self.options.once.prefix}-{self.query}-{slot}"
 
@@ -94,7 +94,7 @@ class _JobContext:
 
 
 class SlotJob:
-    """A batch job that writes exactly once, planned when it is made; each call of `write` is a task, in this process."""
+    """A batch job that writes exactly once, planned in the constructor; each call of `write` is a task in this process."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = parse_write({"deliveryGuarantee": "exactly-once", **_SMALL_BUFFER, **options})
@@ -111,7 +111,7 @@ class SlotJob:
         return write_rows_once(self.options, self.plan, iter(batches), _JobContext(slot))  # type: ignore[arg-type]
 
     def commit(self) -> None:
-        """Commit the offsets of the job, as the driver does when all tasks have succeeded."""
+        """Commit the job's offsets, as the driver does after all tasks have succeeded."""
         from pyspark_zkafka.write.writers import ZKafkaWriter
 
         ZKafkaWriter(self.options, self.plan).commit([])
@@ -119,8 +119,8 @@ class SlotJob:
 
 @contextmanager
 def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) -> Iterator[None]:
-    """An entry in a transaction that is not committed, as a killed run may leave; what the block does must fence it."""
-    import pytest  # here, as processes of tasks import this module as well
+    """Leave an entry in an uncommitted transaction, as a killed run may; the ``with`` block must fence it."""
+    import pytest  # here, as task processes import this module as well
 
     from pyspark_zkafka.errors import TransactionFailed
     from pyspark_zkafka.records.librdkafka_sender import MessageSender
@@ -140,14 +140,14 @@ def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) ->
 
 
 class TaskProcess:
-    """A process that runs one task of a query after the other, as a worker of Spark does."""
+    """A process that runs tasks of a query one after another, as a worker of Spark does."""
 
     def __init__(self, options: Mapping[str, str], query: str) -> None:
         command = [sys.executable, str(_PROGRAM), json.dumps({"options": dict(options), "query": query})]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def begin(self, batch: int, found: range, pause_after: int | None = None, **more: Any) -> None:
-        """Begin a task that writes numbered rows; it pauses once so many batches of them are taken."""
+        """Start a task that writes numbered rows, and pauses after this many of its batches."""
         task = {"batch": batch, "rows": [found.start, found.stop], "pause_after": pause_after, **more}
         self._say(json.dumps(task))
 
@@ -156,7 +156,7 @@ class TaskProcess:
         self._say("")
 
     def answer(self) -> dict[str, Any]:
-        """What the process says next: ``paused``, or a task's ``rows`` and ``repeated``, or its ``error``."""
+        """Return the process's next answer: ``paused``, a task's ``rows`` and ``repeated``, or its ``error``."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the process ended with {self._process.wait(10)}"
@@ -169,21 +169,21 @@ class TaskProcess:
         return self.answer()
 
     def halt(self) -> None:
-        """SIGSTOP; returns when the process has stopped."""
+        """Send SIGSTOP, and wait until the process has stopped."""
         os.kill(self._process.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         os.kill(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL; returns when the process has ended."""
+        """Kill the process, and wait for its end."""
         self._process.kill()
         self._process.communicate()
 
     def close(self) -> None:
-        """End the process, if it runs."""
+        """Kill the process if it runs."""
         if self._process.poll() is None:
             self.kill()
 
@@ -194,5 +194,5 @@ class TaskProcess:
 
 
 def once(found: Iterable[int]) -> Counter[int]:
-    """Each number once, as `tests.support.numbered_rows.numbers` counts them."""
+    """Count each number once, for comparison with `tests.support.numbered_rows.numbers`."""
     return Counter(found)

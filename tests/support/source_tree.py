@@ -1,4 +1,4 @@
-"""Copies of the source tree, to build and install from."""
+"""Copies of the source tree for builds and installations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def copy_source_tree(to: Path) -> Path:
-    """The folder `to`, with what a build needs and nothing that an earlier build has left."""
+    """Copy what a build needs, without files of earlier builds, to the folder `to`, and return it."""
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(_ROOT / "pyspark_zkafka", to / "pyspark_zkafka", ignore=ignored)
     for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine: executors that are other processes than the driver."""
+"""A Spark standalone cluster on this machine, with executors in separate processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def spark_standalone(
     *,
     apart: bool = False,
 ) -> Iterator[SparkStandalone]:
-    """A master and workers with one core each; they end with the ``with`` block, or with this process, however it ends.
+    """Run a master and workers with one core each. They end with the ``with`` block, and always with this process.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ def spark_standalone(
     startup_timeout_s : float
         Time limit of the workers' registration.
     environ : Mapping of str to str, optional
-        Environment variables of master and workers beside those of this process.
+        Additional environment variables of master and workers.
     apart : bool
-        True to give each worker an address of its own, as Spark runs no two attempts of a task on one host.
+        True to give each worker its own address, as Spark runs no two attempts of a task on one host.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def spark_standalone(
 
 
 def _alive(status_page: str) -> int:
-    """The number of live workers; 0 while the master does not answer, or answers with another page as it starts."""
+    """Return the number of live workers; 0 while the master does not answer, or shows another page during its start."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(status_page, timeout=5) as answer:

@@ -1,4 +1,4 @@
-"""Logs as a consumer of one partition shows them, and readers of their splits, without brokers."""
+"""Logs seen by a consumer of one partition, and readers of their splits, without brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILING, WARNING = ReadPolicy(poll_timeout_ms=1000), ReadPolicy(fail_on_data_los
 
 
 class Clock:
-    """Stands still until it is told to go on."""
+    """A clock that only a test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -50,7 +50,7 @@ class FakeMessage:
 
 @dataclass(frozen=True)
 class Brought:
-    """What one poll brings: messages, and events by the names of `Poll`."""
+    """The result of one poll: messages, and events named as in `Poll`."""
 
     messages: Sequence[Any] = ()
     events: dict[str, Any] = field(default_factory=dict)
@@ -61,12 +61,11 @@ Step = Callable[["FakeConsumer"], "Brought | None"]
 
 @dataclass
 class FakeConsumer:
-    """Plays a log `[low, high)` as a PartitionConsumer shows it, in polls of up to `POLL_RECORDS`.
+    """Plays a log `[low, high)` as a PartitionConsumer, in polls of up to `POLL_RECORDS`.
 
-    The offsets of `records` are visible, in `high - low` there may be others. `script` holds what happens just before the
-    poll of a number: a step that changes the log, or that returns what the poll brings instead. An empty poll takes its
-    time-out on the clock. The first requests for the log's ends fail with `refusals`. With `by_id`, brokers compare the
-    topic's id.
+    Offsets of `records` are visible; `[low, high)` may have others. `script` has steps by number of the poll: a step runs
+    just before it, and changes the log or returns the poll's result. An empty poll takes its time-out on the clock. The
+    first requests for the log's ends fail with `refusals`. With `by_id`, brokers compare the topic's id.
     """
 
     clock: Clock
@@ -106,7 +105,7 @@ class FakeConsumer:
         if self.position is None:
             return Brought()
         if not self.low <= self.position <= self.high:
-            self.position = None  # librdkafka says it once and stops
+            self.position = None  # librdkafka reports it once and stops
             return Brought(events={"out_of_range": True})
         visible = [o for o in self.records if max(self.low, self.position) <= o < self.high]
         found = visible[:max_messages]
@@ -127,7 +126,7 @@ class FakeConsumer:
 
 @dataclass
 class World:
-    """A reader of `[start, until)` and all around it."""
+    """A reader of `[start, until)` and its environment."""
 
     records: Sequence[int]
     start: int
@@ -151,7 +150,7 @@ class World:
         )
 
     def identity(self) -> Identity:
-        """What was scripted, one after the other; the last one stays; "same" if nothing was."""
+        """Return the scripted identities in turn, repeating the last one; "same" without a script."""
         self.asked_identity += 1
         self._last: Identity = next(self._identities, getattr(self, "_last", "same"))
         return self._last
@@ -164,12 +163,12 @@ class World:
 
 
 def brings(*offsets: int, **events: Any) -> Step:
-    """A step: the poll brings these messages and events, whatever the log holds."""
+    """Return a step: the poll returns these messages and events, whatever is in the log."""
     return lambda consumer: Brought([FakeMessage(o) for o in offsets], events)
 
 
 def becomes(low: int | None = None, high: int | None = None, records: Sequence[int] | None = None) -> Step:
-    """A step: the log's ends or records change."""
+    """Return a step that changes the log's ends or records."""
 
     def change(consumer: FakeConsumer) -> None:
         consumer.low = consumer.low if low is None else low

@@ -1,4 +1,4 @@
-"""A broker of a test's own that has just started, and knows no other broker and no topic yet."""
+"""A broker that has just started, and knows no other broker and no topic yet."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ UNKNOWN_TOPIC = 3
 
 
 def text(value: str) -> bytes:
-    """A string with its length before it."""
+    """Return a string preceded by its length."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
 class StartingBroker:
-    """Answers metadata requests of version 7, those of the given ordinals with no broker.
+    """Answers metadata requests of version 7; those with the ordinals `silent` without brokers and topics.
 
-    It then knows none of its topics, each of which has a partition.
+    Topics in `topics` exist, with one partition each; all other topics are unknown.
     """
 
     def __init__(self, silent: range, topics: Collection[str] = ()) -> None:

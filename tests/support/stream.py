@@ -1,4 +1,4 @@
-"""A streaming query under a test's control, and the rows of its micro-batches."""
+"""A streaming query controlled by a test, and the rows of its micro-batches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LATE_PLANNER = "Python worker failed to connect back"
 
 
 class Stream:
-    """A checkpoint, the queries that run on it one after the other, and what their micro-batches held.
+    """A checkpoint, the queries that run on it in turn, and the rows of their micro-batches.
 
-    `batches` holds the rows of every micro-batch as foreachBatch got them, those that failed or ran again too. `in_batch`
-    is called with each micro-batch's frame and number after its rows were gathered; it may raise.
+    `batches` has the rows of every micro-batch that foreachBatch got, also of failed and repeated ones. `in_batch` is
+    called with each micro-batch's frame and number after its rows were collected; it may raise.
 
-    Spark waits 10 s until the planner's process connects, which is too short on a busy machine. `begin`, `run` and the
-    waits start a query again that ended so: it has done nothing yet.
+    Spark waits only 10 s for the planner's process to connect, too short on a busy machine. `begin`, `run` and the waits
+    restart a query that ended for this reason: it has done nothing yet.
     """
 
     def __init__(self, spark: SparkSession, options: dict[str, str], checkpoint: Path) -> None:
@@ -38,7 +38,7 @@ class Stream:
         self._how: dict[str, Any] = {}
 
     def start(self, *, schema: str | None = None, **trigger: Any) -> StreamingQuery:
-        """A query, running; with Spark's default trigger, or e.g. ``availableNow=True``."""
+        """Start a query, with Spark's default trigger or for example ``availableNow=True``."""
         self._how = {"schema": schema, **trigger}
         reader = self._spark.readStream.format("zkafka").options(**self.options)
         frame = (reader if schema is None else reader.schema(schema)).load()
@@ -48,17 +48,17 @@ class Stream:
         return query
 
     def begin(self, **trigger: Any) -> StreamingQuery:
-        """A query that has looked for records once, or failed."""
+        """Start a query, and wait until it has looked for records once, or failed."""
         return self._start_until(lambda query: query.lastProgress or query.exception(), _BEGIN_S, **trigger)
 
     def run(self, *, schema: str | None = None) -> StreamingQuery:
-        """A query that has read all that there was."""
+        """Run a query until it has read all available records."""
         query = self._start_until(lambda query: not query.isActive, _RUN_S, schema=schema, availableNow=True)
         assert query.awaitTermination(_RUN_S)
         return query
 
     def _start_until(self, probe: Callable[[StreamingQuery], object], timeout_s: float, **how: Any) -> StreamingQuery:
-        """A query for which the probe is true, started again while Spark gives up on its planner."""
+        """Start a query and wait for the probe, restarting the query while Spark gives up on its planner."""
         for _ in range(_STARTS):
             query = self.start(**how)
             eventually(lambda query=query: probe(query), timeout_s, "the query has neither begun nor ended")  # type: ignore[misc]
@@ -67,7 +67,7 @@ class Stream:
         return query
 
     def stop(self) -> None:
-        """End all queries."""
+        """Stop all queries."""
         for query in self._queries:
             query.stop()
 
@@ -77,24 +77,24 @@ class Stream:
 
     @property
     def error(self) -> Exception | None:
-        """The error that has ended the last query; None while it runs."""
+        """The error of the last query; None while it runs."""
         return self._queries[-1].exception()
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all micro-batches, in the order in which they came."""
+        """The rows of all micro-batches, in order of arrival."""
         return [row for batch in self.batches for row in batch]
 
     def offsets(self, partition: int = 0, topic: str | None = None) -> list[int]:
-        """The offsets of one partition, in the order in which they came."""
+        """Return the offsets of one partition, in order of arrival."""
         return [r.offset for r in self.rows if r.partition == partition and topic in (None, r.topic)]
 
     def wait_for_start(self, timeout_s: float = 60) -> None:
-        """Return when the query has looked for records once, so that it knows where it starts; raises its error."""
+        """Wait until the query has looked for records once, so that it knows its start. Raises its error."""
         eventually(lambda: self._running().lastProgress, timeout_s, "the query has not begun")
 
     def wait_for(self, records: int, timeout_s: float = 60) -> None:
-        """Return when so many records have come; a query that has failed raises its error."""
+        """Wait for this many records. Raises the query's error."""
 
         def enough() -> bool:
             self._running()
@@ -103,7 +103,7 @@ class Stream:
         eventually(enough, timeout_s, lambda: f"{len(self.rows)} of {records} records have come")
 
     def _running(self) -> StreamingQuery:
-        """The last query; raises the error that has ended it."""
+        """Return the last query, restarted if it was late. Raises its error."""
         error = self.error
         if is_late(error) and sum(is_late(query.exception()) for query in self._queries) < _STARTS:
             return self.start(**self._how)
@@ -113,5 +113,5 @@ class Stream:
 
 
 def is_late(error: Exception | None) -> bool:
-    """True if Spark has given up on the planner's process: the query has done nothing yet."""
+    """Return True if Spark gave up on the planner's process: the query has done nothing yet."""
     return error is not None and _LATE_PLANNER in str(error)

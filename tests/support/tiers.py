@@ -13,7 +13,7 @@ __all__ = ["seldom"]
 
 
 def seldom(*cases: Any) -> list[ParameterSet]:
-    """Cases of a parametrization, marked `long`: they may fail where the others pass, and rarely do.
+    """Mark cases of a parametrization as `long`: cases that can fail alone, but rarely do.
 
     Examples
     --------

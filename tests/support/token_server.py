@@ -1,4 +1,4 @@
-"""A server that gives out tokens for OAUTHBEARER, as a test wants them."""
+"""A server that issues OAUTHBEARER tokens given by a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["TokenServer", "unsecured_token"]
 
 
 class TokenServer:
-    """Answers each request in the same way, for the time of a ``with`` block; `received` has credentials and forms."""
+    """Answers all requests alike inside a ``with`` block; `received` has credentials and forms."""
 
     def __init__(self, answer: Any, status: int = 200) -> None:
         received: list[tuple[str, str]] = []
@@ -45,7 +45,7 @@ class TokenServer:
 
 
 def unsecured_token(user: str) -> str:
-    """A token without a signature, which a broker without further configuration accepts for an hour."""
+    """Return a token without a signature, which a broker accepts for an hour without further configuration."""
     now = int(time.time())
     claims = {"sub": user, "iat": now, "exp": now + 3600}
     return "".join(f"{_encoded(part)}." for part in ({"alg": "none"}, claims))

@@ -1,4 +1,4 @@
-"""A topic and its consumer group, read by streaming queries, and faults of their planning process."""
+"""A topic with its consumer group, read by streaming queries, and faults of their planning process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["Gate", "TopicGroup", "halted", "planning_process"]
 
 
 class TopicGroup:
-    """A topic of the shared cluster, and the group ``group-of-<topic>`` that reads it with queries and members."""
+    """A topic of the shared cluster, and the group ``group-of-<topic>`` of queries and members that read it."""
 
     def __init__(self, cluster: LocalCluster, topic: str, znodes: KazooClient) -> None:
         self.cluster, self.topic, self.name, self.znodes = cluster, topic, f"group-of-{topic}", znodes
@@ -39,7 +39,7 @@ class TopicGroup:
         self.opened = ExitStack()
 
     def options(self, consumer: str, **more: str) -> dict[str, str]:
-        """The options of a query that joins."""
+        """Return options of a query that joins the group."""
         return {
             "subscribe": self.topic,
             "group.id": self.name,
@@ -52,27 +52,27 @@ class TopicGroup:
         }
 
     def member(self, consumer: str) -> GroupMember:
-        """A member in this process, whose session lasts: it owns, and reads nothing."""
+        """Join a member in this process with a long session; it owns partitions, and reads nothing."""
         options = group_options(self.name, consumer_id=consumer, backoff_ms=200, hold_ms=0)
         config = replace(self.config, session_timeout_ms=20_000)
         return self.opened.enter_context(GroupMember(config, options, Subscribe((self.topic,))))
 
     def produce(self, records: int, *partitions: int) -> None:
-        """Produce records into each of the partitions."""
+        """Produce records to each of the partitions."""
         fill(self.cluster, self.topic, records, partitions)
 
     def owners(self, topic: str | None = None) -> dict[int, str]:
-        """The consumers that own partitions."""
+        """Return the consumers that own partitions."""
         path = f"/consumers/{self.name}/owners/{topic or self.topic}"
         found = self._values(path)
         return {int(p): data.decode().rpartition("-")[0].removeprefix(f"{self.name}_") for p, data in found.items()}
 
     def offsets(self) -> dict[int, int]:
-        """The committed offsets."""
+        """Return the committed offsets."""
         return {int(p): int(data) for p, data in self._values(f"/consumers/{self.name}/offsets/{self.topic}").items()}
 
     def registered(self, consumer: str) -> str | None:
-        """The timestamp of a consumer's registration; None without one."""
+        """Return the timestamp of a consumer's registration; None without one."""
         data = self._values(f"/consumers/{self.name}/ids").get(f"{self.name}_{consumer}")
         return None if data is None else str(json.loads(data)["timestamp"])
 
@@ -90,7 +90,7 @@ class TopicGroup:
 
 
 def planning_process(jvm: int) -> int:
-    """The process that plans the only query of a Spark JVM, once those of earlier ones have ended."""
+    """Return the process that plans the only query of a Spark JVM, once those of earlier queries have ended."""
 
     def found() -> list[int]:
         return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and _plans_for(p, jvm)]
@@ -109,7 +109,7 @@ def _plans_for(process: Path, jvm: int) -> bool:
 
 @contextmanager
 def halted(pid: int) -> Iterator[None]:
-    """Halt a process inside the block."""
+    """Stop a process inside the ``with`` block."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -118,16 +118,16 @@ def halted(pid: int) -> Iterator[None]:
 
 
 class Gate:
-    """Holds micro-batches back: each waits, with its rows gathered, until they are let through."""
+    """Blocks micro-batches after their rows were collected, until it is opened."""
 
     def __init__(self) -> None:
         self.waiting, self._open = threading.Event(), threading.Event()
 
     def open(self) -> None:
-        """Let this micro-batch and all later ones through."""
+        """Let this micro-batch and all later ones continue."""
         self._open.set()
 
     def hold(self, frame: object, number: int) -> None:
-        """Wait in a micro-batch: a stream's `in_batch`."""
+        """Block a micro-batch; used as a stream's `in_batch`."""
         self.waiting.set()
         assert self._open.wait(60)

@@ -1,4 +1,4 @@
-"""Znodes of topics, complete with leaders."""
+"""Znodes of topics with leaders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def make_topic(chroot: Chroot, name: str, partitions: int) -> None:
-    """Write the znodes of a topic that broker 1 leads."""
+    """Write the znodes of a topic led by broker 1."""
     registration = encode_json({"version": 1, "partitions": {str(p): [1] for p in range(partitions)}})
     state = encode_json({"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1]})
     paths = [znodes.partition_state_path(TopicPartition(name, p)) for p in range(partitions)]

@@ -1,4 +1,4 @@
-"""Settings and contents of topics, by confluent-kafka alone."""
+"""Settings and contents of topics, with confluent-kafka only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
 
 KEPT = {"retention.ms": "-1"}
-"""For records of years ago."""
+"""Keeps records with old timestamps."""
 
 
 def create_afresh(cluster: LocalCluster, name: str, **settings: Any) -> None:
-    """Create a topic with a fixed name, instead of one that an earlier run has left on a cluster that was already up."""
-    with suppress(LocalClusterError):  # in most runs the topic is not there
+    """Create a topic with a fixed name, after deleting one that an earlier run may have left on a running cluster."""
+    with suppress(LocalClusterError):  # usually, the topic does not exist
         cluster.delete_topic(name)
     cluster.create_topic(name, **settings)
 
@@ -35,7 +35,7 @@ def configure(servers: str, kind: ResourceType, name: str, setting: str, value: 
 
 
 def arrived(servers: str, topic: str, partitions: int = 1) -> dict[int, list[Any]]:
-    """Offset, key, value, headers and time of all records of a topic by partition, as plain confluent-kafka reads them."""
+    """Return offset, key, value, headers and time of all records of a topic, by partition, read with confluent-kafka."""
     settings = {"group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
     consumer = Consumer({"bootstrap.servers": servers, **settings})
     consumer.assign([KafkaTopicPartition(topic, p, 0) for p in range(partitions)])

@@ -23,7 +23,7 @@ __all__ = ["abort", "commit", "transaction", "wait_for_marker", "wait_until_forg
 
 @contextmanager
 def transaction(cluster: LocalCluster, topic: str, *values: bytes) -> Iterator[Producer]:
-    """A transaction that holds some records of partition 0; still open if the block does not end it."""
+    """Open a transaction with some records in partition 0, which stays open unless the block ends it."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"{topic}-{time.time_ns()}"})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -34,21 +34,21 @@ def transaction(cluster: LocalCluster, topic: str, *values: bytes) -> Iterator[P
 
 
 def commit(cluster: LocalCluster, topic: str, *values: bytes) -> None:
-    """Commit a transaction of some records."""
+    """Commit a transaction with some records."""
     with transaction(cluster, topic, *values) as producer:
         producer.commit_transaction(30)
     wait_for_marker(cluster, topic)
 
 
 def abort(cluster: LocalCluster, topic: str, *values: bytes) -> None:
-    """Abort a transaction of some records."""
+    """Abort a transaction with some records."""
     with transaction(cluster, topic, *values) as producer:
         producer.abort_transaction(30)
     wait_for_marker(cluster, topic)
 
 
 def wait_for_marker(cluster: LocalCluster, topic: str) -> None:
-    """Return when the log's last stable offset is its end: brokers write the markers after they have answered."""
+    """Wait until the log's last stable offset is its end: brokers respond before they write the markers."""
     tp = TopicPartition(topic, 0)
     committed, every = (KafkaAdmin(cluster.bootstrap_servers, {}, read_committed=flag) for flag in (True, False))
     with committed, every:
@@ -56,7 +56,7 @@ def wait_for_marker(cluster: LocalCluster, topic: str) -> None:
 
 
 def wait_until_forgotten(cluster: LocalCluster, transactional_id: str, times: int = 1) -> None:
-    """Return when the brokers have deleted an id so many times from the log of their coordinators, as it has expired."""
+    """Wait until the log of the coordinators has this many deletions of an expired id."""
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "reader"}
     deleted = 0
     with closing(Consumer(settings)) as consumer:

@@ -1,4 +1,4 @@
-"""A proxy to a server that can be cut: a network fault for one client alone."""
+"""A proxy to a server that can be cut: a network fault for a single client."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Wire:
         with Wire(cluster.port("zookeeper")) as wire:
             client = KazooClient(wire.address)
             client.start()
-            wire.silence()  # as where a cable is pulled; all others still reach the server
+            wire.silence()  # like a pulled cable; other clients still reach the server
             wire.mend()
 
     Attributes
     ----------
     greetings : list of bytes
-        The first bytes that the server has sent on each connection.
+        The first bytes that the server sent on each connection.
     """
 
     def __init__(self, port: int, own_port: int = 0) -> None:
@@ -61,22 +61,22 @@ class Wire:
 
     @property
     def address(self) -> str:
-        """``127.0.0.1:port``, to connect to instead of the server."""
+        """``127.0.0.1:port``, an address to use instead of the server's."""
         return f"{LOOPBACK}:{self._port}"
 
     def cut(self) -> None:
-        """End all connections, and each new one at once, until `mend`."""
+        """End all connections, and new ones at once, until `mend`."""
         with self._lock:
             self._is_cut = True
             for end in self._ends:
                 hang_up(end)
 
     def silence(self) -> None:
-        """Let nothing through, either way, while connections stay and new ones are made, until `mend`."""
+        """Stop all bytes in both directions until `mend`; connections stay open, and new ones are accepted."""
         self._flowing.clear()
 
     def mend(self) -> None:
-        """Let all through again; withheld bytes arrive now."""
+        """Pass everything on again, including withheld bytes."""
         self._is_cut = False
         self._flowing.set()
 

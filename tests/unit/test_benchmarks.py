@@ -1,4 +1,4 @@
-"""benchmarks/: who takes a turn when, and what figures amount to."""
+"""Benchmarks: the order of turns, and the summaries of figures."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SECONDS = {
     ("jvm", EITHER): (4.0, 8.0, 16.0),
     ("jvm-tuned", EITHER): (0.75, 1.5, 3.0),
 }
-"""The machine slows down from round to round."""
+"""Seconds by contender and round; the machine becomes slower from round to round."""
 
 
 def rounds(work: str = "read", shape: str = "small") -> list[Round]:
-    """Return three rounds of each contender; CPU time is twice the seconds."""
+    """Return three rounds of each contender, whose CPU time is twice the seconds."""
     where, extra = ("local[2]", work, shape), {"median_ms": {"addBatch": 100, "triggerExecution": 200}}
     return [
         Round(*where, *contender, number, s, 2_000_000, 200_000_000, Usage(2 * s, 0, s / 4, 0, 0, 0), extra)
@@ -35,10 +35,10 @@ def rounds(work: str = "read", shape: str = "small") -> list[Round]:
 
 
 class TestTurns:
-    """The order of a round."""
+    """The order of turns in a round."""
 
     def test_python_engines_have_a_turn_in_each_session_and_others_alternate(self) -> None:
-        """Over two rounds, each engine has been in each session equally often."""
+        """Over two rounds, each engine runs equally often in each session."""
         engines = [ENGINES[name] for name in ("ours", "arrow", "jvm", "librdkafka")]
         source = random.Random(1)
         taken = [turns(engines, tuple(SETTINGS), number, source) for number in range(2)]
@@ -48,7 +48,7 @@ class TestTurns:
         assert counts == {(name, settings): count for name, count in wanted for settings in SETTINGS}
 
     def test_the_order_changes(self) -> None:
-        """No engine always follows the same one."""
+        """The order of turns is random."""
         source = random.Random(1)
         orders = {tuple(turns(list(ENGINES.values()), tuple(SETTINGS), 0, source)) for _ in range(10)}
         assert len(orders) == 10
@@ -58,21 +58,21 @@ class TestFigures:
     """Medians and ratios."""
 
     def test_ratios_are_within_rounds(self) -> None:
-        """A machine that slows down changes no ratio."""
+        """Ratios do not change if the machine becomes slower, since they are computed within rounds."""
         tuned = Contender("jvm-tuned", EITHER)
         assert ratio(rounds(), Contender("ours", "defaults"), tuned, lambda one: one.seconds) == 0.75
         assert ratio(rounds(), Contender("ours", "recommended"), tuned, lambda one: one.seconds) == 1.5
         assert ratio(rounds(), Contender("ours-once", "defaults"), tuned, lambda one: one.seconds) is None
 
     def test_settings_are_summarised_apart(self) -> None:
-        """Each of Spark's settings has a summary; an engine without Python has one."""
+        """Each of Spark's settings has its own summary, and an engine without Python has a single one."""
         found = {one.contender: one for one in summaries(rounds())}
         assert {tuple(one): round(found[one].seconds, 2) for one in found} == {key: s[1] for key, s in SECONDS.items()}
         assert found[Contender("ours", "defaults")].others_share == 0.25
         assert found[Contender("ours", "defaults")].cpu_ratios == {"jvm": 4.0, "jvm-tuned": 0.75}
 
     def test_the_last_of_several_files_counts(self, tmp_path: Path) -> None:
-        """A case that was measured again replaces the earlier figures; other cases stay."""
+        """A repeated case replaces its earlier figures, and other cases stay."""
         files = [tmp_path / "1.json", tmp_path / "2.json"]
         documents = [[*rounds(), *rounds("write")], rounds()[3:]]
         for path, several in zip(files, documents, strict=True):
@@ -82,10 +82,10 @@ class TestFigures:
 
 
 class TestMarkdown:
-    """The tables of the documentation."""
+    """Tables of the documentation."""
 
     def test_tables_have_both_settings_and_say_where_zkafka_is_slower(self) -> None:
-        """A ratio below 1 is marked, those of the peers are not."""
+        """Ratios of zkafka below 1 are marked as slower, but those of its peers are not."""
         found = markdown.tables({"environment": ENVIRONMENT, "rounds": rounds(), "figures": {}})
         assert found["read"].splitlines()[2:] == [
             "| zkafka (defaults) | 1.00 | 2.00 | 4.00; 0.75 **slower** |",
@@ -99,14 +99,14 @@ class TestMarkdown:
         assert "3 rounds. Other processes took 0.25 cores" in found["environment"]
 
     def test_replaces_what_was_measured_and_leaves_the_rest(self) -> None:
-        """Tables of other runs stay."""
+        """Tables that were not measured again stay."""
         names = ("stream20", "write-nokey")
         page = "".join(f"<!-- figures: {name} -->\n\nold\n\n<!-- end of figures -->\ntext\n" for name in names)
         assert markdown.replaced(page, {"stream20": "new"}) == page.replace("old", "new", 1)
 
     @each("page", markdown.PAGES)
     def test_pages_name_tables(self, page) -> None:
-        """Each place for a table has the name of one, and its end."""
+        """Each placeholder for a table names an existing one and has an end."""
         names = re.findall(r"<!-- figures: (.*?) -->", page.read_text())
         shapes = ("small", "big")
         everything = [one for work in markdown.WORKS for shape in shapes for one in rounds(work, shape)]
@@ -120,11 +120,11 @@ OTHERS = {"exactly-once", "micro-batches", "memory", "latency", "starts", "layou
 
 
 class TestParts:
-    """What `make bench` measures."""
+    """Parts of `make bench`."""
 
     @each("part", [*matrix.PARTS, "quick"])
     def test_every_case_has_engines_that_can_do_it(self, part) -> None:
-        """No case is empty, and no two are the same case."""
+        """Each case compares engines, and no job repeats a case."""
         jobs = matrix.quick(0.5, 3) if part == "quick" else matrix.PARTS[part](0.5, 5)
         for job in jobs:
             assert job.settings == tuple(SETTINGS)
@@ -132,7 +132,7 @@ class TestParts:
             assert len({key(case) for case in job.cases}) == len(job.cases)
 
     def test_quick_has_each_peer(self) -> None:
-        """The most important works have the connector at its defaults and tuned, and Spark's limit."""
+        """The main cases of the quick part compare zkafka, the connector by default and tuned, and Spark's limit."""
         [job] = matrix.quick(0.5, 3)
         for case in job.cases:
             if len(case.engines) > 2:
@@ -141,10 +141,10 @@ class TestParts:
 
 
 def key(case: Case) -> tuple[str, str, float]:
-    """Return what distinguishes cases."""
+    """Return the key of a case."""
     return case.work, case.shape, case.scale
 
 
 def test_rounds_are_grouped_by_case() -> None:
-    """Shapes and works are compared apart."""
+    """Rounds are grouped by work and shape."""
     assert len(cases([*rounds(), *rounds(shape="big"), *rounds("write")])) == 3

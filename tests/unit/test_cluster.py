@@ -19,12 +19,12 @@ SNAPSHOT = ClusterSnapshot(
 
 
 def servers(listener: Listener, given: str | None = None, snapshot: ClusterSnapshot = SNAPSHOT) -> str:
-    """The bootstrap servers of a connection through ZooKeeper."""
+    """Return the bootstrap servers of a connection through ZooKeeper."""
     return bootstrap_servers(broker_connection(given, listener), snapshot)
 
 
 def test_servers() -> None:
-    """The user's servers, else all brokers' endpoints of the listener."""
+    """The bootstrap servers are the user's, or else the listener's endpoints of all brokers."""
     assert servers(Listener(), "k:1") == "k:1"
     assert servers(Listener()) == "k1:9092,k2:9092"
     assert servers(Listener("out", "SSL")) == "k1.example:9093,k2.example:9093"
@@ -40,14 +40,14 @@ def test_servers() -> None:
     ],
 )
 def test_no_servers(listener: Listener, snapshot: ClusterSnapshot, condition: str) -> None:
-    """Without brokers, a listener or its security protocol, an error says which is missing."""
+    """An error says whether brokers, the listener or its security protocol are missing."""
     with pytest.raises(ClusterStateError) as caught:
         servers(listener, snapshot=snapshot)
     assert caught.value.condition == condition
 
 
 def test_of_a_listener() -> None:
-    """A broker of the metadata answers at the requested listener, whose name metadata do not have."""
+    """A broker from the metadata gets the name of the requested listener, which metadata lack."""
     broker = Broker(3, (Endpoint("SSL", "SSL", "k3.example", 9093),))
     assert of_listener(broker, Listener()) == broker
     assert Listener("OUT", "SSL").endpoint(of_listener(broker, Listener("OUT", "SSL"))) == Endpoint(

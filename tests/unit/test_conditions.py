@@ -1,4 +1,4 @@
-"""Conditions: their names and texts, where they are raised, and the policy of `failOnDataLoss`."""
+"""Conditions: names, texts and uses, and the policy of `failOnDataLoss`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ BUILT_BY_ITS_CLASS = "MALFORMED_ZNODE"
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """The syntax of the package's modules."""
+    """Return the syntax trees of the package's modules."""
     return {
         file.relative_to(PACKAGE).as_posix(): ast.parse(file.read_text(encoding="utf-8")) for file in PACKAGE.rglob("*.py")
     }
 
 
 def test_raised() -> None:
-    """A condition raises its class, with its name and what was found."""
+    """A condition creates an error of its class, with its name and the details."""
     condition = UnknownTopic.define("NO_TOPIC\n    The topic `t.` does not\n    exist. Create it.")
     assert (condition.cause, condition.remedy) == ("The topic `t.` does not exist.", "Create it.")
     error = condition("Topic t does not exist", topic="t")
@@ -44,13 +44,13 @@ def test_raised() -> None:
 
 
 def test_a_condition_has_two_sentences() -> None:
-    """A text without a remedy is refused where it is defined."""
+    """A text without a remedy is refused at its definition."""
     with pytest.raises(ValueError, match="not enough values"):
         UnknownTopic.define("NO_TOPIC\n    The topic does not exist.")
 
 
 def test_names() -> None:
-    """A condition has the name of its variable, in capitals, and no other condition shares it."""
+    """Conditions have unique names in capitals, which are the names of their variables."""
     assert {variable: found.name for variable, found in DEFINED.items()} == {variable: variable for variable in DEFINED}
     assert [name for name in DEFINED if not re.fullmatch(r"[A-Z0-9]+(_[A-Z0-9]+)*", name)] == []
     assert len(DEFINED) == sum(
@@ -59,14 +59,14 @@ def test_names() -> None:
 
 
 def test_texts() -> None:
-    """Cause and remedy are one sentence each, and fit a table."""
+    """Cause and remedy are one sentence each, and fit into a table."""
     texts = [text for found in DEFINED.values() for text in (found.cause, found.remedy)]
     assert [text for text in texts if not re.fullmatch(r"(librdkafka|[A-Z`]).*\.", text)] == []
     assert [text for text in texts if "|" in text] == []
 
 
 def test_each_condition_is_raised() -> None:
-    """No condition is defined that the package does not raise."""
+    """Every defined condition is raised by the package."""
     used = {
         node.id
         for path, module in modules().items()
@@ -78,7 +78,7 @@ def test_each_condition_is_raised() -> None:
 
 
 def test_errors_are_made_from_conditions() -> None:
-    """No error of the package is made without a condition; CodecError has one of its own."""
+    """All errors of the package are created from conditions, except CodecError, which has its own."""
     classes = set(errors.__all__) - {"CodecError"}
     found = [
         (path, node.lineno)
@@ -91,7 +91,7 @@ def test_errors_are_made_from_conditions() -> None:
 
 
 def test_every_class_has_a_condition() -> None:
-    """The classes are defined in the order of the tree that errors' docstring draws, and each has a condition."""
+    """Each class has a condition, and classes are defined in the order of the tree in the docstring of errors."""
     lines = (errors.__doc__ or "").splitlines()
     drawn = [m[1] for line in lines if (m := re.match(r"    [ │├└─]*(\w+)", line)) and m[1] in errors.__all__]
     assert list(dict.fromkeys(found.kind.__name__ for found in DEFINED.values())) == drawn
@@ -102,18 +102,18 @@ class TestDataLoss:
     """The policy of `failOnDataLoss`."""
 
     def test_failing(self) -> None:
-        """The error has the condition, what was found, and the remedy."""
+        """The error has the condition, the details and the remedy."""
         with pytest.raises(DataLoss) as caught:
             report_data_loss(PARTITIONS_GONE, "t-0 is gone", fail=True)
         assert str(caught.value) == "[PARTITIONS_GONE] t-0 is gone; set failOnDataLoss to false to continue"
 
     def test_another_remedy(self) -> None:
-        """The caller may state another remedy."""
+        """The caller may give another remedy."""
         with pytest.raises(DataLoss, match=r"t-0 is gone; plan again$"):
             report_data_loss(DATA_LOSS, "t-0 is gone", fail=True, remedy="plan again")
 
     def test_continuing(self, caplog: pytest.LogCaptureFixture) -> None:
-        """With failOnDataLoss=false, a warning states what was found and what is done."""
+        """With failOnDataLoss=false, a warning states the loss and its consequence."""
         with caplog.at_level(logging.WARNING):
             report_data_loss(DATA_LOSS, "t-0 is gone", fail=False, otherwise="Reading the rest")
         assert caplog.messages == ["t-0 is gone. Reading the rest, because failOnDataLoss is false"]

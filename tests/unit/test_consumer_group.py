@@ -1,4 +1,4 @@
-"""The options that a group's batch gives to the write that commits it."""
+"""Batches of a ConsumerGroup: limits, options, and the options of the write that commits them."""
 
 from __future__ import annotations
 
@@ -82,20 +82,20 @@ READING = {
 
 
 def batch(options: dict[str, str], ranges: tuple[OffsetRange, ...] = RANGES) -> GroupBatch:
-    """A batch of a group that is not joined."""
+    """Return a batch of a group that is not joined."""
     member = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t"], options=options)
     return GroupBatch(member, cast("Any", None), ranges, ClaimOwner("g_me", 5))
 
 
 def test_what_connects_the_group_connects_its_write() -> None:
-    """A write is given every option that the group connects by, as it was spelled, and none that says how to read."""
+    """A write gets all options with which the group connects, spelled as given, and no read options."""
     found = batch(CONNECTING | READING).commit_options
     committing = {"group.id": "g", "commitOffsets": '{"t":{"0":7}}', "commitOwner": "g_me@0x5"}
     assert found == {"zookeeper.connect": "zk:2181/kafka", **CONNECTING, **committing}
 
 
 def test_the_write_accepts_them() -> None:
-    """The write connects as the group does."""
+    """The write parses the group's options to the same connection."""
     group = batch(CONNECTING | READING)
     joined = {"zookeeper.connect": "zk:2181/kafka", "subscribe": "t", "group.id": "g", **CONNECTING, **READING}
     ours = parse_stream(joined).read.connection
@@ -115,7 +115,7 @@ def test_the_write_accepts_them() -> None:
 
 
 def test_a_batch_of_nothing_commits_nothing() -> None:
-    """A member that owns nothing gives its write the connection alone."""
+    """A member that owns nothing gives its write only the connection."""
     assert batch({"transport": "librdkafka"}, ()).commit_options == {
         "zookeeper.connect": "zk:2181/kafka",
         "transport": "librdkafka",
@@ -124,14 +124,14 @@ def test_a_batch_of_nothing_commits_nothing() -> None:
 
 @each("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])
 def test_no_property_of_a_connection_is_left_out(prefix: str) -> None:
-    """Each client property of TLS, SASL, sockets and addresses that a group accepts is one of the connection."""
+    """Each client property of TLS, SASL, sockets and addresses is a connection option."""
     names = {name for name in [row.name for row in PROPERTIES] + [*LIBRDKAFKA] if name.startswith(prefix)}
     assert names
     assert {name for name in names if is_connection_option(f"kafka.{name}")} == names
 
 
 def test_a_write_knows_each_property_of_a_connection() -> None:
-    """What a group accepts of a connection's properties, a producer accepts, too."""
+    """A producer accepts all connection properties that a group accepts."""
     connecting = {row.name for row in PROPERTIES if "C" in row.clients and is_connection_option(f"kafka.{row.name}")}
     assert connecting <= {row.name for row in PROPERTIES if "P" in row.clients}
     passed_on = set(LIBRDKAFKA) - {row.name for row in PROPERTIES}
@@ -139,7 +139,7 @@ def test_a_write_knows_each_property_of_a_connection() -> None:
 
 
 def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was opened before a member is refused is closed again: the `with` block of a refused member is never left."""
+    """A refused member closes what it has opened, since its `with` block is never entered."""
     left: list[str] = []
 
     def refuse(session: StreamSession) -> None:
@@ -153,7 +153,7 @@ def test_a_refused_join_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Joined:
-    """A session of the only member of a group: a topic with logs [0, 100), and none of another name."""
+    """The session of a group's only member, in a cluster with one topic, whose logs are [0, 100)."""
 
     cluster = member = offsets = brokers = property(lambda self: self)
     commits_as_member = False
@@ -163,7 +163,7 @@ class Joined:
         return {TopicPartition("t", n): Claim("g_me-0", 1) for n in range(2)}
 
     def read(self, partitions: object) -> None:
-        """Nothing is revoked."""
+        """Revoke nothing."""
 
     def wait_settled(self) -> bool:
         return True
@@ -196,11 +196,11 @@ class Joined:
         return dict.fromkeys(starts, 10.0)
 
     def commit(self, *given: object) -> None:
-        """Nothing is to be reset."""
+        """Reset nothing."""
 
 
 def plan(**options: str) -> GroupBatch:
-    """The plan of a member's batch."""
+    """Return a member's planned batch."""
     member = ConsumerGroup("zk:2181/kafka", "g", subscribe=["t", "order"], options=options)
     member._session = cast("Any", Joined())
     return member.plan(cast("Any", None))
@@ -215,7 +215,7 @@ def plan(**options: str) -> GroupBatch:
     ],
 )
 def test_limits_of_a_batch(options: dict[str, str], sizes: list[int]) -> None:
-    """A batch reads and commits no more than its limits allow, and its read is not given them."""
+    """A batch reads and commits no more than its limits allow, and its read does not get the limits as options."""
     found = plan(**options)
     assert [r.size for r in found.ranges] == sizes
     assert json.loads(found.commit_options["commitOffsets"])["t"]["0"] == sizes[0]
@@ -224,7 +224,7 @@ def test_limits_of_a_batch(options: dict[str, str], sizes: list[int]) -> None:
 
 @each("name", ["minOffsetsPerTrigger", "maxTriggerDelay"])
 def test_limits_that_a_batch_does_not_have(name: str) -> None:
-    """A batch waits for nothing, so that an option to wait for records is refused."""
+    """Options that make a trigger wait for records are refused, since a batch does not wait."""
     with pytest.raises(OptionError, match=f"A ConsumerGroup does not accept {name}"):
         ConsumerGroup("zk:2181", "g", subscribe=["t"], options={name: "5"})
 
@@ -243,13 +243,13 @@ def test_limits_that_a_batch_does_not_have(name: str) -> None:
     ],
 )
 def test_options_that_are_arguments(name: str, says: str) -> None:
-    """What has an argument of its own is refused as an option, in any spelling."""
+    """An option that is an argument of ConsumerGroup, or unsuitable for it, is refused in any spelling."""
     with pytest.raises(OptionError, match=f"A ConsumerGroup does not accept .*{says}"):
         ConsumerGroup("zk:2181", "g", subscribe=["t"], options={name: "x"})
 
 
 def test_all_refused_options() -> None:
-    """One error has all options that are refused."""
+    """One error lists all refused options."""
     with pytest.raises(
         OptionError, match=r"accept group\.id, assign, subscribe as options: group\.id is.*; assign.*; subscribe is"
     ):
@@ -257,7 +257,7 @@ def test_all_refused_options() -> None:
 
 
 def test_missing_topics(caplog: pytest.LogCaptureFixture) -> None:
-    """A topic that does not exist is logged at each plan, or an error with missingTopics=fail."""
+    """A topic that does not exist is logged at each plan, or is an error with missingTopics=fail."""
     plan()
     assert "There is no topic or partition order (did you mean orders?)" in caplog.text
     with pytest.raises(UnknownTopic, match="did you mean orders"):

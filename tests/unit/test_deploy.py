@@ -1,4 +1,4 @@
-"""The alert rules, the dashboard and the page of metrics, beside the metrics that there are."""
+"""Alert rules, dashboard and page of metrics, compared with the exported metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USERS = [DASHBOARD, *sorted((ROOT / "deploy/prometheus").glob("*.yml"))]
 
 
 def exported() -> set[str]:
-    """The names of all metrics, as Prometheus stores them."""
+    """Return the names of all metrics as Prometheus stores them."""
     collector = ClusterCollector(lambda: Ensemble(ClusterReport()), lambda ensemble: GroupReports(), 30)
     families = [*collector.collect(), *LagMetrics(CollectorRegistry()).collect()]
     collector.close()
@@ -29,19 +29,19 @@ def exported() -> set[str]:
 
 @pytest.mark.parametrize("file", USERS, ids=lambda file: file.name)
 def test_expressions_use_metrics_that_exist(file: Path) -> None:
-    """Rules and panels name no metric that is not exported."""
+    """Rules and panels only use exported metrics."""
     used = set(re.findall(r"\bz?kafka_[a-z_]+", file.read_text()))
     assert used <= exported()
 
 
 def test_the_page_has_all_metrics() -> None:
-    """Each metric is in docs/metrics.md, and each that is there exists."""
+    """docs/metrics.md lists exactly the exported metrics."""
     documented = set(re.findall(r"`(z?kafka_[a-z_]+)`", (ROOT / "docs/metrics.md").read_text()))
     assert documented == exported()
 
 
 def test_panels_are_distinct() -> None:
-    """The panels of the dashboard have ids of their own, and do not overlap."""
+    """The dashboard's panels have distinct ids and do not overlap."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
     cells = [
         (x, y)

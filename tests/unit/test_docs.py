@@ -1,4 +1,4 @@
-"""The documents say what the code does."""
+"""The documents, compared with the code."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ ZNODES: dict[str, Callable[[str, bytes], Any]] = {
     "/consumers/<group>/owners/<topic>/<partition>": groups.decode_owner,
     "/consumers/<group>/offsets/<topic>/<partition>": groups.decode_offset,
 }
-"""The znodes that are read, with what decodes them."""
+"""The documented znodes, with their decoders."""
 
 
 @pytest.mark.parametrize("page", ["options.md", "kafka-properties.md", "errors.md"])
 def test_generated_pages(page: str) -> None:
-    """The generated pages are as `make docs` would make them now."""
+    """The generated pages are up to date with `make docs`."""
     generated = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
     assert (DOCS / page).read_text() == generated[page]
 
 
 def test_pictures() -> None:
-    """The pictures are as `make docs` would draw them now."""
+    """The pictures are up to date with `make docs`."""
     for name, drawn in runpy.run_path(str(DOCS / "pictures.py"))["pictures"]().items():
         assert (DOCS / name).read_text() == drawn
 
 
 @each("page", PAGES)
 def test_links(page: Path) -> None:
-    """Every link to a file of the project leads to one."""
+    """Every link to a file of the project leads to an existing file."""
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
@@ -87,7 +87,7 @@ def test_links(page: Path) -> None:
 
 @each("page", PAGES)
 def test_every_block_is_run_or_says_why_not(page: Path) -> None:
-    """Each fence is one of a block; each block is run, is output or a diagram, or gives its reason."""
+    """Each fence belongs to a block, and each block is run, is output or a diagram, or gives a reason."""
     found = blocks(page)
     fences = re.findall(r"^ *(?:```|~~~)", page.read_text(), re.MULTILINE)
     assert len(fences) == 2 * len(found)
@@ -96,20 +96,20 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
 
 @each("block", [b for b in BLOCKS if b.language == "python"])
 def test_python_compiles(block: Block) -> None:
-    """Python is well formed, also where it is not run."""
+    """Python blocks compile, even if they are not run."""
     compile(f"(reader\n{block.text})" if is_fragment(block) else block.text, str(block), "exec")
 
 
 @each("block", [b for b in BLOCKS if b.language in SHELL])
 def test_commands_exist(block: Block) -> None:
-    """Commands of the package and targets of the Makefile exist, also where they are not run."""
+    """The package's commands and the Makefile's targets exist, even if they are not run."""
     words = [program(statement) for statement in statements(block)]
     assert [problem(w) for w in words if w[0] in ("zkafka", "make") and problem(w)] == []
 
 
 @each("block", [b for b in BLOCKS if b.language == "json"])
 def test_json_parses(block: Block) -> None:
-    """JSON is well formed."""
+    """JSON blocks are well formed."""
     json.loads(block.text)
 
 
@@ -118,7 +118,7 @@ class TestZnodes:
 
     @each("path", ZNODES)
     def test_example_is_readable(self, path: str) -> None:
-        """The example of each znode is read by the code that reads the real one."""
+        """The example of each znode can be decoded like a real one."""
         real_path = re.sub(r"<id>|<partition>", "0", re.sub(r"<topic>", "orders", path))
         ZNODES[path](
             real_path.replace("<group>", "billing").replace("<consumer>", "billing_c1"), znode_examples()[path].encode()
@@ -126,13 +126,13 @@ class TestZnodes:
 
 
 def table_rows(page: str, heading: str) -> list[list[str]]:
-    """The cells of the table below a heading, without its first two lines."""
+    """Return the cells of the table below a heading, without its first two lines."""
     section = (DOCS / page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return [row.strip("|").split("|") for row in section.splitlines() if row.startswith("|")][2:]
 
 
 def codes(cell: str) -> list[str]:
-    """What a cell has in backticks."""
+    """Return a cell's texts in backticks."""
     return re.findall(r"`([^`]+)`", cell)
 
 
@@ -144,7 +144,7 @@ def test_strategies() -> None:
 
 
 class TestMigration:
-    """The guides name what exists."""
+    """Guides for migration."""
 
     @pytest.mark.parametrize(
         ("page", "heading"),
@@ -155,20 +155,20 @@ class TestMigration:
         ],
     )
     def test_options_exist(self, page: str, heading: str) -> None:
-        """Every option that a guide offers is in the table of options, or is a client property."""
+        """Every option that a guide offers is in the table of options or is a client property."""
         known = {row.name for row in TABLE} | {f"kafka.{row.name}" for row in PROPERTIES} | {"kafka.group.id"}
         offered = {name for row in table_rows(page, heading) for name in codes(row[1])}
         assert offered - known == set()
 
     def test_every_spark_option_has_a_row(self) -> None:
-        """The guide from Spark's Kafka source leaves out none of its options."""
+        """The guide from Spark's Kafka source covers all of its options."""
         page = "migrate-from-spark-kafka.md"
         rows = [*table_rows(page, "Read options"), *table_rows(page, "Write options")]
         assert SPARK_OPTIONS - {name for row in rows for name in codes(row[0])} == set()
 
 
 def misread_lines(text: str) -> list[str]:
-    """The lines of lists that Python-Markdown, which the site is made with, reads otherwise than GitHub.
+    """Return the list lines that Python-Markdown, which renders the site, reads differently from GitHub.
 
     >>> misread_lines("Steps:\\n1. one\\n\\n   more\\n2. two\\n\\n- a\\n  b\\n- c")
     ['1. one', '   more', '2. two']
@@ -191,13 +191,13 @@ def misread_lines(text: str) -> list[str]:
 
 @each("page", PAGES)
 def test_lists_are_read_alike(page: Path) -> None:
-    """A list follows a blank line, its further paragraphs are indented by four, and a blank line ends them."""
+    """Lists follow a blank line, their further paragraphs are indented by four, and a blank line ends them."""
     assert misread_lines(page.read_text()) == []
 
 
 @cache
 def definitions() -> dict[str, set[str]]:
-    """The names that each module defines, by its path in the package without its ending; members as ``Class.member``."""
+    """Return the names defined by each module, by its path in the package without suffix; members as ``Class.member``."""
     return {
         path.relative_to(PACKAGE).with_suffix("").as_posix(): set(_defined(ast.parse(path.read_text(encoding="utf-8"))))
         for path in PACKAGE.rglob("*.py")
@@ -215,7 +215,7 @@ def _defined(tree: ast.Module | ast.ClassDef) -> Iterator[str]:
 
 
 def unknown_name(name: str) -> str | None:
-    """What is wrong with a name in DESIGN.md, ``module.function``, ``folder/module.Class.method`` or ``Class.method``.
+    """Return the problem of a name in DESIGN.md: ``module.function``, ``folder/module.Class.method`` or ``Class.method``.
 
     >>> unknown_name("batch_planner.plan_batch"), unknown_name("SplitReader.batches"), unknown_name("auto.offset.reset")
     (None, None, None)
@@ -239,7 +239,7 @@ def unknown_name(name: str) -> str | None:
 
 
 def unknown_path(path: str) -> str | None:
-    """What is wrong with a path in DESIGN.md: of a file in the package, which its end must identify, or below the root.
+    """Return the problem of a path in DESIGN.md, which must be a path below the root or the end of one file in the package.
 
     >>> unknown_path("read/batch_planner.py"), unknown_path("batch_planner.py"), unknown_path("tests/unit/test_docs.py")
     (None, None, None)
@@ -253,7 +253,7 @@ def unknown_path(path: str) -> str | None:
 
 
 def test_names_in_the_design() -> None:
-    """Every path and every name of a function, class or method in DESIGN.md exists, and means one thing."""
+    """Every path and every name of a function, class or method in DESIGN.md exists and is unambiguous."""
     words = set(codes(DESIGN.read_text(encoding="utf-8")))
     everywhere = {name.rpartition(".")[2] for names in definitions().values() for name in names}
     paths = {word for word in words if re.fullmatch(r"[\w/]+\.(py|c|h)|[\w/]+/", word)}

@@ -1,4 +1,4 @@
-"""The error tree: texts, parameters, pickling, and its own documentation."""
+"""The error tree: texts, parameters, pickling, and its documentation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PLAIN = [kind for kind in FAMILY if kind is not CodecError]
 
 
 def drawn() -> dict[str, tuple[int, bool]]:
-    """Depth and retriability of each class, as the module's docstring draws them."""
+    """Return depth and retriability of each class as drawn in the module's docstring."""
     lines = [re.match(r"    ([ │├└─]*)(\w+)(.*)", line) for line in (errors.__doc__ or "").splitlines()]
     return {m[2]: (len(m[1]) // 4, "(retriable)" in m[3]) for m in lines if m and m[2][0].isupper()}
 
 
 @each("kind", PLAIN)
 def test_error_survives_pickling(kind: type[ZKafkaError]) -> None:
-    """Class, condition, text and parameters of every error are the same on the other side of a pickle."""
+    """Every error keeps its class, condition, text and parameters when pickled."""
     error = kind("SOME_CONDITION", "it broke; found 3; mend it", partition=3, names=["a"])
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
@@ -39,7 +39,7 @@ def test_error_survives_pickling(kind: type[ZKafkaError]) -> None:
 
 @pytest.mark.parametrize("data", [None, b"", b"{", b"x" * 500])
 def test_codec_error_survives_pickling(data: bytes | None) -> None:
-    """A codec error, created from path, bytes and expectation, is the same on the other side of a pickle."""
+    """A codec error, which is created from path, bytes and expectation, is the same after pickling."""
     error = CodecError("/controller", data, "a JSON object")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is CodecError
@@ -59,25 +59,25 @@ def test_codec_error_survives_pickling(data: bytes | None) -> None:
     ],
 )
 def test_codec_error_quotes_at_most_120_bytes(data: bytes | None, shown: str) -> None:
-    """The text quotes path and data, shortened, and says how much there was."""
+    """The text quotes path and data, which is shortened and shown with its size."""
     text = str(CodecError("/brokers/ids/1", data, "an integer"))
     assert text.startswith("[MALFORMED_ZNODE] Znode /brokers/ids/1 cannot be read: ")
     assert shown in text
 
 
 def test_all_names_every_class() -> None:
-    """`__all__` holds each class of the tree, sorted, and nothing else."""
+    """`__all__` contains exactly the classes of the tree, sorted."""
     assert errors.__all__ == sorted(kind.__name__ for kind in FAMILY)
 
 
 def test_docstring_draws_the_tree() -> None:
-    """The drawing in the docstring has every class, as deep as it is, and marks the retriable ones."""
+    """The drawing in the docstring has every class at its depth, and marks the retriable ones."""
     truth = {kind.__name__: (len(kind.__mro__) - len(ZKafkaError.__mro__), kind.retriable) for kind in FAMILY}
     assert drawn() == truth
 
 
 def test_every_class_says_what_it_means() -> None:
-    """No class inherits its docstring."""
+    """Each class has its own docstring."""
     assert [kind.__name__ for kind in FAMILY if not vars(kind).get("__doc__")] == []
 
 

@@ -1,4 +1,4 @@
-"""No data becomes code: what ruff.toml does not say of it."""
+"""Rules against running data as code, beyond those in ruff.toml."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = {
 
 
 def offences(path: Path, text: str) -> Iterator[str]:
-    """What a module does with foreign data, or with a shell, that it must not do."""
+    """Yield forbidden uses of foreign data or of a shell in a module."""
     place = path.relative_to(PACKAGE)
     starts_processes = not PLACES.keys().isdisjoint({place.parts[0], place.as_posix()})
     for node in ast.walk(ast.parse(text)):
@@ -39,7 +39,7 @@ def offences(path: Path, text: str) -> Iterator[str]:
 
 
 def test_no_data_becomes_code() -> None:
-    """No module compiles or imports what it has read, and only named places start processes, without a shell."""
+    """No module compiles or imports data, and only listed places start processes, without a shell."""
     found = {path.relative_to(PACKAGE): list(offences(path, path.read_text("utf-8"))) for path in PACKAGE.rglob("*.py")}
     assert found
     assert {str(path): offending for path, offending in found.items() if offending} == {}
@@ -56,12 +56,12 @@ def test_no_data_becomes_code() -> None:
     ],
 )
 def test_offences_are_found(text: str, found: str) -> None:
-    """The check finds what it is for."""
+    """The check detects forbidden uses."""
     assert list(offences(PACKAGE / "stream" / "reader.py", text)) == [found]
 
 
 def test_named_places_exist() -> None:
-    """A place that no longer starts processes is no longer named."""
+    """Each listed place starts processes."""
     for place in PLACES:
         modules = [PACKAGE / place] if place.endswith(".py") else (PACKAGE / place).rglob("*.py")
         assert any("import subprocess" in path.read_text("utf-8") for path in modules)

@@ -1,4 +1,4 @@
-"""What Spark's worker processes import: each starts anew, and its first task waits for it."""
+"""Imports of Spark's worker processes, each of which starts from scratch and delays its first task by its imports."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ PARSERS = {
 
 
 def imported(code: str, *pickles: object) -> set[str]:
-    """The modules of a new process that unpickled some objects and ran some code."""
+    """Return the modules of a new process that unpickled some objects and ran some code."""
     script = f"import pickle, sys; values = pickle.load(sys.stdin.buffer); {code}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], input=pickle.dumps(pickles), capture_output=True, check=True)
     return set(done.stdout.decode().split())
 
 
 def of(names: set[str], modules: set[str]) -> set[str]:
-    """Those of the modules that have one of the names, or lie below it."""
+    """Return the modules that have one of the names, or are below it."""
     return {module for module in modules for name in names if f"{module}.".startswith(f"{name}.")}
 
 
 def test_readers_and_writers_arrive() -> None:
-    """What a task gets brings no client with it, and nothing that parses options."""
+    """Unpickling readers and writers in a task imports neither clients nor parsers of options."""
     modules = imported("pass", *READERS, PARTITION, *WRITERS)
     assert {type(one).__module__ for one in (*READERS, PARTITION, *WRITERS)} <= modules
     assert not of(NO_TASKS | CLIENTS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)
 
 
 def test_a_read_task() -> None:
-    """A task that fails to reach a broker has imported all that it ever needs, and nothing of options, writes, groups."""
+    """A read task imports neither parsers of options nor modules of writes and groups."""
     options = parse_read({**READ, "kafkaConsumer.pollTimeoutMs": "1"})
     code = (
         "reader, partition = values\n"
@@ -79,7 +79,7 @@ def test_a_read_task() -> None:
 
 
 def test_a_write_task() -> None:
-    """A task that writes, or would if it had rows, parses no options either, and reads nothing."""
+    """A write task imports neither parsers of options nor modules of reads."""
     code = (
         "[writer] = values\n"
         "import pyspark_zkafka.records.producer, pyspark_zkafka.records.select\n"
@@ -93,14 +93,14 @@ def test_a_write_task() -> None:
 
 
 def test_a_stream_without_a_group() -> None:
-    """Planning a stream that is in no group loads nothing of groups."""
+    """Planning a stream without a group imports no modules of groups."""
     modules = imported("import pyspark_zkafka.read.stream_driver, pyspark_zkafka.zookeeper.snapshots")
     assert "kazoo" in modules
     assert not of({"pyspark_zkafka.group", "mmh3", *OF_WRITERS, *COMPUTE}, modules)
 
 
 def test_checking_options() -> None:
-    """librdkafka is loaded to judge client properties, and not before; its Python module never is."""
+    """Only client properties that need a check load librdkafka, and its Python module is never imported."""
     brokers = {"kafka.bootstrap.servers": "k:1", "kafka.security.protocol": "SSL"}
     code = (
         "from pyspark_zkafka.options.batch import parse_read\n"
@@ -116,6 +116,6 @@ def test_checking_options() -> None:
 
 
 def test_finding_the_source() -> None:
-    """Spark imports the package in every application that has it installed."""
+    """Importing the package imports no clients, since Spark does so in every application that has it installed."""
     modules = imported("import pyspark_zkafka")
     assert not of(NO_TASKS | CLIENTS | PARSERS | {f"pyspark_zkafka.{name}" for name in OF_DRIVERS}, modules)

@@ -1,4 +1,4 @@
-"""The listener, called with the progress of queries as Spark passes it."""
+"""The listener, called with the progress of queries as by Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def progress(*sources: dict[str, Any], name: str | None = "orders", observed: in
 
 
 def test_each_source_of_the_package_is_reported() -> None:
-    """The callback gets the lag of each of the query's sources that is of this package, by its place."""
+    """The callback gets the lag of each source of this package in a query, by the source's number."""
     lags: list[QueryLag] = []
     LagListener(lags.append).onQueryProgress(progress(source(5, 15), OTHER, source(7, 8)))
     assert [(lag.query, lag.source, lag.total_offsets_behind_latest) for lag in lags] == [
@@ -52,14 +52,14 @@ def test_each_source_of_the_package_is_reported() -> None:
 
 
 def test_a_query_without_a_name_goes_by_its_id() -> None:
-    """A query without a name is reported under its id."""
+    """A query without a name is reported by its id."""
     lags: list[QueryLag] = []
     LagListener(lags.append).onQueryProgress(progress(source(5, 15), name=None))
     assert lags[0].query == ID
 
 
 def test_observed_bytes() -> None:
-    """Bytes are those that Spark observed; with several sources it is unknown whose they are."""
+    """Bytes are those that Spark observed, and are unknown if a query has several sources."""
     lags: list[QueryLag] = []
     listener = LagListener(lags.append)
     listener.onQueryProgress(progress(source(5, 15), observed=300))
@@ -68,7 +68,7 @@ def test_observed_bytes() -> None:
 
 
 def test_the_log_has_a_line_for_each_lag(caplog: pytest.LogCaptureFixture) -> None:
-    """The log's line names the query and has the metrics as Spark's own source names them; it can be switched off."""
+    """The log's line has the query and its metrics under Spark's names, and can be switched off."""
     caplog.set_level(logging.INFO)
     LagListener(log=False).onQueryProgress(progress(source(5, 15)))
     assert not caplog.records
@@ -80,7 +80,7 @@ def test_the_log_has_a_line_for_each_lag(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_metrics_live_as_long_as_the_query() -> None:
-    """A registry has the last lag of each running query; unknown values have no sample, nor have queries that ended."""
+    """A registry has the last lag of each running query, without samples of unknown values and ended queries."""
     registry = CollectorRegistry()
     listener = LagListener(registry=registry, log=False)
     labels = {"query": "orders", "source": "0"}
@@ -132,7 +132,7 @@ def metrics(registry: CollectorRegistry) -> LagMetrics:
 
 
 def samples(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
-    """The value of each sample by its name, without what all names begin with, its query and its source."""
+    """Return the value of each sample by its name without the common prefix, its query and its source."""
     return {
         (sample.name.removeprefix("zkafka_query_"), sample.labels["query"], sample.labels["source"]): sample.value
         for family in registry.collect()
@@ -141,7 +141,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
 
 
 def test_samples_of_a_lag(registry: CollectorRegistry, metrics: LagMetrics) -> None:
-    """Each value of a lag is a sample of its own metric, totals since the query's start as counters."""
+    """Each value of a lag is a sample of its own metric, and totals since the query's start are counters."""
     metrics.update(LAG)
     found = {
         name: value for (name, query, source), value in samples(registry).items() if (query, source) == ("orders", "0")
@@ -165,7 +165,7 @@ def test_samples_of_a_lag(registry: CollectorRegistry, metrics: LagMetrics) -> N
 
 
 def test_unknown_values(registry: CollectorRegistry, metrics: LagMetrics) -> None:
-    """A value that is unknown has no sample, and 0 is none of these; an update replaces what was known before."""
+    """An unknown value has no sample, unlike 0, and an update removes earlier values."""
     metrics.update(LAG)
     metrics.update(UNKNOWN)
     assert {name for name, *_ in samples(registry)} == {
@@ -178,7 +178,7 @@ def test_unknown_values(registry: CollectorRegistry, metrics: LagMetrics) -> Non
 
 
 def test_sources_and_queries_are_apart(registry: CollectorRegistry, metrics: LagMetrics) -> None:
-    """Each source of a query has samples of its own, as has each query."""
+    """Each source of each query has its own samples."""
     metrics.update(LAG)
     metrics.update(replace(LAG, source=1, records=1))
     metrics.update(replace(LAG, query="audit", run_id="another", records=2))
@@ -187,7 +187,7 @@ def test_sources_and_queries_are_apart(registry: CollectorRegistry, metrics: Lag
 
 
 def test_query_that_has_ended(registry: CollectorRegistry, metrics: LagMetrics) -> None:
-    """The samples of a run that has ended are removed, with all of its sources, and those of another run stay."""
+    """The samples of all sources of an ended run are removed, and those of another run stay."""
     metrics.update(LAG)
     metrics.update(replace(LAG, source=1))
     metrics.update(replace(LAG, run_id="next", batch_id=4))
@@ -200,7 +200,7 @@ def test_query_that_has_ended(registry: CollectorRegistry, metrics: LagMetrics) 
 
 
 def test_metrics_without_samples(registry: CollectorRegistry, metrics: LagMetrics) -> None:
-    """Without a query, each metric has its help and its type, as a scrape shows them."""
+    """Without a query, each metric still has its help and type in a scrape."""
     text = generate_latest(registry).decode()
     assert "# TYPE zkafka_query_records_total counter" in text
     assert "# HELP zkafka_query_owned_partitions Partitions with a leader that the query owned" in text

@@ -1,4 +1,4 @@
-"""The page of licences says what the installed packages declare: a check before a release."""
+"""The page of licences, compared with the installed packages before a release."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ ALLOWED = {
     *("HPND", "PSF-2.0", "Python-2.0", "Unlicense", "Zlib"),
     "MPL-2.0",  # certifi and orjson, in extras
 }
-"""Licences that ask no more than to be quoted, of those who do not change the package."""
+"""Licences that only require attribution if the package is used unchanged."""
 
 pytestmark = pytest.mark.long
 
 
 @cache
 def script() -> dict[str, Any]:
-    """The names of the script that makes the page."""
+    """Return the globals of the script that writes the page."""
     return runpy.run_path(str(ROOT / "docs" / "licences.py"))
 
 
 @cache
 def installed() -> list[Any]:
-    """The rows of the packages that are installed here."""
+    """Return the rows of the installed packages."""
     rows = script()["rows"]()
     assert rows
     return rows
 
 
 def listed() -> dict[str, list[str]]:
-    """The cells of the page, by package."""
+    """Return the cells of the page by package."""
     lines = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8").splitlines()
     return {cells[0]: cells for line in lines if len(cells := line.strip("| ").split(" | ")) == 4}
 
@@ -54,7 +54,7 @@ def test_direct_dependencies_are_listed() -> None:
 
 
 def test_what_is_listed_is_true() -> None:
-    """A package in the version of the page declares the licence of the page."""
+    """An installed package of the version on the page declares the licence on the page."""
     page = listed()
     here = {row.name: (row.version, row.licence) for row in installed()}
     same = [name for name, (version, _) in here.items() if name in page and page[name][1] == version]
@@ -62,6 +62,6 @@ def test_what_is_listed_is_true() -> None:
 
 
 def test_no_licence_asks_for_more_than_a_quotation() -> None:
-    """What a user's installation has, in any version, is under licences that ask nothing of users."""
+    """All packages of a user's installation, in any version, have licences that only require attribution."""
     parts = {row.name: {part.strip() for part in re.split(r" AND | OR |[()]", row.licence)} - {""} for row in installed()}
     assert {name: licences for name, licences in parts.items() if not licences <= ALLOWED} == {}

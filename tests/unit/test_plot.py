@@ -1,4 +1,4 @@
-"""Pictures of views."""
+"""Plots of views."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark_zkafka.errors import OptionError, ZKafkaError
 from pyspark_zkafka.plot import assignment_map, lag_over_time, leader_balance
 
 if TYPE_CHECKING:
-    # Not imported at runtime: each process that collects tests would wait for it.
+    # Not imported at runtime, since each process that collects tests would wait for it.
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -23,34 +23,34 @@ OWNED, UNOWNED, EMPTY = "#0072b2", "#d55e00", "#eeeeee"
 
 
 def observation(second: float, lag: int | None, partition: int = 0, group: str = "billing", **more: Any) -> dict[str, Any]:
-    """A row of the view `offsets` with its time."""
+    """Return a row of the view `offsets` with its time."""
     time = START + timedelta(seconds=second)
     return {"time": time, "group": group, "topic": "orders", "partition": partition, "lag": lag, **more}
 
 
 def claim(partition: int, consumer: str | None, group: str = "billing", topic: str = "orders") -> dict[str, Any]:
-    """A row of the view `owners`."""
+    """Return a row of the view `owners`."""
     return {"group": group, "topic": topic, "partition": partition, "consumer": consumer}
 
 
 def existing(*counts: tuple[str, int]) -> list[dict[str, Any]]:
-    """Rows of the view `partitions`: so many of each topic."""
+    """Return rows of the view `partitions`, with a number of partitions of each topic."""
     return [{"topic": topic, "partition": partition} for topic, count in counts for partition in range(count)]
 
 
 def led(leader: int | None, *replicas: int) -> dict[str, Any]:
-    """A row of the view `partitions`."""
+    """Return a row of the view `partitions` with its leader and replicas."""
     return {"leader": leader, "replicas": list(replicas)}
 
 
 def drawn(figure: Figure) -> Axes:
-    """The figure's axes, after it was rendered, so that errors and warnings of the layout show."""
+    """Return the figure's axes after rendering, so that errors and warnings of the layout show."""
     figure.savefig("/dev/null", format="png")
     return figure.axes[0]
 
 
 def lines(axes: Axes) -> dict[str, list[tuple[float, float]]]:
-    """The points of each labelled line."""
+    """Return the points of each labelled line."""
     handles, labels = axes.get_legend_handles_labels()
     return {
         label: [(float(x), float(y)) for x, y in line.get_xydata()] for line, label in zip(handles, labels, strict=True)
@@ -58,13 +58,13 @@ def lines(axes: Axes) -> dict[str, list[tuple[float, float]]]:
 
 
 def texts(figure: Figure) -> list[str]:
-    """The texts inside the axes, and those of the legend."""
+    """Return the texts inside the axes and the legend."""
     legends = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     return [text.get_text().strip() for text in figure.axes[0].texts] + legends
 
 
 def cells(axes: Axes, colour: str) -> dict[str, list[int]]:
-    """The columns of the cells of one colour, by the label of their row."""
+    """Return the columns of the cells of one colour, by the label of their row."""
     from matplotlib.colors import to_hex
 
     labels = {round(tick): text.get_text() for tick, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)}
@@ -77,7 +77,7 @@ def cells(axes: Axes, colour: str) -> dict[str, list[int]]:
 
 
 def ticks(labels: Iterable[Any]) -> list[str]:
-    """The labels of an axis."""
+    """Return the labels of an axis."""
     return [label.get_text() for label in labels]
 
 
@@ -96,7 +96,7 @@ class TestLag:
         assert axes.get_ylim()[0] == 0
 
     def test_lone_group(self) -> None:
-        """A single line has no legend; the axis names its group."""
+        """A single line has no legend, but its group is named at the axis."""
         figure = lag_over_time([observation(0, 5), observation(1, 3)])
         assert drawn(figure).get_ylabel() == "lag of group billing (records)"
         assert figure.legends == []
@@ -105,12 +105,12 @@ class TestLag:
         ("by", "labels"), [("topic", {"orders", "clicks"}), ("partition", {"orders-0", "clicks-0", "clicks-1"})]
     )
     def test_lines(self, by: Any, labels: set[str]) -> None:
-        """Topics and partitions have lines of their own, named without the group if there is one alone."""
+        """Topics and partitions have their own lines, named without the group if there is only one."""
         rows = [observation(0, 1), observation(0, 2, topic="clicks"), observation(0, 3, 1, topic="clicks")]
         assert set(lines(drawn(lag_over_time(rows, by=by)))) == labels
 
     def test_many_lines(self) -> None:
-        """No two of twenty lines look the same."""
+        """Twenty lines all look different."""
         figure = lag_over_time([observation(s, p, p) for s in (0, 1) for p in range(20)], by="partition")
         assert len({(line.get_color(), line.get_linestyle()) for line in drawn(figure).lines}) == 20
 
@@ -141,7 +141,7 @@ class TestLag:
         assert axes.get_xlabel() == "time since the first observation (s)"
 
     def test_events(self) -> None:
-        """Each event is a line at its time with its text; the earlier the higher, so that texts do not meet."""
+        """Each event is a line with text at its time, and earlier texts are higher, so that they do not overlap."""
         events = {START + timedelta(seconds=5): "b joins", START + timedelta(seconds=1): "a joins"}
         figure = lag_over_time([observation(s, 1) for s in range(9)], events=events)
         found = {text.get_text().strip(): text.get_position() for text in drawn(figure).texts}
@@ -153,7 +153,7 @@ class TestAssignment:
     """The assignment map."""
 
     def test_cells(self) -> None:
-        """A cell is filled where a consumer owns a partition; partitions that nobody owns have a row of their own."""
+        """A cell is filled where a consumer owns a partition, and partitions without an owner have their own row."""
         axes = drawn(
             assignment_map([claim(0, "billing_a"), claim(1, "billing_b"), claim(3, "billing_a")], existing(("orders", 5)))
         )
@@ -164,7 +164,7 @@ class TestAssignment:
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("partition", "consumer of group billing")
 
     def test_topics(self) -> None:
-        """Topics stand side by side, named, in numerical order of partitions; those without an owner are not shown."""
+        """Topics with owners are side by side with their names, with partitions in numerical order."""
         owners = [claim(p, "billing_a", topic=topic) for topic in ("orders", "clicks") for p in range(11)]
         figure = assignment_map(owners, existing(("orders", 11), ("clicks", 11), ("idle", 50)))
         axes = drawn(figure)
@@ -173,20 +173,20 @@ class TestAssignment:
         assert cells(axes, UNOWNED) == {}
 
     def test_groups(self) -> None:
-        """Each group has its consumers, and its own partitions without an owner."""
+        """Each group has its own consumers and its own partitions without an owner."""
         owners = [claim(0, "billing_a"), claim(1, "billing_b"), claim(0, "audit_a", "audit")]
         axes = drawn(assignment_map(owners, existing(("orders", 2))))
         assert cells(axes, OWNED) == {"audit: a": [0], "billing: a": [0], "billing: b": [1]}
         assert cells(axes, UNOWNED) == {"audit: no owner": [1]}
 
     def test_odd_claims(self) -> None:
-        """Claims that nobody can read, and those of partitions that do not exist, are shown."""
+        """Unreadable claims and claims of partitions that do not exist are shown."""
         axes = drawn(assignment_map([claim(0, None), claim(7, "billing_a")], existing(("orders", 1))))
         assert cells(axes, OWNED) == {"a": [1], "unreadable claim": [0]}
         assert ticks(axes.get_xticklabels()) == ["0", "7"]
 
     def test_many_partitions(self) -> None:
-        """Each of hundreds of partitions has its cell, some of them a number; the picture fits into a notebook."""
+        """Each of hundreds of partitions has a cell, only some have a number, and the figure fits into a notebook."""
         figure = assignment_map([claim(p, f"billing_{p % 3}") for p in range(300)], existing(("orders", 300)))
         axes = drawn(figure)
         assert sum(map(len, cells(axes, OWNED).values())) == 300
@@ -198,7 +198,7 @@ class TestLeaders:
     """The balance of leaders."""
 
     def test_bars(self) -> None:
-        """A bar counts the partitions that a broker leads; a line marks of how many it is the preferred leader."""
+        """A bar counts the partitions a broker leads, and a line marks how many of them have it as preferred leader."""
         figure = leader_balance([led(0, 0, 1), led(0, 1, 0), led(1, 1, 0), led(0, 2, 0)], [{"id": 0}, {"id": 1}])
         axes = drawn(figure)
         assert [bar.get_height() for bar in axes.patches] == [3, 1, 0]
@@ -208,18 +208,18 @@ class TestLeaders:
         assert set(texts(figure)) == {"3", "1", "0", "leads", "preferred leader of"}
 
     def test_no_leader(self) -> None:
-        """Partitions without a leader, and those that are being created, are a bar of their own."""
+        """Partitions without a leader, or in creation, have their own bar."""
         axes = drawn(leader_balance([led(0, 0), led(-1, 0), led(None, 0)], [{"id": 0}]))
         assert [bar.get_height() for bar in axes.patches] == [1, 2]
         assert ticks(axes.get_xticklabels()) == ["0", "no\nleader"]
 
     def test_idle_broker(self) -> None:
-        """A broker without partitions has a bar, of height 0."""
+        """A broker without partitions has a bar of height 0."""
         assert [bar.get_height() for bar in drawn(leader_balance([led(1, 1)], [{"id": 0}, {"id": 1}])).patches] == [0, 1]
 
 
 class Frame:
-    """A frame of Spark's, as far as plots use it."""
+    """The part of Spark's DataFrame that plots use."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self._rows = spark_rows(rows)
@@ -242,7 +242,7 @@ def pandas_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
 
 @pytest.mark.parametrize("form", [list, Frame, pandas_frame, spark_rows])
 def test_forms_of_rows(form: Any) -> None:
-    """Rows may be mappings, Spark's rows, or a frame of Spark's or of pandas', where a missing number is NaN."""
+    """Rows may be mappings, Spark's rows, or a DataFrame of Spark or of pandas, which shows missing numbers as NaN."""
     figure = lag_over_time(form([observation(0, 5), observation(1, None), observation(2, 4)]))
     assert str(lines(drawn(figure))) == "{'billing': [(0.0, 5.0), (1.0, nan), (2.0, 4.0)]}"
     figure = leader_balance(form([led(0, 0, 1), led(None, 1, 0)]), form([{"id": 0}, {"id": 1}]))
@@ -260,14 +260,14 @@ def test_forms_of_rows(form: Any) -> None:
     ],
 )
 def test_nothing_to_draw(figure: Any, text: str) -> None:
-    """Without rows, the figure says so."""
+    """A figure without rows says so."""
     empty = figure()
     drawn(empty)
     assert texts(empty) == [text]
 
 
 def test_missing_columns() -> None:
-    """Columns that rows lack are an error that names them."""
+    """Missing columns are an error that names them."""
     with pytest.raises(
         OptionError, match=r"\[INVALID_SCHEMA\] lag_over_time needs the columns time, lag; the rows have group, "
     ):
@@ -275,7 +275,7 @@ def test_missing_columns() -> None:
 
 
 def test_unknown_lines() -> None:
-    """Lines that do not exist are an error that names those that do."""
+    """An unknown kind of lines is an error that names the valid ones."""
     with pytest.raises(OptionError, match="by='member' is not possible; use one of group, topic, partition"):
         lag_over_time([observation(0, 1)], by="member")  # type: ignore[arg-type]
 

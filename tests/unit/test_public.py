@@ -30,25 +30,25 @@ def run(code: str) -> str:
 
 
 def test_all_equals_the_public_names() -> None:
-    """Every public name that is not a module, or is imported when it is used, is in `__all__`, sorted; nothing else is."""
+    """`__all__` has exactly the public names, including those imported on use but no modules, sorted."""
     public = {n for n, v in vars(pyspark_zkafka).items() if not n.startswith("_") and not isinstance(v, ModuleType)}
     assert pyspark_zkafka.__all__ == sorted(public | {"LagListener", "__version__"})
 
 
 def test_import_brings_no_client() -> None:
-    """Importing the package imports neither kazoo nor confluent_kafka: Spark imports it in every application."""
+    """Importing the package imports neither kazoo nor confluent_kafka, since Spark imports it in every application."""
     code = f"import sys, pyspark_zkafka; print(*[m for m in {_HEAVY} if m in sys.modules])"
     assert run(code) == ""
 
 
 def test_import_works_without_clients() -> None:
-    """Where kazoo and confluent_kafka cannot be imported, the source is still found and named."""
+    """If kazoo and confluent_kafka cannot be imported, the source is still found by its name."""
     code = f"{_BLOCK}\nimport pyspark_zkafka as z\nprint(z.DefaultSource.name(), z.ZKafkaDataSource({{}}).name())"
     assert run(code) == "zkafka zkafka"
 
 
 def test_options_are_checked_without_clients() -> None:
-    """Where the clients cannot be imported, bad options are still reported as such."""
+    """If the clients cannot be imported, bad options are still reported as such."""
     code = (
         f"{_BLOCK}\nfrom pyspark_zkafka import ZKafkaDataSource, ZKafkaError\n"
         "try:\n    ZKafkaDataSource({'subscribe': 't'}).schema()\n"
@@ -58,7 +58,7 @@ def test_options_are_checked_without_clients() -> None:
 
 
 def test_the_listener_is_imported_when_it_is_used() -> None:
-    """The listener, and PySpark's streaming with it, is imported at its first use, without prometheus-client."""
+    """The listener and PySpark's streaming are imported at its first use, without prometheus-client."""
     module = "pyspark_zkafka.lag_listener"
     code = (
         f"import sys, pyspark_zkafka\nassert {module!r} not in sys.modules\n"
@@ -68,7 +68,7 @@ def test_the_listener_is_imported_when_it_is_used() -> None:
 
 
 def test_unknown_names_are_reported_as_such() -> None:
-    """A name that the package does not have is an AttributeError, as of any module."""
+    """An unknown name of the package is an AttributeError, as for any module."""
     name = "LagListner"
     with pytest.raises(AttributeError, match=f"has no attribute '{name}'"):
         getattr(pyspark_zkafka, name)

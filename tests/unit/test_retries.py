@@ -11,7 +11,7 @@ from pyspark_zkafka.retries import Retry
 
 
 class Flaky:
-    """Fails so many times with an error, then returns 7."""
+    """A call that fails with an error a number of times, then returns 7."""
 
     def __init__(self, failures: int, error: ZKafkaError) -> None:
         self.calls = 0
@@ -35,7 +35,7 @@ def test_transient_failures(failures: int) -> None:
 
 
 def test_the_last_failure_is_raised() -> None:
-    """Three retries are four calls."""
+    """After three retries, the last failure is raised."""
     pauses: list[float] = []
     call = Flaky(4, BrokersUnavailable("BROKERS_UNAVAILABLE", "not now"))
     with pytest.raises(BrokersUnavailable, match="not now"):
@@ -52,7 +52,7 @@ def test_permanent_failures() -> None:
 
 
 def test_results_that_are_not_final() -> None:
-    """A call is repeated until its result is final, or the retries are used up."""
+    """A call is repeated until its result is final or the retries are used up."""
     pauses: list[float] = []
     counted = iter(range(9))
     assert Retry(3, 0.5, pauses.append).until(lambda n: n == 2, lambda: next(counted)) == 2
@@ -61,7 +61,7 @@ def test_results_that_are_not_final() -> None:
 
 
 def test_answers_in_doubt_are_asked_for_again() -> None:
-    """Only answers in doubt are asked for again, after a pause; one that does not come again is left out."""
+    """Only doubtful answers are requested again after a pause, and keys missing from a new answer are dropped."""
     pauses: list[float] = []
     answers = iter([{"b": 2, "c": 1}, {"c": 9}])
     asked: list[list[str]] = []
@@ -76,7 +76,7 @@ def test_answers_in_doubt_are_asked_for_again() -> None:
 
 
 def test_answers_that_stay_in_doubt() -> None:
-    """The last answer counts, after three retries."""
+    """After three retries, the last answer counts."""
     pauses: list[float] = []
     assert Retry(3, 0.5, pauses.append).ask_again({"a": 1}, lambda *_: True, lambda keys: {"a": 2}) == {"a": 2}
     assert pauses == [0.5] * 3

@@ -1,4 +1,4 @@
-"""What Spark asks of the data source before anything is connected."""
+"""The data source before it connects."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ VALUE = StructType([StructField("value", BinaryType())])
 
 
 def source(**options: str) -> ZKafkaDataSource:
-    """The source, as Spark makes it of a query's options."""
+    """Return the source as Spark creates it from a query's options."""
     return ZKafkaDataSource({**CONNECT, **options})
 
 
 def test_schema() -> None:
-    """Headers are a column if they are asked for; a view has columns of its own."""
+    """The column headers exists only on request, and a view has its own columns."""
     assert "headers" not in source(subscribe="t").schema()
     assert "headers" in source(subscribe="t", includeHeaders="true").schema()
     assert "rack" in source(view="brokers").schema()
@@ -34,7 +34,7 @@ def test_schema() -> None:
 
 @pytest.mark.parametrize("column", [StructField("valu", BinaryType()), StructField("value", IntegerType())])
 def test_schema_that_is_not_ours(column: StructField) -> None:
-    """Columns that records do not have, or have with another type, are refused by every reader."""
+    """Unknown columns and columns of another type are refused by every reader."""
     schema = StructType([column])
     with pytest.raises(OptionError):
         source(subscribe="t").reader(schema)
@@ -55,7 +55,7 @@ def test_schema_that_is_not_ours(column: StructField) -> None:
     ],
 )
 def test_recursive_schemas(format: str, schema: str) -> None:
-    """A schema that contains itself has no type, but may be read by a declared one, as deep as that is."""
+    """A schema that contains itself has no type, but can be read with a declared schema, as deep as that one."""
     found = source(subscribe="t", **{"value.format": format, "value.schema": schema})
     with pytest.raises(OptionError, match=r"R is .*; declare the frame's schema without this field"):
         found.schema()
@@ -76,7 +76,7 @@ def test_recursive_schemas(format: str, schema: str) -> None:
 
 
 def test_options_of_readers() -> None:
-    """Wrong options are refused by the call that makes a reader, each by its own rules."""
+    """Wrong options are refused when a reader is created, by the rules of its kind."""
     with pytest.raises(OptionError, match="minPartitions"):
         source(subscribe="t", minPartition="2").reader(VALUE)
     with pytest.raises(OptionError, match="endingOffsets"):
@@ -84,7 +84,7 @@ def test_options_of_readers() -> None:
 
 
 def test_writers() -> None:
-    """Overwriting, and columns that a record does not have, are refused before the cluster is asked."""
+    """Overwriting and columns that a record lacks are refused without contacting the cluster."""
     with pytest.raises(OptionError, match="append"):
         source(topic="t").writer(VALUE, overwrite=True)
     with pytest.raises(OptionError, match="price"):
@@ -92,12 +92,12 @@ def test_writers() -> None:
 
 
 def test_pushdown() -> None:
-    """Outside of the worker that pushes filters down, a reader takes none: Spark would refuse it."""
+    """Outside the worker that pushes filters down, a reader does not accept filters, since Spark would refuse it."""
     assert not isinstance(source(subscribe="t").reader(VALUE), PushdownReader)
 
 
 def test_pushdown_of_one_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filters narrow a plan only where the options say that no other query uses it."""
+    """Filters narrow a plan only if the options say that no other query uses it."""
     monkeypatch.setattr("pyspark_zkafka.source.is_called_by", lambda worker: True)
     for given in ({}, {"pushFilters": "false"}, {"pushFilters": "true"}):
         reader = source(subscribe="t", **given).reader(VALUE)

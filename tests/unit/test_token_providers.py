@@ -1,4 +1,4 @@
-"""Tokens of a user's function: their cache, and what a function may do wrong."""
+"""Tokens of a user's function: cache and failures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ answer: Callable[[], Any] = tuple
 
 
 def token(config: str) -> Any:
-    """The function that the tests name."""
+    """Return the current answer and record the call; the tests name this function as provider."""
     calls.append(config)
     return answer()
 
 
 @pytest.fixture(autouse=True)
 def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
-    """Sets what the function does."""
+    """A setter of the function's behaviour."""
     monkeypatch.setattr(token_providers, "_tokens", {})
     calls.clear()
     return lambda function: monkeypatch.setitem(globals(), "answer", function)
@@ -44,7 +44,7 @@ def _token(lifetime_s: float = 1000.0, text: str = "abc") -> tuple[str, float]:
 
 
 def test_one_token_for_all_clients(answers: Any) -> None:
-    """The process asks once for each configuration; librdkafka gets the same token."""
+    """A process requests one token for each configuration, and librdkafka gets the same token."""
     answers(_token)
     assert fetch_token(NAME, "a=1") is fetch_token(NAME, "a=1")
     text, expires_s, principal, extensions = oauth_callback(NAME)("a=1")
@@ -63,7 +63,7 @@ def test_renewed_in_time(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     answers(lambda: 1 / 0)
     assert fetch_token(NAME, "").text == "old"
     answers(lambda: ("new", now + 200))
-    assert fetch_token(NAME, "").text == "old"  # not asked again at once
+    assert fetch_token(NAME, "").text == "old"  # not requested again at once
     monkeypatch.setattr(time, "time", lambda: now + 87)
     assert fetch_token(NAME, "").text == "new"
     assert len(calls) == 3
@@ -84,7 +84,7 @@ def test_renewed_in_time(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_answers(answers: Any, wrong: Callable[[], Any], why: str) -> None:
-    """The error names the provider and the reason; the next request asks again."""
+    """The error names the provider and the reason, and the next request calls the function again."""
     answers(wrong)
     for _ in range(2):
         with pytest.raises(BrokersUnavailable, match=f"TOKEN_UNAVAILABLE.*{NAME} failed.*{why}"):
@@ -93,7 +93,7 @@ def test_wrong_answers(answers: Any, wrong: Callable[[], Any], why: str) -> None
 
 
 def test_function_that_hangs(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A function that does not return fails by its name; a present token is used on."""
+    """A function that does not return is reported by its name, and a present token remains in use."""
     monkeypatch.setattr(token_providers, "_LIMIT_S", 0.05)
     hanging = threading.Event()
     answers(hanging.wait)
@@ -113,7 +113,7 @@ def test_function_that_hangs(answers: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_slow_failure(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a failure that took long, the function rests as long, but not beyond the expiry of the present token."""
+    """After a slow failure, the function is not called for as long as it took, or until the present token expires."""
     clock = [1000.0]
     monkeypatch.setattr(time, "time", lambda: clock[0])
 
@@ -135,14 +135,14 @@ def test_slow_failure(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_function_that_exits(answers: Any) -> None:
-    """What the function raises reaches the caller, also an exit."""
+    """Exceptions of the function reach the caller, even an exit."""
     answers(sys.exit)
     with pytest.raises(SystemExit):
         fetch_token(NAME, "")
 
 
 def test_cannot_be_imported() -> None:
-    """A missing module or function, and a preset without its library."""
+    """A missing module or function, and a preset without its library or settings, are errors with the reason."""
     for name, why in (("no_such.module:f", "No module named"), (f"{__name__}:nothing", "AttributeError")):
         with pytest.raises(BrokersUnavailable, match=why):
             fetch_token(name, "")
@@ -153,7 +153,7 @@ def test_cannot_be_imported() -> None:
 
 
 def test_login_of_the_direct_transport(answers: Any) -> None:
-    """The exchange has the token and its extensions. A refused token is not used again."""
+    """The exchange has the token and its extensions, and a refused token is not used again."""
     answers(lambda: ("abc.def", time.time() + 100, "alice", {"cluster": "lkc-1"}))
     steps = exchange(TokenProvider(NAME, "x"))
     assert next(steps) == b"n,,\x01auth=Bearer abc.def\x01cluster=lkc-1\x01\x01"

@@ -1,4 +1,4 @@
-"""Set-up of Spark's workers: garbage collection, the C library's allocator, SIGTERM, and who calls."""
+"""Set-up of Spark's workers: garbage collection, the C library's allocator, SIGTERM, and callers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ finally:
 
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a new interpreter, with nothing else in its environment."""
+    """Run a program in a new interpreter with a minimal environment."""
     given = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment}
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=given
@@ -88,7 +88,7 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_memory_is_kept() -> None:
-    """With glibc, pages are mapped for the first batch alone; elsewhere nothing is done, and nothing fails."""
+    """With glibc, only the first batch maps pages; with other libraries, nothing is changed and nothing fails."""
     kept, faults = run(ALLOCATE).stdout.split()
     assert kept == str(platform.libc_ver()[0] == "glibc")
     assert kept == "False" or int(faults) < 3 * 2048
@@ -96,18 +96,18 @@ def test_memory_is_kept() -> None:
 
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES"])
 def test_the_environment_goes_before(name: str) -> None:
-    """An allocator that the environment configures keeps its configuration."""
+    """An allocator that is configured by the environment keeps its configuration."""
     value = "glibc.malloc.trim_threshold=1000000" if name == "GLIBC_TUNABLES" else "1000000"
     assert run(ALLOCATE, **{name: value}).stdout.startswith("False")
 
 
 def test_imports_are_frozen_once() -> None:
-    """Objects present at the first call are not collected any more; later ones still are, if nothing is imported."""
+    """Objects present at the first call are frozen, and later ones are still collected if nothing is imported."""
     assert run(FREEZE).stdout.split() == ["True", "True", "True"]
 
 
 def paused_and_failed() -> bool:
-    """Whether the collector runs in a block that pauses it and then fails."""
+    """Return whether the collector runs in a block that pauses it and then fails."""
     inside = True
     with suppress(KeyError), collector_paused():
         inside = gc.isenabled()
@@ -117,7 +117,7 @@ def paused_and_failed() -> bool:
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_collector_is_paused_and_restored(enabled: bool) -> None:
-    """The cycle collector rests inside, also when the block fails, and is as before afterwards."""
+    """The cycle collector is paused inside the block and restored afterwards, even if the block fails."""
     before = gc.isenabled()
     try:
         (gc.enable if enabled else gc.disable)()
@@ -128,26 +128,26 @@ def test_collector_is_paused_and_restored(enabled: bool) -> None:
 
 
 def test_sigterm_ends_a_process_in_an_orderly_way() -> None:
-    """SIGTERM runs ``finally`` clauses and atexit functions, undisturbed by a second one; it can be ignored for a block."""
+    """SIGTERM runs ``finally`` clauses and atexit functions despite a second signal, and can be ignored for a block."""
     done = run(TERMINATE)
     assert done.stdout.split() == ["ignored", "finally", "atexit"]
     assert done.returncode == 128 + signal.SIGTERM
 
 
 def test_callers() -> None:
-    """A module is found anywhere on the call stack, by its full name."""
+    """A module is found anywhere on the call stack by its full name."""
     assert is_called_by("_pytest.python")
     assert not is_called_by("pyspark.sql.worker.data_source_pushdown_filters")
 
 
 def test_warnings_have_level_and_logger() -> None:
-    """A warning of a worker is one line with its level and its logger, unless logging is configured."""
+    """A worker's warning is one line with its level and logger, unless logging is configured."""
     assert run(WARN).stderr.endswith(" WARNING pyspark_zkafka.read.stream_session: lost\\n\\x1b[2J\n")
     assert run(WARN, CONFIGURED="1").stderr == "mine: lost\n\x1b[2J\n"
 
 
 def test_control_characters_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """Control characters in a log line are escaped; a traceback keeps its lines."""
+    """Control characters in a log line are escaped, but a traceback keeps its lines."""
     log = logging.getLogger("test_control_characters_in_the_log")
     log.propagate = False
     handler = logging.StreamHandler()
@@ -158,7 +158,7 @@ def test_control_characters_in_the_log(capsys: pytest.CaptureFixture[str]) -> No
 
 
 class Reader(TaskObject):
-    """Stands for a reader that Spark sends to its tasks."""
+    """A stand-in for a reader that Spark sends to its tasks."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -177,20 +177,20 @@ def connection() -> Iterator[socket.socket]:
 
 
 def daemon(module: str = "pyspark.daemon") -> Callable[[Any, Callable[[], Any]], Any]:
-    """A module's function that calls another one, with a socket in a variable of the name that Spark's daemon uses."""
+    """Return a function that calls another one, with a socket in the variable that Spark's daemon uses."""
     names: dict[str, Any] = {"__spec__": ModuleSpec(module, None), "__name__": "__main__"}
     exec("def worker(sock, call):\n    return call()\n", names)
     return names["worker"]
 
 
 def nodelay(connection: socket.socket) -> bool:
-    """Whether small segments are sent at once."""
+    """Return whether small segments are sent at once."""
     return bool(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_QUICKACK is an option of Linux")
 def test_a_task_is_acknowledged_at_once(connection: socket.socket) -> None:
-    """A reader that is unpickled in a forked worker makes the worker acknowledge, and send, without a delay."""
+    """A worker acknowledges and sends without delay after a reader was unpickled in it."""
     sent = pickle.dumps(Reader("orders"))
     assert not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
     received = daemon()(connection, lambda: pickle.loads(sent))
@@ -201,7 +201,7 @@ def test_a_task_is_acknowledged_at_once(connection: socket.socket) -> None:
 
 @pytest.mark.parametrize("kind", [ZKafkaReader, ViewReader, ZKafkaStreamReader, ZKafkaWriter, ZKafkaStreamWriter])
 def test_all_that_tasks_receive_sets_up_the_socket(kind: type[TaskObject], connection: socket.socket) -> None:
-    """Each reader and writer has this effect, and keeps its state."""
+    """Each reader and writer switches off the delay when unpickled, and keeps its state."""
     sent = kind.__new__(kind)
     sent.__dict__["_options"] = "given"
     received = daemon()(connection, lambda: pickle.loads(pickle.dumps(sent)))
@@ -209,7 +209,7 @@ def test_all_that_tasks_receive_sets_up_the_socket(kind: type[TaskObject], conne
 
 
 def test_sockets_of_others_are_not_touched(connection: socket.socket) -> None:
-    """A reader that is unpickled outside of a forked worker changes no socket."""
+    """A reader unpickled outside a forked worker changes no socket."""
     assert not send_promptly()
     assert not daemon("pyspark.worker")(connection, send_promptly)
     assert daemon("users.daemon")(connection, lambda: pickle.loads(pickle.dumps(Reader("orders")))).topic == "orders"
@@ -217,7 +217,7 @@ def test_sockets_of_others_are_not_touched(connection: socket.socket) -> None:
 
 
 def test_workers_without_these_options_still_work(connection: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker with a Unix socket, a closed socket or another object under that name, or without TCP_QUICKACK, goes on."""
+    """A worker with a Unix socket, a closed one or no socket at all, or without TCP_QUICKACK, still works."""
     ours, others = socket.socketpair()
     with ours, others:
         assert not daemon()(ours, send_promptly)
@@ -240,8 +240,8 @@ def test_workers_without_these_options_still_work(connection: socket.socket, mon
 def test_tracebacks_are_hidden(
     monkeypatch: pytest.MonkeyPatch, error: Exception, caller: str, given: str | None, expected: str | None
 ) -> None:
-    """A worker reports an error of this package without the traceback, unless the user wants it; a bug keeps it."""
-    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # so that monkeypatch removes what the call sets
+    """A worker reports this package's errors without traceback, unless the user wants it, and bugs with traceback."""
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # so that monkeypatch removes the variable that the call sets
     monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
     if given is not None:
         monkeypatch.setenv("SPARK_HIDE_TRACEBACK", given)

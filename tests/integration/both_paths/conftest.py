@@ -1,4 +1,4 @@
-"""Reads and writes by both paths that records take."""
+"""Fixtures for reads and writes by both transports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors and logs of reads by both paths."""
+"""Errors and logs of reads by both transports."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class TestFailedReads:
-    """Reads that fail, and how they say so."""
+    """Reads that fail, and their errors."""
 
     def test_offset_out_of_range(self, read: Read, zkafka_cluster: LocalCluster, topic_of: TopicOf) -> None:
-        """Records that are gone fail the read, or are left out, as asked."""
+        """Deleted records fail the read, or are skipped with `fail_on_data_loss=False`."""
         topic = topic_of([{"value": b"%d" % n} for n in range(100)])
         zkafka_cluster.delete_records(topic, {0: 40})
         found = read(topic, 100, shown=lambda text: text, columns=VALUE)
@@ -39,7 +39,7 @@ class TestFailedReads:
         assert read(topic, 100, columns=VALUE, policy=lenient).column("offset").to_pylist() == list(range(40, 100))
 
     def test_log_that_ends_too_early(self, read: Read, topic_of: TopicOf) -> None:
-        """A log that stays shorter than the range is data loss."""
+        """A log that stays shorter than the range is reported as data loss."""
         topic = topic_of([{"value": b"v"}] * 10)
         for start, cause in ((3, "the log ends at 10, and has not grown for 2000 ms"), (15, "the log now ends at 10")):
             found = read(topic, 20, start=start, shown=lambda text: text, policy=ReadPolicy(poll_timeout_ms=2000))
@@ -47,13 +47,13 @@ class TestFailedReads:
             assert cause in found.message
 
     def test_unknown_topic(self, read: Read) -> None:
-        """A topic that the brokers do not know was deleted, if the cluster says so."""
+        """A topic that the brokers do not know is reported as replaced if the cluster says that it was deleted."""
         found = read("no-such-topic", 10, columns=VALUE, identity="deleted", kafka=HASTY)
         assert found.condition == "TOPIC_REPLACED"
 
     @pytest.mark.long
     def test_topic_that_only_the_brokers_do_not_know(self, read: Read) -> None:
-        """A topic that the cluster has is waited for; the error has the brokers' own word."""
+        """A topic unknown only to brokers is retried until the time-out, and the error quotes the brokers' last error."""
         impatient = ReadPolicy(poll_timeout_ms=1500)
 
         def brokers_word(found: Any) -> str:
@@ -65,7 +65,7 @@ class TestFailedReads:
 
     @pytest.mark.long
     def test_no_brokers(self, read: Read) -> None:
-        """Brokers that cannot be reached are an error that says how long they were waited for."""
+        """Unreachable brokers raise an error that states how long the read waited."""
         impatient = ReadPolicy(poll_timeout_ms=700)
         found = read("t", 10, columns=VALUE, policy=impatient, servers="127.0.0.1:1")
         assert found.condition == "BROKERS_UNAVAILABLE"
@@ -73,7 +73,7 @@ class TestFailedReads:
         assert "last error: _" in found.message
 
     def test_no_brokers_for_the_ends_of_a_log(self, zkafka_cluster: LocalCluster) -> None:
-        """The ends of a log that cannot be asked for are an error with the client's own."""
+        """Asking unreachable brokers for the ends of a log raises an error that quotes the client's error."""
 
         def ends(transport: Transport) -> Any:
             how = connection("127.0.0.1:1", transport, {})
@@ -96,13 +96,13 @@ class TestFailedReads:
         ],
     )
     def test_properties(self, read: Read, kafka: dict[str, str], expected: str) -> None:
-        """A property that librdkafka refuses is an error with its own words."""
+        """A property that librdkafka refuses raises an error with librdkafka's message."""
         found = read("t", 10, shown=lambda text: text, columns=VALUE, kafka=kafka)
         assert found.message.startswith("making a consumer: _INVALID_ARG (")
         assert expected in found.message
 
     def test_log_of_librdkafka(self, read: Read, topic_of: TopicOf, caplog: pytest.LogCaptureFixture) -> None:
-        """What librdkafka logs goes to its logger, when its level is set, under the client's name."""
+        """librdkafka's log lines reach its Python logger under the client's name."""
         wanted = Range(topic_of([{"value": b"v"}]), 1, columns=VALUE)
         with caplog.at_level(logging.DEBUG, "pyspark_zkafka.librdkafka"):
             read.batches(wanted, "librdkafka", {"debug": "fetch,topic", "client.id": "me"})

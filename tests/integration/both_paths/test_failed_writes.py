@@ -1,4 +1,4 @@
-"""Errors of writes by both paths."""
+"""Errors of writes by both transports."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ NewTopic = Callable[..., str]
 
 
 def acknowledged(failed: Failed) -> int:
-    """The number of acknowledged records in an error."""
+    """Return the number of acknowledged records that an error names."""
     return int(re.search(r"by this task (\d+) were acknowledged", failed.message).group(1))
 
 
 class TestFailedWrites:
-    """Writes that fail: their errors, and their counts of records that arrived."""
+    """Writes that fail: their errors, and their counts of acknowledged records."""
 
     def test_too_large_for_the_client(self, write: Write) -> None:
-        """A record that librdkafka refuses by its size fails the write."""
+        """A record larger than message.max.bytes fails the write with MSG_SIZE_TOO_LARGE."""
         found = write([(frame(value=[bytes(5000)]), [0])], **{"message.max.bytes": 1000})
         assert found[0].condition == "DELIVERY_FAILED"
         assert "MSG_SIZE_TOO_LARGE" in found[0].message
         assert found[1] == {0: []}
 
     def test_too_large_with_headers(self, write: Write) -> None:
-        """So does one with headers."""
+        """A record with headers that is larger than message.max.bytes fails the write."""
         headers = pa.array([[("h", b"x")]], HEADERS)
         found = write([(frame(value=[bytes(5000)], headers=headers), [0])], **{"message.max.bytes": 1000})
         assert "MSG_SIZE_TOO_LARGE" in found[0].message
         assert found[1] == {0: []}
 
     def test_too_large_for_the_broker(self, write: Write) -> None:
-        """A record that the broker refuses by its size fails the write with topic, partition, cause and counts."""
+        """A record that is too large for the broker fails the write; the error has topic, partition, cause and counts."""
         found = write([(frame(value=[bytes(5000)]), [0])], config={"max.message.bytes": "1000"})
         assert re.search(r"topic-\w+-\d+-0: MSG_SIZE_TOO_LARGE: Broker: .*; of 1 records handed over", found[0].message)
         assert found[1] == {0: []}
 
     def test_unknown_partition(self, write: Write) -> None:
-        """A partition that the brokers do not have fails the write."""
+        """A row for a partition that the brokers do not have fails the write."""
         found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 2000})
         assert found[0].condition == "DELIVERY_FAILED"
         assert "-4: " in found[0].message
@@ -65,14 +65,14 @@ class TestFailedWrites:
     def test_record_refused_by_the_broker(
         self, zkafka_cluster: LocalCluster, new_topic: NewTopic, kafka: dict[str, Any]
     ) -> None:
-        """A compacted topic refuses a record without key: the write fails, and what did not arrive is not counted."""
+        """A compacted topic refuses a record without a key: the write fails, and counts only records that arrived."""
         batches = [(frame(key=[key], value=[b"v"]), [0]) for key in (b"k", None, b"l")]
         servers = zkafka_cluster.bootstrap_servers
 
         def act(transport: Transport) -> Any:
             topic = new_topic(config={"cleanup.policy": "compact"})
             failed = outcome(lambda _: send(servers, kafka, transport, topic, batches, 1), transport)
-            assert acknowledged(failed) == len(arrived(servers, topic)[0])  # which of them go together is chance
+            assert acknowledged(failed) == len(arrived(servers, topic)[0])  # how records are batched is left to chance
             return failed
 
         found = same(act, unnumbered)
@@ -89,7 +89,7 @@ class TestFailedWrites:
 
     @pytest.mark.long
     def test_deleted_topic(self, zkafka_cluster: LocalCluster) -> None:
-        """A topic that does not exist fails the write when its time is over, and the error says that it is missing."""
+        """A missing topic fails the write after delivery.timeout.ms, and the error says that the topic is missing."""
         batch = frame(value=[b"v"])
         kafka = {"allow.auto.create.topics": False, "delivery.timeout.ms": 3000}
         servers = zkafka_cluster.bootstrap_servers
@@ -99,7 +99,7 @@ class TestFailedWrites:
 
     @pytest.mark.long
     def test_no_brokers(self) -> None:
-        """Records that no broker takes fail the write when their time is over."""
+        """Records fail the write after delivery.timeout.ms if no broker is reachable."""
         kafka = {"delivery.timeout.ms": 600, "linger.ms": 0}
         batch = frame(value=[b"v"] * 10)
         found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", [(batch, [0] * 10)], 1), unnumbered)
@@ -110,12 +110,12 @@ class TestFailedWrites:
         "kafka", [{"no.such": "1"}, {"acks": "many"}, {"enable.idempotence": True, "acks": "1"}], ids=str
     )
     def test_properties(self, kafka: dict[str, Any]) -> None:
-        """A property that librdkafka refuses is an error with its own words."""
+        """A property that librdkafka refuses raises an error with librdkafka's message."""
         found = same(lambda transport: send("127.0.0.1:1", kafka, transport, "t", [], 1))
         assert found.message.startswith("making a producer: _INVALID_ARG (")
 
     def test_error_of_the_caller(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """A producer that is left by an error ends, with rows still queued."""
+        """An error in the caller closes the producer while rows are still queued."""
 
         def act(transport: Transport) -> Any:
             how = connection(zkafka_cluster.bootstrap_servers, transport, {"linger.ms": 60_000})

@@ -1,4 +1,4 @@
-"""The records of a range read by both paths."""
+"""Ranges of records read by both transports."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ TopicOf = Callable[..., str]
 
 
 class TestRanges:
-    """Ranges of logs of all kinds."""
+    """Ranges in logs of all kinds."""
 
     @pytest.mark.parametrize(("start", "until"), [(0, 5000), (0, 1), (4999, 5000), (300, 4000), (1234, 1234)])
     def test_parts_of_a_log(self, read: Read, numbered: str, start: int, until: int) -> None:
-        """A range has exactly its records, anywhere in the log."""
+        """A range returns exactly its records, anywhere in the log."""
         found = read(numbered, until, start=start, columns=VALUE)
         assert found.column("offset").to_pylist() == list(range(start, until))
         assert found.column("value").to_pylist() == [b"%d" % n for n in range(start, until)]
@@ -40,7 +40,7 @@ class TestRanges:
 
     @each_path
     def test_batches_are_bounded_in_rows(self, read: Read, numbered: str, transport: Transport) -> None:
-        """No batch has more rows than allowed, and together they are the range."""
+        """No batch exceeds the limit of rows, and all batches together are the range."""
         wanted = Range(numbered, 4500, 20, VALUE, ReadPolicy(max_records=700, poll_timeout_ms=20_000))
         batches = read.batches(wanted, transport)
         assert max(batch.num_rows for batch in batches) <= 700
@@ -48,11 +48,11 @@ class TestRanges:
 
     @each_path
     def test_batches_are_bounded_in_bytes(self, read: Read, topic_of: TopicOf, transport: Transport) -> None:
-        """No batch has much more bytes than allowed, and together they are the range."""
+        """Batches stay near the limit of bytes, and all batches together are the range."""
         topic = topic_of([{"value": b"%4d" % n * 250} for n in range(2000)])
         batches = read.batches(Range(topic, 2000, columns=VALUE, policy=ReadPolicy(max_bytes=50_000)), transport)
         assert [int(v[:4]) for batch in batches for v in batch.column("value").to_pylist()] == list(range(2000))
-        # Of Python's first poll the size of records is not known yet.
+        # The first poll in Python does not know the size of records yet.
         assert max(batch.num_rows for batch in batches[:-1]) <= (256 if transport == "librdkafka" else 51)
         assert len(batches) > 10
 
@@ -60,7 +60,7 @@ class TestRanges:
     def test_transactions(
         self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, level: str, values: str
     ) -> None:
-        """Aborted records are seen or not as the isolation level says; markers never are, also at the log's end."""
+        """The isolation level decides whether aborted records are returned, but markers are never returned."""
         topic = new_topic()
         commit(zkafka_cluster, topic, b"a", b"b")
         abort(zkafka_cluster, topic, b"c", b"d")
@@ -68,12 +68,12 @@ class TestRanges:
         commit(zkafka_cluster, topic, b"f")
         found = read(topic, 10, columns=VALUE, kafka={"isolation.level": level})
         assert b"".join(found.column("value").to_pylist()).decode() == values
-        places = dict(zip("abcdef", (0, 1, 3, 4, 6, 8), strict=True))  # markers are between them
+        places = dict(zip("abcdef", (0, 1, 3, 4, 6, 8), strict=True))  # markers take the offsets in between
         assert found.column("offset").to_pylist() == [places[v] for v in values]
         assert read(topic, 5, start=3, columns=VALUE, kafka={"isolation.level": "read_committed"}).num_rows == 0
 
     def test_compacted(self, read: Read, zkafka_cluster: LocalCluster, compacted: str) -> None:
-        """The gaps of a compacted log are skipped, even if a range begins or ends in one."""
+        """Gaps in a compacted log are skipped, even if a range starts or ends in one."""
         end = zkafka_cluster.produce(compacted, [{"key": b"end", "value": b""}])[0][0]
         offsets = read(compacted, end, columns=VALUE).column("offset").to_pylist()
         assert 0 < len(offsets) < end
@@ -84,7 +84,7 @@ class TestRanges:
 
     @pytest.fixture
     def compacted(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-        """A topic that its broker has compacted, with gaps."""
+        """A topic that its broker has compacted, so that its offsets have gaps."""
         servers = zkafka_cluster.bootstrap_servers
         for broker in zkafka_cluster.broker_ids:
             configure(servers, ResourceType.BROKER, str(broker), "log.cleaner.backoff.ms", "200")
@@ -97,5 +97,5 @@ class TestRanges:
             return len(arrived(servers, topic)[0]) < end
 
         eventually(is_compacted, timeout_s=60, poll_s=0.3)
-        configure(servers, ResourceType.TOPIC, topic, "cleanup.policy", "delete")  # from now on it stays as it is
+        configure(servers, ResourceType.TOPIC, topic, "cleanup.policy", "delete")  # no further compaction
         return topic

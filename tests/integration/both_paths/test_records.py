@@ -1,4 +1,4 @@
-"""The columns of records read by both paths."""
+"""The columns of records read by both transports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VARIETY: tuple[dict[str, Any], ...] = (
 
 
 def expected_row(topic: str, offset: int, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The row of a record that was produced with the time `WHEN_MS` and its offset in milliseconds."""
+    """Return the row of a record that was produced at `WHEN_MS` plus its offset, in milliseconds."""
     headers = record.get("headers")
     return {
         "key": record.get("key"),
@@ -42,7 +42,7 @@ def expected_row(topic: str, offset: int, record: Mapping[str, Any]) -> dict[str
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows with the timestamp as microseconds."""
+    """Return rows with timestamps in microseconds."""
     place = table.schema.get_field_index("timestamp")
     if place >= 0:
         table = table.set_column(place, "timestamp", table.column(place).cast(pa.int64()))
@@ -50,7 +50,7 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
 
 
 class TestRecords:
-    """Rows of records of all kinds."""
+    """Rows of all kinds of records."""
 
     @pytest.fixture
     def topic(self, topic_of: TopicOf) -> str:
@@ -62,7 +62,7 @@ class TestRecords:
         assert found == [expected_row(topic, n, record) for n, record in enumerate(VARIETY)]
 
     def test_projections(self, read: Read, topic: str) -> None:
-        """Each column is itself, alone and in any place."""
+        """A projection returns the same values as a read of all columns, in any order of columns."""
         whole = rows_of(read(topic, len(VARIETY)))
         names = list(TYPES)
         orders = [names[n:] + names[:n] for n in range(1, 8)] + [names[::-1]] + [[name] for name in names]
@@ -71,12 +71,12 @@ class TestRecords:
             assert rows_of(read(topic, len(VARIETY), columns=schema(*order))) == expected
 
     def test_no_columns(self, read: Read, topic: str) -> None:
-        """Without columns the rows are still counted."""
+        """A read without columns still counts the rows."""
         wanted = Range(topic, len(VARIETY), columns=pa.schema([]))
         assert same(lambda transport: sum(batch.num_rows for batch in read.batches(wanted, transport))) == len(VARIETY)
 
     def test_texts(self, read: Read, topic_of: TopicOf) -> None:
-        """Keys and values declared as strings are texts, null and empty apart."""
+        """Keys and values declared as strings are read as texts, and null stays distinct from empty."""
         texts = ["", None, "a", "gr\u00fcn \u4e2d \U0001f600 \u0000", "x" * 100_000]
         data = [None if text is None else text.encode() for text in texts]
         topic = topic_of([{"key": value, "value": value} for value in data])
@@ -86,7 +86,7 @@ class TestRecords:
     @pytest.mark.parametrize("column", ["key", "value"])
     @pytest.mark.parametrize("bad", [b"\xff", b"12345678\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"])
     def test_not_utf8(self, read: Read, topic_of: TopicOf, column: str, bad: bytes) -> None:
-        """A text that is not UTF-8 is an error that names the first such record."""
+        """Text that is not UTF-8 raises an error that names the first such record."""
         topic = topic_of([{column: b"fine"}, {column: bad}, {column: b"\xfe"}])
         found = read(topic, 3, shown=lambda text: text, columns=schema("offset", **{column: pa.string()}))
         assert found.condition == "MALFORMED_UTF8"
@@ -94,20 +94,20 @@ class TestRecords:
 
     @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
     def test_codecs(self, read: Read, topic_of: TopicOf, codec: str) -> None:
-        """Records of every codec come back."""
+        """Records compressed with each codec are read unchanged."""
         values = [b"%d " % n * 50 for n in range(2000)]
         topic = topic_of([{"value": v} for v in values], producer={"compression.type": codec})
         assert read(topic, 2000, columns=VALUE).column("value").to_pylist() == values
 
     def test_log_append_time(self, read: Read, topic_of: TopicOf) -> None:
-        """Where the broker sets the time, it is that, of type 1."""
+        """With LogAppendTime the timestamp is the broker's, and timestampType is 1."""
         topic = topic_of([{"value": b"v", "timestamp": 5}], {"message.timestamp.type": "LogAppendTime"})
         row = rows_of(read(topic, 1, columns=schema("timestampType", "timestamp")))[0]
         assert row["timestampType"] == 1
         assert abs(row["timestamp"] / 1e6 - time.time()) < 600
 
     def test_time_beyond_spark(self, read: Read, topic_of: TopicOf) -> None:
-        """A time that Spark cannot hold is an error that names the first such record, unless the column is left out."""
+        """A timestamp beyond Spark's range raises an error that names its first record, unless the column is not read."""
         far = {"message.timestamp.after.max.ms": str(2**63 - 1)}
         topic = topic_of([{"timestamp": t} for t in (1, BEYOND_MS, 2**62)], far)
         found = read(topic, 3, shown=lambda text: text, columns=schema("timestamp"))
@@ -116,7 +116,7 @@ class TestRecords:
         assert read(topic, 3, columns=schema("timestampType")).column(0).to_pylist() == [0, 0, 0]
 
     def test_first_bad_column_is_told(self, read: Read, topic_of: TopicOf) -> None:
-        """Of several unreadable columns, the error names the first in the schema, even if another record comes first."""
+        """With several unreadable columns the error names the first in the schema, even if another record comes first."""
         topic = topic_of([{"value": b"\xff"}, {"key": b"\xff"}])
         found = read(topic, 2, shown=lambda text: text, columns=schema(key=pa.string(), value=pa.string()))
         assert f"The key of {topic}-0 at offset 1" in found.message
@@ -124,7 +124,7 @@ class TestRecords:
     def test_header_name_that_is_not_utf8(
         self, read: Read, new_topic: NewTopic, header_of_any_name: Callable[[str, bytes], None]
     ) -> None:
-        """A header's name that is not UTF-8 is an error that names the record; without headers it can be read."""
+        """A header name that is not UTF-8 raises an error that names the record; a read without headers succeeds."""
         topic = new_topic()
         header_of_any_name(topic, b"\xff\xfe")
         found = read(topic, 1, shown=lambda text: text)

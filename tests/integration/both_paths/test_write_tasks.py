@@ -1,4 +1,4 @@
-"""Write tasks, and the metadata that they route by, on both paths."""
+"""Write tasks and the metadata that they route by, with both transports."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ NewTopic = Callable[..., str]
 
 
 def write_task(servers: str, transport: Transport, batches: Sequence[pa.RecordBatch], **options: str) -> Mapping[Any, int]:
-    """The counts of a task that writes batches."""
+    """Return the counts of a task that writes batches."""
     given = {"kafka.bootstrap.servers": servers, "transport": transport, "kafka.allow.auto.create.topics": "false"}
     parsed = parse_write(given | options)
     return write_rows(parsed, plan_write(parsed), iter(batches)).rows
 
 
 class TestWriteTask:
-    """A task's rows, routed by both paths."""
+    """Rows routed by a write task, with both transports."""
 
     def test_several_topics(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """Rows go to the topic of their row and to the partition of their key, and are counted there."""
+        """Each row goes to the topic it names and to the partition of its key, and is counted there."""
         keys = [None if n % 10 == 0 else b"key %d" % (n % 37) for n in range(3000)]
 
         def act(transport: Transport) -> Any:
@@ -56,7 +56,7 @@ class TestWriteTask:
 
     @pytest.mark.parametrize("partitioner", ["murmur2", "murmur3", "crc32", "fnv1a", "roundrobin"])
     def test_partitioners(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, partitioner: str) -> None:
-        """Each partitioner puts rows into the same partitions."""
+        """Each partitioner chooses the same partitions with both transports."""
         keys = [b"", None, *(b"%d" % n * (n % 9) for n in range(500))]
 
         def act(transport: Transport) -> Any:
@@ -70,7 +70,7 @@ class TestWriteTask:
 
     @pytest.mark.parametrize("partition", [2, -1])
     def test_partition_out_of_range(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, partition: int) -> None:
-        """A partition that a topic does not have is an error before anything is sent."""
+        """A partition that the topic does not have raises an error before anything is sent."""
         topic = new_topic(partitions=2)
         batch = frame(value=[b"a", b"b"], partition=pa.array([0, partition], pa.int32()))
         found = same(lambda transport: write_task(zkafka_cluster.bootstrap_servers, transport, [batch], topic=topic))
@@ -78,14 +78,14 @@ class TestWriteTask:
         assert arrived(zkafka_cluster.bootstrap_servers, topic, 2) == {0: [], 1: []}
 
     def test_missing_topic(self, zkafka_cluster: LocalCluster) -> None:
-        """A topic that the brokers do not create is an error that names it."""
+        """A missing topic that the brokers may not create raises an error that names it."""
         batch = frame(topic=pa.array(["no-such-topic"]), value=[b"v"])
         found = same(lambda transport: write_task(zkafka_cluster.bootstrap_servers, transport, [batch]))
         assert (found.kind, found.condition) == ("UnknownTopic", "UNKNOWN_TOPIC")
 
 
 def impatient(sender: type[Any]) -> type[Any]:
-    """A class of senders that wait 0.3 s for metadata, with any time-out."""
+    """Return a subclass of a sender that waits 0.3 s for metadata, whatever the time-out."""
 
     class Impatient(sender):  # type: ignore[misc]
         def leaders(self, topic: str, timeout_s: float) -> Any:
@@ -95,28 +95,28 @@ def impatient(sender: type[Any]) -> type[Any]:
 
 
 def asked(servers: str, transport: Transport, topic: str, kafka: Mapping[str, Any] | None = None) -> Any:
-    """The partitions of a topic, as a producer has them from the brokers."""
+    """Return the partitions of a topic that a producer gets from the brokers."""
     how = connection(servers, transport, kafka or {})
     with open_producer(how, producer_properties(how, servers)) as producer:
         return producer.partitions_of(topic)
 
 
 class TestPartitionsOf:
-    """The number of partitions, from the brokers."""
+    """The number of partitions that the brokers report."""
 
     def test_partitions(self, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
-        """The number of partitions, and the partitions with a leader."""
+        """The result has the number of partitions, and the partitions with a leader."""
         topic = new_topic(partitions=6, replication=2)
         assert same(lambda transport: asked(zkafka_cluster.bootstrap_servers, transport, topic)) == (6, (0, 1, 2, 3, 4, 5))
 
     def test_missing(self, zkafka_cluster: LocalCluster) -> None:
-        """A topic that nobody may create is unknown at once."""
+        """A topic that may not be created raises UNKNOWN_TOPIC."""
         kafka = {"allow.auto.create.topics": False}
         found = same(lambda transport: asked(zkafka_cluster.bootstrap_servers, transport, "no-such-topic", kafka))
         assert found.condition == "UNKNOWN_TOPIC"
 
     def test_no_brokers(self) -> None:
-        """Brokers that cannot be asked are an error with the transport's own."""
+        """Unreachable brokers raise an error that quotes the transport's error."""
 
         def act(transport: Transport) -> Any:
             properties = producer_properties(connection("127.0.0.1:1", transport, {}), "127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""The records that writes by both paths leave."""
+"""The records that writes by both transports produce."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WHEN_MS = 1_700_000_000_123
 
 
 class TestWritten:
-    """Records of rows of all kinds."""
+    """Records written from all kinds of rows."""
 
     def test_keys_and_values(self, write: Write) -> None:
-        """Null and empty keys and values stay apart, and each row is in its partition."""
+        """Null keys and values stay distinct from empty ones, and each row is in its partition."""
         batch = frame(key=[b"k", None, b"", b"\x00\xff"], value=[b"v", b"", None, b"\xff" * 500_000])
         delivered, found = write([(batch, [0, 1, 0, 2])], partitions=4)
         assert delivered == {0: 2, 1: 1, 2: 1}
@@ -33,7 +33,7 @@ class TestWritten:
         assert [row[:2] for row in found[0]] == [(None, b"v"), (None, None)]
 
     def test_headers(self, write: Write) -> None:
-        """Headers keep order, repetitions, nulls and empties; a row without any has none."""
+        """Headers keep their order, repetitions, nulls and empty values; a row with null or empty headers has none."""
         heads = [[("a", b"1"), ("a", None), ("", b"")], None, [], [("\u00e4\U0001f600", b"\xff")]]
         column = pa.array(heads, HEADERS)
         delivered, found = write([(frame(value=[b"0", b"1", None, b"3"], headers=column), [0] * 4)])
@@ -50,20 +50,20 @@ class TestWritten:
         ids=str,
     )
     def test_other_types_of_headers(self, write: Write, kind: pa.DataType) -> None:
-        """Headers of long or textual types are the same headers."""
+        """Headers of large or string types produce the same records."""
         column = pa.array([[("a", b"1"), ("b", None)], None, [("c", b"")]], HEADERS).cast(kind)
         found = write([(frame(value=[b"0", b"1", b"2"], headers=column), [0] * 3)])[1]
         assert [row[2] for row in found[0]] == [[("a", b"1"), ("b", None)], None, [("c", b"")]]
 
     def test_timestamps(self, write: Write) -> None:
-        """Timestamps arrive as given. A missing timestamp is the current time."""
+        """Timestamps arrive as given; a missing timestamp becomes the current time."""
         batch = frame(value=[b"0", b"1", b"2"], timestamp=moments(WHEN_MS, None, 1))
         found = timeless(write([(batch, [0] * 3)])[1])
         assert [row[3] for row in found[0]] == [WHEN_MS, "now", 1]
 
     @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()], ids=str)
     def test_types(self, write: Write, kind: pa.DataType) -> None:
-        """Bytes and texts with short and with long offsets are the same bytes, also in slices of an array."""
+        """Strings and bytes with 32-bit or 64-bit offsets produce the same records, even from slices of arrays."""
         texts = [None, "a", "", "gr\u00fcn", None, "x" * 1000]
         column = pa.array(texts, pa.string()).cast(kind)
         pieces = [(frame(key=column[n:], value=column[n:]), [0] * (6 - n)) for n in range(6)]
@@ -72,7 +72,7 @@ class TestWritten:
         assert [row[:2] for row in found[0]] == [(d, d) for n in range(6) for d in data[n:]]
 
     def test_slices_of_all_columns(self, write: Write) -> None:
-        """A slice of a frame has only its own rows."""
+        """A slice of a frame writes only its own rows."""
         rows = range(100)
         whole = frame(
             key=[b"k%d" % n if n % 3 else None for n in rows],
@@ -93,7 +93,7 @@ class TestWritten:
         ]
 
     def test_empty_batches(self, write: Write) -> None:
-        """Batches without rows are nothing, also between others."""
+        """Empty batches write nothing, even between other batches."""
         none, some = frame(value=[]), frame(value=[b"v"])
         delivered, found = write([(none, []), (some, [0]), (none, []), (some, [0]), (none, [])])
         assert delivered == {0: 2}
@@ -102,7 +102,7 @@ class TestWritten:
 
     @pytest.mark.parametrize("plain", [True, False], ids=["plain", "headers"])
     def test_order(self, write: Write, plain: bool) -> None:
-        """Rows of one partition keep their order over many batches, and none is missing or there twice."""
+        """Rows of a partition keep their order over many batches; none is lost or duplicated."""
         per_batch, batches = 2000, []
         for n in range(6):
             values = [b"%d" % (n * per_batch + i) for i in range(per_batch)]
@@ -119,14 +119,14 @@ class TestWritten:
         ids=str,
     )
     def test_queue_limits(self, write: Write, limit: dict[str, int]) -> None:
-        """However little may be queued, or without a limit of records (0), all rows arrive, in order."""
+        """All rows are delivered in order with any limit of the queue, even 0, which means no limit."""
         values = [b"%d" % n + b"." * 400 for n in range(3000)]
         delivered, found = write([(frame(value=values), [0] * 3000)], **limit, **{"linger.ms": 0})
         assert delivered == {0: 3000}
         assert [row[1] for row in found[0]] == values
 
     def test_queue_full_of_small_batches(self, write: Write) -> None:
-        """A queue that is full of batches that are not is sent at once, not when linger.ms is over."""
+        """A queue that is full while every batch is small is sent at once, without waiting for linger.ms."""
         values = [b"%d" % n for n in range(3000)]
         begin = time.monotonic()
         limits = {"queue.buffering.max.messages": 500, "linger.ms": 60_000}
@@ -136,6 +136,6 @@ class TestWritten:
 
     @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
     def test_codecs(self, write: Write, codec: str) -> None:
-        """Rows arrive with every codec."""
+        """Rows compressed with each codec arrive unchanged."""
         values = [b"%d " % n * 20 for n in range(500)]
         assert [row[1] for row in write([(frame(value=values), [0] * 500)], **{"compression.type": codec})[1][0]] == values

@@ -1,4 +1,4 @@
-"""Reads by the direct transport over connections that fail."""
+"""Reads by the direct transport over faulty connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COUNT = 3000
 
 @pytest.fixture
 def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
-    """A topic of three megabytes in one partition, led by broker 0, which does not compress well."""
+    """A topic with 3 MB of poorly compressible records in one partition, led by broker 0."""
     name = new_topic(assignment={0: [0]})
     noise = random.Random(7)
     records = [{"value": b"%d " % n + noise.randbytes(1000)} for n in range(COUNT)]
@@ -47,7 +47,7 @@ def topic(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> str:
 def direct_reader(
     topic: str, servers: str, until: int = COUNT, timeout_ms: int = 30_000, **kafka: Any
 ) -> Iterator[tuple[list[Unsupported], SplitReader]]:
-    """The reader of a range, through a server's address, after the reasons to leave the direct transport."""
+    """Yield the list of reasons for leaving the direct transport, and the reader of a range through a server's address."""
     split = Split(TopicPartition(topic, 0), 0, until, 0, -1, (0,), (servers,))
     given = {"max.partition.fetch.bytes": 200_000, **{name.replace("_", "."): value for name, value in kafka.items()}}
     connection = ConnectionOptions(None, servers, Listener(), given, "direct")
@@ -64,7 +64,7 @@ def direct_reader(
 
 
 def check(batches: list[pa.RecordBatch]) -> None:
-    """Each record is there, once, in its order."""
+    """Check that each record was read once and in order."""
     table = pa.Table.from_batches(batches, COLUMNS)
     assert table["offset"].to_pylist() == list(range(COUNT))
     assert [int(value.partition(b" ")[0]) for value in table["value"].to_pylist()] == list(range(COUNT))
@@ -72,7 +72,7 @@ def check(batches: list[pa.RecordBatch]) -> None:
 
 @pytest.mark.parametrize("size", [1, 150_000, *seldom(0, 100, 700, 1_000_000)])
 def test_cut(zkafka_cluster: LocalCluster, topic: str, size: int) -> None:
-    """After a cut at any byte, the read reconnects and continues."""
+    """A read reconnects and continues after a connection is cut at any byte."""
     with (
         FaultyWire(zkafka_cluster.port(0), cut_after(size), faulty=2) as wire,
         direct_reader(topic, wire.address) as (left, reader),
@@ -83,7 +83,7 @@ def test_cut(zkafka_cluster: LocalCluster, topic: str, size: int) -> None:
 
 @pytest.mark.long
 def test_slow(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """Responses that take longer than a poll are waited for."""
+    """The read waits for responses that take longer than a poll."""
     with (
         FaultyWire(zkafka_cluster.port(0), in_pieces(200_000, 0.2)) as wire,
         direct_reader(topic, wire.address) as (left, reader),
@@ -93,7 +93,7 @@ def test_slow(zkafka_cluster: LocalCluster, topic: str) -> None:
 
 
 def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """A broker that falls silent fails the read after the poll time-out; one that speaks again before does not."""
+    """A broker that stays silent for the poll time-out fails the read; one that answers again earlier does not."""
     with Wire(zkafka_cluster.port(0)) as wire:
         with direct_reader(topic, wire.address) as (left, reader):
             batches = reader.batches()
@@ -115,7 +115,7 @@ def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
     [(1000, "none"), *seldom((5000, "_TRANSPORT: .*no response in time"))],
 )
 def test_silence_from_the_begin(zkafka_cluster: LocalCluster, topic: str, timeout_ms: int, error: str) -> None:
-    """A server that accepts connections and never answers fails the read after the time-out, not later."""
+    """A server that accepts connections but never answers fails the read at the time-out, not later."""
     with Wire(zkafka_cluster.port(0)) as wire:
         wire.silence()
         begin = time.monotonic()
@@ -128,7 +128,7 @@ def test_silence_from_the_begin(zkafka_cluster: LocalCluster, topic: str, timeou
 
 
 def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """A connection that stays silent for the time-out of requests is given up for a new one."""
+    """A connection that stays silent for the request time-out is replaced by a new one."""
     with (
         Wire(zkafka_cluster.port(0)) as wire,
         direct_reader(topic, wire.address, socket_timeout_ms=500) as (left, reader),
@@ -136,7 +136,7 @@ def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
         batches = reader.batches()
         first = [next(batches)]
         wire.silence()
-        # New connections succeed again, while the old one stays silent.
+        # New connections work again, while the old one stays silent.
         threading.Timer(2, wire.mend).start()
         check(first + list(batches))
         assert not left
@@ -144,7 +144,7 @@ def test_request_time_out(zkafka_cluster: LocalCluster, topic: str) -> None:
 
 @pytest.mark.parametrize("place", [4, *seldom(0, 7)])
 def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int) -> None:
-    """A response that does not follow its schema has librdkafka continue, and each record is read once."""
+    """After a response that violates its schema, librdkafka continues the read, and each record is read once."""
     with (
         FaultyWire(zkafka_cluster.port(0), flip(place)) as wire,
         direct_reader(topic, wire.address) as (left, reader),
@@ -154,7 +154,7 @@ def test_damaged_responses(zkafka_cluster: LocalCluster, topic: str, place: int)
 
 
 def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """Records whose CRC is wrong fail the read; none of their batch is returned."""
+    """Records with a wrong CRC fail the read; no record of their batch is returned."""
     with FaultyWire(zkafka_cluster.port(0), flip(120_000)) as wire, direct_reader(topic, wire.address) as (_, reader):
         found: list[int] = []
         with pytest.raises(ClusterStateError, match=r"\[KAFKA_ERROR\] .*_BAD_MSG \(record batch at offset \d+"):
@@ -163,7 +163,7 @@ def test_damaged_records(zkafka_cluster: LocalCluster, topic: str) -> None:
 
 
 def test_connections_are_used_again(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """One read after the other uses one connection to a broker."""
+    """Consecutive reads share one connection to a broker."""
     with Wire(zkafka_cluster.port(0)) as wire:
         for _ in range(3):
             with direct_reader(topic, wire.address) as (left, reader):
@@ -173,7 +173,7 @@ def test_connections_are_used_again(zkafka_cluster: LocalCluster, topic: str) ->
 
 
 def test_a_kept_connection_that_was_cut(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """A connection that ended while it was idle is replaced."""
+    """A kept connection that was cut while idle is replaced."""
     with Wire(zkafka_cluster.port(0)) as wire:
         for _ in range(2):
             with direct_reader(topic, wire.address) as (left, reader):
@@ -184,7 +184,7 @@ def test_a_kept_connection_that_was_cut(zkafka_cluster: LocalCluster, topic: str
 
 
 def test_left_early(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """A read that is not finished leaves nothing to the next one."""
+    """An unfinished read does not affect the next one."""
     servers = zkafka_cluster.bootstrap_servers.split(",")[0]
     for _ in range(3):
         with direct_reader(topic, servers) as (_, reader):

@@ -1,4 +1,4 @@
-"""Several splits of a task, fetched together from real brokers."""
+"""Joint fetches from real brokers for several splits of a task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORDS = 30
 
 @pytest.fixture
 def topics(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> list[str]:
-    """Topics of records with each codec, of transactions and of large records, led by brokers 0 and 1."""
+    """Topics led by brokers 0 and 1: one for each codec, one with transactions, and one with large records."""
     found = []
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         topic = new_topic(assignment={0: [0], 1: [1], 2: [0]})
@@ -53,7 +53,7 @@ def topics(zkafka_cluster: LocalCluster, new_topic: NewTopic) -> list[str]:
 
 
 def rows(cluster: LocalCluster, topics: list[str], transport: str, servers: str | None = None, **kafka: str) -> pa.Table:
-    """All records, read by one task."""
+    """Return all records, read by one task."""
     given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
     how = {"transport": transport, "subscribe": ",".join(topics), "minRecordsPerPartition": "1000000", **given}
     reader = ZKafkaReader(parse_read({"zookeeper.connect": cluster.zookeeper_connect, **how}), COLUMNS)
@@ -68,7 +68,7 @@ def rows(cluster: LocalCluster, topics: list[str], transport: str, servers: str 
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """The requests of the direct transport."""
+    """The requests that the direct transport sends."""
     found: list[Request] = []
     send = Connection.send
 
@@ -92,7 +92,7 @@ def test_same_records(zkafka_cluster: LocalCluster, topics: list[str], isolation
 
 @pytest.mark.parametrize("size", [1000, *seldom(20_000, 100_000)])
 def test_small_fetches(zkafka_cluster: LocalCluster, topics: list[str], size: int, sent: list[Request]) -> None:
-    """What a response has no room for is fetched by other requests."""
+    """Records that do not fit into a response are fetched by further requests."""
     found = rows(zkafka_cluster, topics, "direct", max_partition_fetch_bytes=str(size))
     assert [request.api for request in sent].count(FETCH) > 2
     assert found.equals(rows(zkafka_cluster, topics, "librdkafka"))
@@ -100,14 +100,14 @@ def test_small_fetches(zkafka_cluster: LocalCluster, topics: list[str], size: in
 
 @pytest.mark.parametrize("size", [1000, *seldom(0, 100, 5000, 100_000)])
 def test_cut(zkafka_cluster: LocalCluster, topics: list[str], size: int) -> None:
-    """When the connection is cut within the response, or before, all splits are read nevertheless."""
+    """All splits are read when the connection is cut before or within the response."""
     expected = rows(zkafka_cluster, topics, "librdkafka")
     with FaultyWire(zkafka_cluster.port(0), cut_after(size), faulty=2) as wire:
         assert rows(zkafka_cluster, topics, "direct", wire.address, client_id=f"cut-{size}").equals(expected)
 
 
 def test_moved_leaders(zkafka_cluster: LocalCluster, topics: list[str]) -> None:
-    """A planned leader that leads only some of the partitions answers for these; the others' leaders are found."""
+    """If the planned leader leads only some partitions, it serves those, and the other leaders are looked up."""
     expected = rows(zkafka_cluster, topics, "librdkafka")
     assert rows(zkafka_cluster, topics, "direct", f"localhost:{zkafka_cluster.port(1)}").equals(expected)
 
@@ -115,7 +115,7 @@ def test_moved_leaders(zkafka_cluster: LocalCluster, topics: list[str]) -> None:
 def test_topic_is_compared_by_the_brokers(
     zkafka_cluster: LocalCluster, topics: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No topic is asked for its id again: the brokers compare it in each fetch. librdkafka's fetches are by name."""
+    """Direct reads look up no topic id: brokers compare it in each fetch. librdkafka's reads look up each topic once."""
     asked: Counter[str] = Counter()
 
     def same(split: object, *more: object) -> str:

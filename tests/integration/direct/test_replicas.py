@@ -1,4 +1,4 @@
-"""Reads by the direct transport from followers, chosen by rack, and while leaders move."""
+"""Direct reads from followers, chosen by rack, and direct reads while leaders move."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = {"kafka.max.partition.fetch.bytes": "20000", "kafkaConsumer.pollTimeoutM
 
 
 def begin(cluster: LocalCluster, topic: str, **more: str) -> Iterator[pa.RecordBatch]:
-    """The batches of a topic's only partition."""
+    """Return the batches of a topic's only partition."""
     options = parse_read({"zookeeper.connect": cluster.zookeeper_connect, "subscribe": topic, **SMALL, **more})
     plan = plan_batch(options)
     return iter(ZKafkaReader(options, COLUMNS).read(SplitPartition(plan.splits, plan.bootstrap_servers)))
@@ -33,7 +33,7 @@ def offsets(batches: Any) -> list[int]:
 
 @pytest.fixture
 def topic(breakable_cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
-    """A topic that broker 0 leads."""
+    """A topic with two replicas, led by broker 0."""
     name = request.node.name.replace("[", "-").rstrip("]")
     breakable_cluster.create_topic(name, assignment={0: [0, 1]})
     breakable_cluster.produce(name, [{"value": b"%d" % n * 20} for n in range(COUNT)], {"batch.size": 10_000})
@@ -42,7 +42,7 @@ def topic(breakable_cluster: LocalCluster, request: pytest.FixtureRequest) -> st
 
 
 def test_nearest_replica(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A client with a rack reads from the replica there."""
+    """A client with a rack reads from the replica in that rack."""
     with caplog.at_level(logging.DEBUG, "pyspark_zkafka.records"):
         assert offsets(begin(breakable_cluster, topic, **{"kafka.client.rack": "b"})) == list(range(COUNT))
     assert f"{topic}-0: fetches go to the preferred replica 1" in caplog.text
@@ -50,7 +50,7 @@ def test_nearest_replica(breakable_cluster: LocalCluster, topic: str, caplog: py
 
 
 def test_leader_in_the_rack(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A client in the leader's rack, or in none of the brokers', reads from the leader."""
+    """A client in the leader's rack, or in a rack without brokers, reads from the leader."""
     with caplog.at_level(logging.DEBUG, "pyspark_zkafka.records"):
         for rack in ("a", "elsewhere"):
             assert offsets(begin(breakable_cluster, topic, **{"kafka.client.rack": rack})) == list(range(COUNT))
@@ -58,19 +58,19 @@ def test_leader_in_the_rack(breakable_cluster: LocalCluster, topic: str, caplog:
 
 
 def test_racks_in_metadata(breakable_cluster: LocalCluster, topic: str) -> None:
-    """The brokers tell the racks of a topic's replicas, and of all brokers with replicas."""
+    """Brokers report the racks of a topic's replicas, and of all brokers with replicas."""
     with KafkaAdmin(breakable_cluster.bootstrap_servers, {}) as admin:
         for topics in ([topic], []):
             racks = {number: found.rack for number, found in admin.snapshot(topics).brokers.items()}
             assert (racks[0], racks[1]) == ("a", "b")
 
 
-# The leader, and the follower that is read from; whether a broker that is not read from stops makes no difference.
+# The leader, and the follower that the read uses. Stopping the other broker would change nothing.
 @pytest.mark.parametrize(("rack", "stopped"), [pytest.param("", 0, marks=pytest.mark.long), ("b", 1)])
 def test_broker_that_stops(
     breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture, rack: str, stopped: int
 ) -> None:
-    """A read continues from the other replica when the leader, or the follower that it reads from, stops."""
+    """A read continues from the other replica when the broker it reads from, leader or follower, stops."""
     batches = begin(breakable_cluster, topic, **({"kafka.client.rack": rack} if rack else {}))
     first = next(batches)
     try:
@@ -85,7 +85,7 @@ def test_broker_that_stops(
 
 @pytest.mark.long
 def test_leader_that_moves(breakable_cluster: LocalCluster, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A read continues at the new leader when another replica becomes it, and the old one lives on."""
+    """A read continues at the new leader when leadership moves, while the old leader stays up."""
     breakable_cluster.stop(0)
     breakable_cluster.restart(0)
     breakable_cluster.wait_in_sync(topic)

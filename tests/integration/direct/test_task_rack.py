@@ -1,4 +1,4 @@
-"""Reads from the rack of the task: `kafka.client.rack` with a reference to the executor's environment."""
+"""Reads with `kafka.client.rack` taken from the executor's environment."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ spark.stop()
 
 @pytest.fixture
 def replicated(breakable_cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
-    """A topic that broker 0, in rack a, leads, with replicas in racks b and c."""
+    """A topic led by broker 0 in rack a, with replicas in racks b and c."""
     topic = re.sub(r"[^a-z_-]", "-", request.node.name)
     breakable_cluster.create_topic(topic, assignment={0: [0, 1, 2]})
     breakable_cluster.produce(topic, [{"value": b"%d" % n * 20} for n in range(COUNT)], {"batch.size": 10_000})
@@ -58,7 +58,7 @@ def replicated(breakable_cluster: LocalCluster, request: pytest.FixtureRequest) 
 
 @pytest.fixture
 def planned(breakable_cluster: LocalCluster, replicated: str, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Plans a read of the topic on a driver without the variable ZONE: ``planned(transport, rack)``."""
+    """Plans a read of the topic on a driver where the variable ZONE is not set: ``planned(transport, rack)``."""
     monkeypatch.delenv("ZONE", raising=False)
 
     def plan(transport: str, rack: str) -> tuple[ZKafkaReader, SplitPartition]:
@@ -73,7 +73,7 @@ def planned(breakable_cluster: LocalCluster, replicated: str, monkeypatch: pytes
 
 
 class Fetches(logging.Handler):
-    """Collects the brokers that were asked for records, by the logs of both transports."""
+    """Collects the brokers that were asked for records, from the logs of both transports."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -90,7 +90,7 @@ class Fetches(logging.Handler):
 def test_each_task_reads_in_its_zone(
     planned: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, transport: str, zone: str
 ) -> None:
-    """A task fetches from the replica in the zone of its own executor, which the driver does not know."""
+    """A task fetches from the replica in its executor's zone, which the driver does not know."""
     reader, partition = planned(transport, "${env:ZONE}")
     monkeypatch.setenv("ZONE", zone)
     seen, logger = Fetches(), logging.getLogger("pyspark_zkafka.records")
@@ -103,13 +103,13 @@ def test_each_task_reads_in_its_zone(
     assert found == list(range(COUNT))
     assert "The direct transport is not used" not in caplog.text
     if transport == "direct" and zone == "a":
-        assert seen.brokers == []  # the leader serves, and names no other replica
+        assert seen.brokers == []  # the leader serves, and names no preferred replica
     else:
         assert seen.brokers[-1] == RACKS[zone]
 
 
 def test_variable_that_is_not_set(planned: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task without the variable fails and names it, unless there is a default."""
+    """A task without the variable fails with an error that names it, unless the reference has a default."""
     for transport in ("direct", "librdkafka"):
         reader, partition = planned(transport, "${env:ZONE}")
         with pytest.raises(OptionError, match=r"environment variable ZONE, which is not set on the executor.*executorEnv"):
@@ -120,7 +120,7 @@ def test_variable_that_is_not_set(planned: Open, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.long
 def test_executors_of_spark(breakable_cluster: LocalCluster, replicated: str, tmp_path: Path) -> None:
-    """Spark's executors resolve the variable, also if the driver does not have it; an error reaches the driver."""
+    """Spark's executors resolve the variable even if the driver lacks it, and their errors reach the driver."""
     without = {name: value for name, value in os.environ.items() if name != "ZONE"}
     with spark_standalone(workers=1, environ={"ZONE": "b"}) as cluster:
         for rack, expected in (("${env:ZONE}", {"rows": COUNT}), ("${env:NO_SUCH_ZONE}", "variable NO_SUCH_ZONE")):

@@ -1,6 +1,6 @@
-"""A client of Spark Connect, without a JVM. It writes and reads a topic, or copies it, and prints the result as JSON.
+"""A Spark Connect client without a JVM, which writes and reads a topic, or copies it, and prints the result as JSON.
 
-Arguments: the server's URL, zookeeper.connect and a topic; to copy, another topic and a folder for checkpoints.
+Arguments: the server's URL, zookeeper.connect and a topic; for a copy, also another topic and a folder for checkpoints.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def main(server: str, zookeeper: str, topic: str, *copy: str) -> None:
-    """Do it by the source's name."""
+    """Run the job with the source's short name."""
     spark = SparkSession.builder.remote(server).getOrCreate()
     options = {"zookeeper.connect": zookeeper}
     try:
@@ -54,7 +54,7 @@ def _copies(spark: SparkSession, options: Mapping[str, str], topic: str, sink: s
 
 
 def _copy(stream: DataFrame, options: Mapping[str, str], checkpoint: str, *, fails: bool = False) -> str:
-    """The error of a query that writes by foreachBatch, with the number of the micro-batch if it has a name."""
+    """Return the error of a foreachBatch query. With a writer name it also passes the number of the micro-batch."""
 
     def write(batch: DataFrame, number: int) -> None:
         numbered = {"batchId": number} if "writerName" in options else {}
@@ -71,7 +71,7 @@ def _copy(stream: DataFrame, options: Mapping[str, str], checkpoint: str, *, fai
 
 
 def _refused(spark: SparkSession, options: Mapping[str, str]) -> str:
-    """What the client is told of an option that does not exist."""
+    """Return the error that the client gets for an unknown option."""
     try:
         spark.read.format("zkafka").options(**options, subscribes="t").load().collect()
     except Exception as error:  # noqa: BLE001

@@ -1,7 +1,7 @@
-"""A driver of its own process whose reads, writes and streams fail, and which prints what a user sees of each.
+"""A driver process whose reads, writes and streams fail, and which prints the traceback of each.
 
-Its arguments are the bootstrap servers, a topic whose records are no JSON, and a folder for checkpoints. It prints a JSON
-object, with the printed traceback of each step. Spark logs to standard error.
+Arguments: the bootstrap servers, a topic whose records are not JSON, and a folder for checkpoints. The output is a JSON
+object with the traceback of each step. Spark logs to standard error.
 """
 
 from __future__ import annotations

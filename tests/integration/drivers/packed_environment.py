@@ -1,6 +1,7 @@
-"""A job for spark-submit: writes and reads a topic, and tells as JSON which installed packages driver and tasks used.
+"""A job for spark-submit that writes and reads a topic, and prints as JSON which installed packages the driver and the
+tasks used.
 
-Arguments: zookeeper.connect, a topic, and ``register`` to register the source instead of having Spark find it.
+Arguments: zookeeper.connect, a topic, and ``register`` to register the source instead of letting Spark find it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import pyspark_zkafka
 
 
 def place() -> str:
-    """The file that a task imports the package from."""
+    """Return the file from which a task imports the package."""
     from pyspark_zkafka import __file__ as file
 
     return str(file)
 
 
 def main(zookeeper: str, topic: str, found: str) -> None:
-    """Write 100 records from 4 tasks, read them in 4 tasks."""
+    """Write 100 records in 4 tasks, then read them."""
     spark = SparkSession.builder.getOrCreate()
     try:
         if found == "register":

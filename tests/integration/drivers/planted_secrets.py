@@ -1,7 +1,7 @@
-"""A driver of its own process that uses secrets in every way, and prints all that a user may see of it.
+"""A driver process that uses secrets in every step, and prints everything that a user may see.
 
-Its input is JSON: `folder`, `conf` of Spark, and `options` by name of the step that takes them. It prints a line
-``done STEP`` or ``failed STEP`` for each, so that a test knows that it came so far.
+Its input is JSON: `folder`, Spark's `conf`, and `options` by name of the step. It prints ``done STEP`` or ``failed STEP``
+after each step, so that a test knows which steps ran.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def show(*texts: object) -> None:
-    """Write texts to standard output, at once."""
+    """Write texts to standard output and flush it."""
     sys.stdout.write(" ".join(map(str, texts)) + "\n")
     sys.stdout.flush()
 
@@ -61,7 +61,7 @@ def attempt(step: str, run: Callable[[], None]) -> None:
 
 
 def frame(spark: SparkSession, options: Options) -> DataFrame:
-    """A batch read, whose plans are printed in both forms."""
+    """Return a batch read, after printing its plans in both forms."""
     found = spark.read.format("zkafka").options(**options).load()
     for mode in ("extended", "formatted"):
         found.explain(mode=mode)
@@ -79,7 +79,7 @@ def write(spark: SparkSession, folder: Path, options: Options) -> None:
 
 
 def stream(spark: SparkSession, folder: Path, options: Options) -> None:
-    """A streaming query from topic to topic; the secrets of the read are those of the write."""
+    """Run a streaming query from topic to topic; read and write use the same secrets."""
     writing = {name: value for name, value in options.items() if name.startswith(("zookeeper.", "kafka.", "listener"))}
     source = spark.readStream.format("zkafka").options(**options).option("startingOffsets", "earliest").load()
     source.explain(extended=True)

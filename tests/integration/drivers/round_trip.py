@@ -1,4 +1,4 @@
-"""Writes 100 rows to a topic and reads them, by a given transport; prints the counts, or the error.
+"""Writes 100 rows to a topic and reads them with a given transport; prints the counts or the error.
 
 Arguments: the brokers, the topic, the option transport.
 """

@@ -1,4 +1,4 @@
-"""A driver of its own process: writes and reads a topic on a standalone cluster, and tells as JSON where the tasks ran.
+"""A driver process that writes and reads a topic on a standalone cluster, and prints as JSON where the tasks ran.
 
 Arguments: the master's URL, zookeeper.connect, a topic.
 """
@@ -17,19 +17,19 @@ WHERE = "pid int, folder string"
 
 
 def with_place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches with the process and the folder that they are in: an executor's folder lies in that of its worker."""
+    """Add the process id and the working folder to batches. An executor's folder lies in its worker's folder."""
     for batch in batches:
         pid, folder = (pa.repeat(value, len(batch)) for value in (pa.scalar(os.getpid(), pa.int32()), os.getcwd()))
         yield pa.RecordBatch.from_arrays([*batch.columns, pid, folder], names=[*batch.schema.names, "pid", "folder"])
 
 
 def main(master: str, zookeeper: str, topic: str) -> None:
-    """Write 600 records from 6 tasks, read them in 6 tasks."""
+    """Write 600 records in 6 tasks, then read them."""
     spark = (
         SparkSession.builder.master(master)
         .config("spark.executor.memory", "512m")
         .config("spark.executor.cores", "1")
-        # Begin when both workers have given their executor.
+        # Start when both workers have provided their executor.
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
         .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "100s")
         .getOrCreate()

@@ -1,4 +1,4 @@
-"""Groups of each kind, for the tests that any membership must pass."""
+"""Groups of each kind, for tests that apply to any membership."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BY_KIP_848 = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
 
 @pytest.fixture
 def no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has this process's members in ZooKeeper learn of changes by watches alone, and not by their sweeps."""
+    """Members in ZooKeeper of this process that learn of changes from watches only, not from their sweeps."""
     monkeypatch.setattr("pyspark_zkafka.group.member._SWEEP_S", 3600.0)
 
 
 @pytest.fixture(params=["zookeeper", "cooperative-sticky", pytest.param("range", marks=pytest.mark.long), BY_KIP_848])
 def group(request: pytest.FixtureRequest) -> Iterator[MemberGroup]:
-    """A group that reads a topic with four partitions."""
+    """A group with a topic of four partitions, of each kind."""
     cluster = request.getfixturevalue("kafka4" if request.param == "consumer" else "zkafka_cluster")
     topic = f"shared-{secrets.token_hex(4)}"
     cluster.create_topic(topic, partitions=4)

@@ -1,4 +1,4 @@
-"""The behaviour that groups in ZooKeeper and groups in Kafka have in common."""
+"""Behaviour common to groups in ZooKeeper and groups in Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL = [0, 1, 2, 3]
 
 
 def test_alone(group: MemberGroup) -> None:
-    """A member alone owns all partitions, its claims last, and partitions that are added are assigned within seconds."""
+    """A single member owns all partitions, keeps its claims, and gets added partitions within seconds."""
     member = group.member()
     assert member.wait_settled(20)
     assert numbers(member) == ALL
@@ -27,7 +27,7 @@ def test_alone(group: MemberGroup) -> None:
 
 
 def test_sharing_and_leaving(group: MemberGroup) -> None:
-    """Two members share the partitions; when one leaves, the other has all of them, with new claims for what has moved."""
+    """Two members share the partitions; when one leaves, the other takes over its partitions with new claims."""
     first = group.member()
     assert first.wait_settled(20)
     before = dict(first.owned())
@@ -41,11 +41,11 @@ def test_sharing_and_leaving(group: MemberGroup) -> None:
 
 
 def test_idle_members(group: MemberGroup) -> None:
-    """Of more members than partitions some own nothing, and take over when another leaves.
+    """With more members than partitions some members own nothing, and take over when others leave.
 
-    One that owns nothing leaves at once, too: the others need not wait until its session expires.
+    An idle member also leaves at once: the others need not wait until its session expires.
     """
-    is_classic = group.kind not in ("zookeeper", "consumer")  # these rebalance within a second, the others in some
+    is_classic = group.kind not in ("zookeeper", "consumer")  # classic groups rebalance within a second
     members = [group.member(**({"session_timeout_ms": 60_000} if is_classic else {})) for _ in range(6)]
     eventually(lambda: settled(members, 4), timeout_s=30)
     idle = next(member for member in members if not member.owned())
@@ -57,7 +57,7 @@ def test_idle_members(group: MemberGroup) -> None:
 
 
 def test_commits(group: MemberGroup) -> None:
-    """A member commits what it owns, and no lower than what is stored unless the log was truncated; the rest is lost."""
+    """A member commits only owned partitions, and lowers offsets only after a truncation; other commits are lost."""
     first, second = group.member(), group.member()
     eventually(lambda: settled([first, second], 4), timeout_s=20)
     store = group.offsets(first)
@@ -75,9 +75,9 @@ def test_commits(group: MemberGroup) -> None:
 
 
 def test_hold(group: MemberGroup) -> None:
-    """A partition that is being read is kept until the work is done, and can be committed until then.
+    """A member keeps and can commit a revoked partition until its work is done.
 
-    The member that is to get it is not settled before it owns it.
+    The member that is to get the partition is settled only when it owns it.
     """
     first = group.member(hold_ms=60_000)
     assert first.wait_settled(20)
@@ -97,7 +97,7 @@ def test_hold(group: MemberGroup) -> None:
 
 
 def test_hold_ends(group: MemberGroup, caplog: pytest.LogCaptureFixture) -> None:
-    """After rebalance.hold.ms a partition is released even while it is read, with a warning; its commit is lost."""
+    """After rebalance.hold.ms a partition is released with a warning even while it is read, and its commit is lost."""
     first = group.member(hold_ms=300)
     assert first.wait_settled(20)
     first.rebalance()
@@ -110,7 +110,7 @@ def test_hold_ends(group: MemberGroup, caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_pattern(group: MemberGroup) -> None:
-    """A pattern finds its topics, also one that is created later; a member that loses the last one owns nothing."""
+    """A pattern follows its topics: later ones are assigned, and after the last is deleted the member owns nothing."""
     topic = f"{group.topic}-brief"
     group.cluster.create_topic(topic, partitions=2)
     member = group.member(SubscribePattern(f"{group.topic}-.*"))

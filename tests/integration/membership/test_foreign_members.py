@@ -1,4 +1,4 @@
-"""Members beside others that are not of this package."""
+"""Members next to members of other software."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NewMember = Callable[..., GroupMember]
 
 
 class TestOthers:
-    """Members that are not of this package."""
+    """Groups with members of other software."""
 
     def test_unreadable(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
-        """A registration that nobody can read is left out, with a warning; mended, and noticed, it counts."""
+        """A member ignores an unreadable registration with a warning, and counts it once it is repaired."""
         chroot.topic("t", 4)
         path = chroot.register("g", "g_bad", b"t")
         with new_member("c1", "t") as member:
@@ -36,7 +36,7 @@ class TestOthers:
         assert "Znode /consumers/g/ids/g_bad cannot be read: found b't'" in caplog.text
 
     def test_older_forms(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Registrations of 0.8.0 and 0.7 count like all others."""
+        """Registrations in the formats of 0.8.0 and 0.7 count as members."""
         chroot.topic("t", 3)
         chroot.register("g", "g_c0", b'{ "pattern":"static", "subscription":{ "t":1 }, "timestamp":"1", "version":1 }')
         chroot.register("g", "g_c2", b'{ "t": 1 }')
@@ -44,7 +44,7 @@ class TestOthers:
             assert numbers(member) == [1]
 
     def test_a_filter(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A member with a filter counts for each topic that it matches."""
+        """A member with a topic filter counts for each topic that the filter matches."""
         chroot.topic("t", 4)
         chroot.topic("u", 4)
         chroot.register("g", "g_c0", b'{"version":1,"subscription":{"[u-z]":1},"pattern":"white_list","timestamp":"1"}')
@@ -52,7 +52,7 @@ class TestOthers:
             assert sorted(map(str, member.owned())) == ["t-0", "t-1", "t-2", "t-3", "u-2", "u-3"]
 
     def test_sticky_among_others(self, chroot: Chroot, new_member: NewMember) -> None:
-        """The sticky assignor is refused in a group with a member that does not know it, by name; nothing is claimed."""
+        """The sticky assignor refuses a group with a member that lacks it; the error names it, and nothing is claimed."""
         chroot.topic("t", 4)
         chroot.register("g", "g_jvm", JVM)
         with pytest.raises(GroupError, match=r"NOT_STICKY.*found g_jvm without it"):
@@ -61,7 +61,7 @@ class TestOthers:
         assert set(chroot.ids("g")) == {"g_jvm"}
 
     def test_others_come_to_sticky(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A stranger that joins a sticky group later is an error of the next rebalance; when it has gone, all is well."""
+        """A foreign member that joins a sticky group makes rebalances fail until it leaves."""
         chroot.topic("t", 4)
 
         def refused(member: GroupMember) -> bool:
@@ -80,7 +80,7 @@ class TestOthers:
             assert numbers(member) == [0, 1, 2, 3]
 
     def test_sticky(self, chroot: Chroot, new_member: NewMember) -> None:
-        """With the sticky assignor a newcomer gets its share, and nobody else's partitions move."""
+        """With the sticky assignor a new member gets its share, and no partition moves between the old members."""
         chroot.topic("t", 12)
         with new_member("c1", "t", strategy="sticky") as first, new_member("c2", "t", strategy="sticky") as second:
             eventually(lambda: settled([first, second], 12))
@@ -96,7 +96,7 @@ class TestOthers:
     def test_sticky_among_malformed_claims(
         self, chroot: Chroot, new_member: NewMember, claim: tuple[str, bytes | None]
     ) -> None:
-        """Claims that nobody can read keep a sticky member from nothing but those partitions."""
+        """A malformed claim keeps a sticky member only from that claim's partition, until the claim is gone."""
         chroot.topic("t", 3)
         name, data = claim
         chroot.other.ensure_path("/consumers/g/owners/t")

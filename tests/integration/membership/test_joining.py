@@ -25,10 +25,10 @@ NewMember = Callable[..., GroupMember]
 
 
 class TestJoin:
-    """From nothing to a share."""
+    """Joining, sharing and leaving."""
 
     def test_alone(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A member alone owns all partitions when `join` returns, and leaves nothing ephemeral when it leaves."""
+        """A single member owns all partitions when `join` returns, and leaving removes its ephemeral znodes."""
         chroot.topic("t", 12)
         with new_member("c1", "t") as member:
             assert member.consumer == "g_c1"
@@ -41,7 +41,7 @@ class TestJoin:
         assert member.owned() == {}
 
     def test_generated_id(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Without consumer.id it is made of group, host, time and chance."""
+        """Without consumer.id, the id is generated from group, host, time and a random part."""
         chroot.topic("t", 1)
         with new_member(None, "t") as member:
             assert list(chroot.ids("g")) == [member.consumer]
@@ -49,14 +49,14 @@ class TestJoin:
             assert len(member.consumer.rsplit("-", 1)[1]) == 8
 
     def test_threads(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Each thread owns its share under its own id; ids sort as texts, so that thread 10 comes before thread 2."""
+        """Each thread owns its share under its own id; ids sort as texts, so thread 10 comes before thread 2."""
         chroot.topic("t", 12)
         with new_member("c1", "t", threads=12):
             owners = chroot.owners("g")
             assert [owners[n] for n in (0, 1, 2, 3, 4, 11)] == [f"g_c1-{n}" for n in (0, 1, 10, 11, 2, 9)]
 
     def test_sharing(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Members share a topic as the JVM's range assignor has it, and go on alone when others leave."""
+        """Members share a topic as the JVM's range assignor does, and take over partitions of members that leave."""
         chroot.topic("t", 10)
         first, second = new_member("c1", "t"), new_member("c2", "t")
         join_all(first, second, partitions=10)
@@ -69,7 +69,7 @@ class TestJoin:
         eventually(lambda: settled([second, third], 10))
 
     def test_what_stays_is_not_touched(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A member that keeps a partition keeps the very claim while others come and go, unlike a JVM's."""
+        """A member that keeps a partition keeps its claim while others join and leave, unlike a JVM consumer."""
         chroot.topic("t", 4)
         first, second = new_member("c1", "t"), new_member("c2", "t")
         first.join()
@@ -85,7 +85,7 @@ class TestJoin:
         assert first.owned()[regained].sequence > claims[regained].sequence
 
     def test_more_members_than_partitions(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A member that is given nothing is settled with nothing."""
+        """A member without an assigned partition is settled, with nothing."""
         chroot.topic("t", 1)
         first, second = new_member("c1", "t"), new_member("c2", "t")
         join_all(first, second, partitions=1)
@@ -94,7 +94,7 @@ class TestJoin:
 
     @pytest.mark.usefixtures("no_sweeps")
     def test_leave_while_another_waits(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Leaving frees all at once: the others have it long before any session would expire."""
+        """A member that leaves frees its partitions at once, long before its session would expire."""
         chroot.topic("t", 6)
         first, second = new_member("c1", "t", session_ms=30_000), new_member("c2", "t")
         join_all(first, second, partitions=6)
@@ -103,7 +103,7 @@ class TestJoin:
 
     @pytest.mark.usefixtures("no_sweeps")
     def test_twice(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A member that has left can leave again, and join again, and follows its group then."""
+        """A member can leave twice, join again, and then follow its group."""
         member = new_member("c1", "t")
         for _ in range(2):
             chroot.topic("t", 1)
@@ -117,10 +117,10 @@ class TestJoin:
 
 
 class TestConsumerIdTaken:
-    """One id, two sessions."""
+    """Two sessions with one consumer id."""
 
     def test_waits_in_vain(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
-        """An id that somebody else keeps is waited for, twice the session's timeout, and then is an error."""
+        """A member waits up to twice the session time-out for an id in use, then fails."""
         chroot.topic("t", 1)
         chroot.register("g", "g_c1", JVM)
         begin = time.monotonic()
@@ -133,7 +133,7 @@ class TestConsumerIdTaken:
     def test_waits_for_its_ghost(
         self, chroot: Chroot, new_member: NewMember, third: KazooClient, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """When the other session ends meanwhile, as that of a member that died does, the member joins."""
+        """A member joins when the other session with its id expires, such as that of its dead predecessor."""
         chroot.topic("t", 2)
         chroot.register("g", "g_c1", JVM, third)
         chroot.claim("g", TopicPartition("t", 0), b"g_c1-0", third)
@@ -155,7 +155,7 @@ class TestConsumerIdTaken:
         third: KazooClient,
         caplog: pytest.LogCaptureFixture,
     ) -> None:
-        """A member whose id and claims another session takes owns nothing, says why, and is back when that one goes."""
+        """A member whose id and claims another session takes owns nothing, logs the reason, and recovers afterwards."""
         chroot.topic("t", 2)
         with new_member("c1", "t") as member:
             steal = third.transaction()

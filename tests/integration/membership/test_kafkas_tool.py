@@ -1,4 +1,4 @@
-"""``kafka-consumer-groups`` on queries that are members of groups in Kafka, beside the same of Java consumers."""
+"""Output of ``kafka-consumer-groups`` for queries that are members of groups in Kafka."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Row = dict[str, str]
 
 
 def table(output: str) -> list[Row]:
-    """The rows of the tool's table, by column; its columns are blanks apart."""
+    """Return the rows of the tool's table, by column; columns are separated by blanks."""
     lines = [line.split() for line in output.splitlines() if line.strip()]
     header = next(n for n, words in enumerate(lines) if words[0] == "GROUP")
     return [dict(zip(lines[header], words, strict=False)) for words in lines[header + 1 :]]
 
 
 def numbers(assignment: str) -> set[int]:
-    """The partitions of an assignment: ``topic(0,1)``, or ``topic:0,1`` from Kafka 4 on."""
+    """Return the partitions of an assignment: ``topic(0,1)``, or ``topic:0,1`` since Kafka 4."""
     return {int(number) for number in assignment.rstrip(");").replace("(", ":").rpartition(":")[2].split(",")}
 
 
 class Tool:
-    """The tool of a version of Kafka, asked about a group."""
+    """The tool of one version of Kafka, asked about one group."""
 
     def __init__(self, group: MemberGroup, version: str) -> None:
         self._where = ("--bootstrap-server", group.cluster.bootstrap_servers, "--describe", "--group", group.name)
         self._version = version
 
     def rows(self, *options: str) -> list[Row]:
-        """What ``--describe`` shows with some options."""
+        """Return the rows that ``--describe`` prints with some options."""
         return table(run_kafka_tool(self._version, TOOL, *self._where, *options))
 
 
@@ -62,7 +62,7 @@ class Tool:
 def test_description(
     stream: Callable[..., Stream], request: pytest.FixtureRequest, fixture: str, kind: str, version: str
 ) -> None:
-    """The tool shows a query as any member: its client id, host, assignment, offsets and lag, and the group's state."""
+    """The tool shows a query like any member, with client id, host, assignment, offsets and lag, and the group's state."""
     cluster: LocalCluster = request.getfixturevalue(fixture)
     topic = f"shown-{secrets.token_hex(4)}"
     cluster.create_topic(topic, partitions=len(PARTITIONS))

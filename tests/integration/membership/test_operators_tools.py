@@ -1,4 +1,4 @@
-"""``zkafka groups`` and the exporter's readers on a group on its way from ZooKeeper to Kafka."""
+"""``zkafka groups`` and the exporter, on a group that moves from ZooKeeper to Kafka."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTS_BOTH = "(1 and 1); neither kind sees the other, and both read all partitio
 
 
 class HalfMigrated:
-    """A group whose offsets are in both stores, and its members of both kinds."""
+    """A group with offsets in both stores and members of both kinds."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self.cluster = cluster
@@ -38,7 +38,7 @@ class HalfMigrated:
         fill(cluster, topic, RECORDS, PARTITIONS)
 
     def join(self, group: MemberGroup) -> Membership:
-        """A member of one kind, which owns all partitions."""
+        """Return a member of one kind, which owns all partitions."""
         member = group.member()
         eventually(lambda: settled([member], len(PARTITIONS)), timeout_s=30)
         return member
@@ -51,14 +51,14 @@ class HalfMigrated:
         assert not self.in_zookeeper.offsets(member).commit(offsets, proof_of(member.owner)).lost
 
     def run(self, command: str, *arguments: str, status: int = 0) -> Result:
-        """Run ``zkafka groups`` on the group; its exit status must be this one."""
+        """Run ``zkafka groups`` on the group, and check the exit status."""
         where = ["--zookeeper", self.cluster.zookeeper_connect, "--json"]
         found = CliRunner().invoke(zkafka, ["groups", command, self.name, *arguments, *where])
         assert found.exit_code == status, found.output
         return found
 
     def scrape(self) -> Callable[..., float | None]:
-        """The values of one scrape: ``value("kafka_consumergroup_members")`` for one about the group."""
+        """Return a lookup of one scrape's values: ``value("kafka_consumergroup_members")`` for this group."""
         connection = parse_connection({"zookeeper.connect": self.cluster.zookeeper_connect})
         ensemble, brokers = EnsembleReader(connection), BrokerReader(connection, "both", 30)
         collector = ClusterCollector(ensemble.read, brokers.read, 30, "both")
@@ -88,13 +88,13 @@ def group(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Iterat
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
-    """The rows that a command has written."""
+    """Return the rows that a command printed."""
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
 
 
 def test_dual_commits(group: HalfMigrated) -> None:
-    """While all members are in ZooKeeper, both stores are shown, nothing is wrong, and no line is about Kafka."""
+    """While all members are in ZooKeeper, the commands show both stores, no problem, and no note about Kafka."""
     described = group.run("describe", "--offsets-storage", "both")
     assert [(row["zookeeper_offset"], row["kafka_offset"], row["lag"]) for row in rows(described)] == [(3, 3, 2)] * 4
     (member,) = rows(found := group.run("members"))
@@ -108,7 +108,7 @@ def test_dual_commits(group: HalfMigrated) -> None:
 
 
 def test_members_of_both_kinds(group: HalfMigrated) -> None:
-    """With a member in Kafka beside one in ZooKeeper, each command says that both read everything; verify fails."""
+    """With members in both ZooKeeper and Kafka, each command warns that both read everything, and verify fails."""
     group.join(group.in_kafka)
     for command, arguments in (("describe", ()), ("members", ()), ("migrate", ("--verify",))):
         assert LISTS_BOTH in group.run(command, *arguments).stderr
@@ -120,7 +120,7 @@ def test_members_of_both_kinds(group: HalfMigrated) -> None:
 
 
 def test_members_in_kafka_alone(group: HalfMigrated) -> None:
-    """When the members are in Kafka, each command says that ZooKeeper does not show them, and which tool does."""
+    """When all members are in Kafka, each command says that ZooKeeper does not show them, and which tool does."""
     group.in_zookeeper.close()
     member = group.join(group.in_kafka)
     hidden = f"Members in Kafka, which ZooKeeper does not show: {group.name} (1); see kafka-consumer-groups"
@@ -137,7 +137,7 @@ def test_members_in_kafka_alone(group: HalfMigrated) -> None:
 
 
 def test_brokers_that_do_not_answer(group: HalfMigrated) -> None:
-    """Where no broker answers, the members in ZooKeeper are shown, and those in Kafka are unknown."""
+    """If no broker answers, members in ZooKeeper are listed, and members in Kafka are reported as unknown."""
     found = group.run("members", "--bootstrap-server", "127.0.0.1:1")
     assert len(rows(found)) == 1
     assert found.stderr.startswith("Members in Kafka are unknown: ")

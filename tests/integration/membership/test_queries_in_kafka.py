@@ -1,4 +1,4 @@
-"""Queries and batch jobs as members of groups that Kafka coordinates, beside Java consumers."""
+"""Queries and batch jobs as members of groups that Kafka coordinates, next to Java consumers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PARTITIONS = range(4)
 
 @pytest.fixture
 def new_group(kafka4: LocalCluster) -> Iterator[Callable[[str], MemberGroup]]:
-    """Makes groups of a kind, each with a topic of its own."""
+    """Makes groups of a kind, each with its own topic."""
     made: list[MemberGroup] = []
 
     def make(kind: str) -> MemberGroup:
@@ -70,7 +70,7 @@ def java_properties(group: MemberGroup) -> dict[str, str]:
 def test_beside_java(
     new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream], tmp_path: Path, kind: str, version: str
 ) -> None:
-    """A query and a Java consumer share the partitions, hand them over, miss no record and commit none backwards."""
+    """A query and a Java consumer share partitions and hand them over, without lost records or backward commits."""
     group = new_group(kind)
     query = stream(group.options(), connection={})
     query.begin(processingTime="100 milliseconds")
@@ -101,7 +101,7 @@ def test_beside_java(
 
 
 def test_repeated_micro_batch(new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream]) -> None:
-    """A restart repeats an unfinished micro-batch exactly, though another member owns its partitions now."""
+    """A restart repeats an unfinished micro-batch exactly, although another member owns its partitions now."""
     group = new_group("cooperative-sticky")
     fill(group.cluster, group.topic, 5, PARTITIONS)
     query = stream(group.options(), connection={})
@@ -122,7 +122,7 @@ def test_repeated_micro_batch(new_group: Callable[[str], MemberGroup], stream: C
 
 
 def test_reset_wins(new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream]) -> None:
-    """An offset that somebody else has set while the query was stopped wins over its checkpoint."""
+    """An offset that was changed while the query was stopped takes precedence over its checkpoint."""
     group = new_group("cooperative-sticky")
     fill(group.cluster, group.topic, 10, PARTITIONS)
     query = stream(group.options(), connection={})
@@ -138,7 +138,7 @@ def test_reset_wins(new_group: Callable[[str], MemberGroup], stream: Callable[..
 
 
 def test_batch_job(new_group: Callable[[str], MemberGroup], spark: SparkSession) -> None:
-    """A batch job plans what its member owns, commits it by the member alone, and the next plan goes on there."""
+    """A batch job plans its member's partitions and commits through the member; the next plan starts at the commit."""
     group = new_group("consumer")
     fill(group.cluster, group.topic, 3, PARTITIONS)
     options = {n: v for n, v in group.options().items() if n not in ("subscribe", "group.id")}
@@ -156,7 +156,7 @@ def test_batch_job(new_group: Callable[[str], MemberGroup], spark: SparkSession)
 def test_available_now_beside_another(
     new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream], kind: str
 ) -> None:
-    """A query that reads what there is waits for its share while another member finishes its work on it."""
+    """An availableNow query waits for its share while another member finishes its work on it."""
     group = new_group(kind)
     fill(group.cluster, group.topic, 5, PARTITIONS)
     first = group.member(hold_ms=60_000)
@@ -167,14 +167,14 @@ def test_available_now_beside_another(
     eventually(lambda: not first.settled, timeout_s=30)
     assert not running.awaitTermination(10)
     kept = first.rebalance()
-    assert running.awaitTermination(120)  # with KIP-848 it waits 45 s, until a member that died would have expired
+    assert running.awaitTermination(120)  # with KIP-848 it waits 45 s, until a dead member would have expired
     assert len(kept) == 2
     mine = set(PARTITIONS) - {tp.partition for tp in kept}
     assert {(row.partition, row.offset) for row in query.rows} == {(n, offset) for n in mine for offset in range(5)}
 
 
 def test_once(new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream]) -> None:
-    """Trigger.Once reads what there is each time, though the member is only assigned partitions some seconds later."""
+    """Trigger.Once reads all available records in each run, although partitions are assigned only some seconds later."""
     group = new_group("cooperative-sticky")
     query = stream(group.options(), connection={})
     for run in range(1, 4):
@@ -188,7 +188,10 @@ def test_once(new_group: Callable[[str], MemberGroup], stream: Callable[..., Str
 def test_partitions_added_while_a_static_member_restarts(
     new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream], kind: str
 ) -> None:
-    """The coordinator assigns them to nobody until the member joins again, and the query reads all there is."""
+    """An availableNow query reads partitions that were added while its static member was stopped.
+
+    The coordinator assigns them to nobody until the member joins again.
+    """
     group = new_group(kind)
     fill(group.cluster, group.topic, 5, PARTITIONS)
     options = group.options(group_instance_id="one", kafkaConsumer_pollTimeoutMs="3000", rebalance_hold_ms="1000")
@@ -201,7 +204,7 @@ def test_partitions_added_while_a_static_member_restarts(
 
 
 def test_inconsistent_strategy(new_group: Callable[[str], MemberGroup]) -> None:
-    """A query whose strategy the group's members do not have fails within seconds, and says what to do."""
+    """A query whose strategy the group's members do not support fails within seconds, and the error says what to do."""
     group = new_group("range")
     assert group.member().wait_settled(30)
     options = {**group.options(), "partition.assignment.strategy": "roundrobin"}
@@ -213,7 +216,7 @@ def test_inconsistent_strategy(new_group: Callable[[str], MemberGroup]) -> None:
 
 
 def test_protocol_of_old_brokers(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
-    """Brokers before 4.0, which do not know group.protocol=consumer, are recognised within seconds."""
+    """Brokers before 4.0, which do not support group.protocol=consumer, are recognised within seconds."""
     group = MemberGroup(zkafka_cluster, "consumer", new_topic())
     begin = time.monotonic()
     with (

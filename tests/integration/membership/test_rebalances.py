@@ -23,7 +23,7 @@ NewMember = Callable[..., GroupMember]
 
 @pytest.fixture
 def clock() -> StoppingClock:
-    """The clock of a member that nothing but events may move on."""
+    """A member's clock that can be stopped, so that only events make the member act."""
     return StoppingClock()
 
 
@@ -33,7 +33,7 @@ class TestHold:
     P3 = TopicPartition("t", 3)
 
     def test_until_read(self, chroot: Chroot, new_member: NewMember, clock: StoppingClock) -> None:
-        """What is being read is kept when it is another's turn, and given away once it is not read any more."""
+        """A partition being read is kept when another member should get it, and released when it is no longer read."""
         chroot.topic("t", 4)
         first, second = new_member("c1", "t", hold_ms=60_000, timing=Timing(clock=clock)), new_member("c2", "t")
         with first:
@@ -42,14 +42,14 @@ class TestHold:
                 eventually(lambda: numbers(first) == [0, 1, 3])
                 tries_in_vain(second)
                 assert numbers(first) == [0, 1, 3]
-                assert shares(second) == [0]  # all or nothing
+                assert shares(second) == [0]  # a member claims all its partitions or none
                 clock.stop()
                 first.read(())
                 eventually(lambda: settled([first, second], 4))
                 assert numbers(second) == [2, 3]
 
     def test_part_of_it(self, chroot: Chroot, new_member: NewMember, clock: StoppingClock) -> None:
-        """Of several that are held, each is given away when it is done."""
+        """Each held partition is released as soon as it is no longer read."""
         chroot.topic("t", 4)
         first, second = new_member("c1", "t", hold_ms=60_000, timing=Timing(clock=clock)), new_member("c2", "t")
         with first:
@@ -62,7 +62,7 @@ class TestHold:
                 eventually(lambda: numbers(first) == [0, 1, 3])
 
     def test_until_the_next_rebalance(self, chroot: Chroot, new_member: NewMember) -> None:
-        """`rebalance` keeps all until the next call of it, unless `read` says less meanwhile."""
+        """Between two calls, `rebalance` keeps all partitions unless `read` names fewer."""
         chroot.topic("t", 4)
         first, second = new_member("c1", "t", hold_ms=60_000), new_member("c2", "t")
         with first:
@@ -77,7 +77,7 @@ class TestHold:
     def test_not_for_ever(
         self, chroot: Chroot, new_member: NewMember, clock: StoppingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """After rebalance.hold.ms a partition is given away even if it is being read, with a warning."""
+        """After rebalance.hold.ms a partition is released with a warning even while it is read."""
         chroot.topic("t", 4)
         first, second = new_member("c1", "t", hold_ms=700, timing=Timing(clock=clock)), new_member("c2", "t")
         with first:
@@ -93,7 +93,7 @@ class TestHold:
         assert "g_c1 released t-3 after rebalance.hold.ms" in caplog.text
 
     def test_called_off(self, chroot: Chroot, new_member: NewMember) -> None:
-        """When the partition is ours again before it was given away, it was never gone."""
+        """A held partition keeps its claim if it is assigned back before its release."""
         chroot.topic("t", 4)
         with new_member("c1", "t", hold_ms=60_000) as first:
             first.read([self.P3])
@@ -105,7 +105,7 @@ class TestHold:
 
 
 def test_rebalances_are_counted(chroot: Chroot, new_member: NewMember) -> None:
-    """A member counts how often it has looked at its group; one that nothing happens to looks no more."""
+    """`rebalances` counts a member's rebalances, and does not grow without an event."""
     chroot.topic("t", 2)
     with new_member("c1", "t") as first:
         assert first.rebalances == 1
@@ -119,9 +119,9 @@ def test_rebalances_are_counted(chroot: Chroot, new_member: NewMember) -> None:
 def test_warnings_come_with_the_back_off(
     chroot: Chroot, new_member: NewMember, clock: StoppingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Events in quick succession are no tries: the warning of a blocked member comes after so many back-offs.
+    """A blocked member warns after as many back-offs as it may retry; events in quick succession are not retries.
 
-    It claims when the partition is released, and not with the next back-off.
+    It claims when the partition is released, without waiting for the next back-off.
     """
     chroot.topic("t", 1)
     path = chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")

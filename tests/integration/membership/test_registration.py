@@ -1,4 +1,4 @@
-"""The registration of a member: its bytes, its parents, its session."""
+"""A member's registration: its bytes, its parents and its session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class TestRegistration:
-    """``/consumers/G/ids/C``."""
+    """The znode ``/consumers/G/ids/C``."""
 
     def register(self, chroot: Chroot, content: ConsumerRegistration) -> bytes:
         with ZooKeeperClient(chroot.config) as client:
@@ -34,7 +34,7 @@ class TestRegistration:
             return bytes(data)
 
     def test_bytes(self, chroot: Chroot) -> None:
-        """The bytes are those of a JVM's consumer: compact, in its order of keys, the timestamp a text of milliseconds."""
+        """The bytes equal those of a JVM consumer: compact, same order of keys, timestamp as a text in milliseconds."""
         content = registration_of(group_options("g", threads=2), Subscribe(("peer-a", "peer-b")))
         assert self.register(chroot, content) == (
             b'{"version":1,"subscription":{"peer-a":2,"peer-b":2},"pattern":"static","timestamp":"1795227256228"}'
@@ -45,30 +45,30 @@ class TestRegistration:
         [(SubscribePattern(" a.*, b"), b"white_list"), (SubscribeExcept(" a.*, b"), b"black_list")],
     )
     def test_filter(self, chroot: Chroot, subscription: Any, pattern: bytes) -> None:
-        """A pattern is registered as a filter, with the number of threads, normalised as the JVM does it."""
+        """A pattern is registered as a filter with the number of threads, normalised as the JVM does."""
         assert self.register(chroot, registration_of(group_options("g", threads=3), subscription)) == (
             b'{"version":1,"subscription":{"a.*|b":3},"pattern":"%s","timestamp":"1795227256228"}' % pattern
         )
 
     def test_sticky(self, chroot: Chroot) -> None:
-        """A member with the assignor that JVMs do not know says so, in a key that they skip."""
+        """A member with the sticky assignor, unknown to JVMs, names it in a key that JVMs skip."""
         content = registration_of(group_options("g", strategy="sticky"), Subscribe(("t",)))
         assert json.loads(self.register(chroot, content))["assignor"] == "sticky"
 
     def test_assign(self) -> None:
-        """Named partitions leave nothing to share out."""
+        """A group refuses a subscription to named partitions, since nothing is left to assign."""
         with pytest.raises(GroupError, match="ASSIGN_IN_GROUP"):
             registration_of(group_options("g"), Assign((TopicPartition("t", 0),)))
 
     def test_parents(self, chroot: Chroot) -> None:
-        """Missing parents are made as 1.1.1 makes them: group and ids with empty data, /consumers with null."""
+        """Missing parents are created as Kafka 1.1.1 does: group and ids with empty data, /consumers with null."""
         chroot.other.delete("/consumers")
         self.register(chroot, ConsumerRegistration({"t": 1}))
         data = {path: chroot.other.get(path)[0] for path in ("/consumers", "/consumers/g", IDS)}
         assert data == {"/consumers": None, "/consumers/g": b"", IDS: b""}
 
     def test_twice(self, chroot: Chroot) -> None:
-        """Registering again in the same session leaves the znode as it is; the existing parents are not touched."""
+        """A second registration in the same session leaves the znode and its parents unchanged."""
         with ZooKeeperClient(chroot.config) as client:
             registration = Registration("g", "g_c1", ConsumerRegistration({"t": 1}))
             session = client.session_id or 0
@@ -80,7 +80,7 @@ class TestRegistration:
             assert created(chroot, f"{IDS}/g_c1") == before
 
     def test_taken(self, chroot: Chroot) -> None:
-        """An id that another session has is an error that names group, member and session."""
+        """Registering an id that another session holds raises an error that names group, member and session."""
         chroot.register("g", "g_c1", JVM)
         session = f"0x{chroot.other.client_id[0]:x}"
         with (
@@ -91,7 +91,7 @@ class TestRegistration:
 
 
 def test_contended(chroot: Chroot) -> None:
-    """A group whose znode comes and goes all the time is an error that is worth another try; nothing is registered."""
+    """A group whose parent znode keeps appearing and disappearing raises a retriable error; nothing is registered."""
 
     def meddle(transaction: int) -> None:
         if chroot.other.exists("/consumers/g"):
@@ -110,7 +110,7 @@ def test_contended(chroot: Chroot) -> None:
 
 
 def test_too_large(chroot: Chroot) -> None:
-    """A subscription to more topics than a request can name is an error that says so, at once, and is not tried again."""
+    """A subscription too large for one request raises a permanent error after a single request."""
     topics = [f"{n:05}-{'t' * 240}" for n in range(5000)]
     registration = Registration("g", "g_c1", ConsumerRegistration(dict.fromkeys(topics, 1)))
     with (

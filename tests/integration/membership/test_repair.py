@@ -1,4 +1,4 @@
-"""Members whose znodes somebody else deletes."""
+"""Members whose znodes are deleted by other clients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NewMember = Callable[..., GroupMember]
 
 
 class TestRepair:
-    """Znodes that third parties delete."""
+    """Znodes that other clients delete."""
 
     @pytest.mark.usefixtures("no_sweeps")
     def test_registration(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
-        """A member whose registration is deleted registers again at once, by the same id, and keeps its claims."""
+        """A member whose registration is deleted registers again at once with the same id, and keeps its claims."""
         chroot.topic("t", 4)
         with new_member("c1", "t") as first, new_member("c2", "t") as second:
             eventually(lambda: settled([first, second], 4))
@@ -39,7 +39,7 @@ class TestRepair:
         assert "g_c1: another client has deleted the registration. Registering again" in caplog.text
 
     def test_claim(self, chroot: Chroot, new_member: NewMember, caplog: pytest.LogCaptureFixture) -> None:
-        """A claim that is deleted, which no watch tells, is noticed by the sweep, told of, and made anew."""
+        """The sweep notices a deleted claim, which triggers no watch; the member logs it and claims again."""
         chroot.topic("t", 3)
         with new_member("c1", "t") as member:
             before = member.owned()
@@ -55,7 +55,7 @@ class TestRepair:
 
     @pytest.mark.usefixtures("no_sweeps")
     def test_claim_that_is_looked_for(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Who finds a claim missing can have it mended at once."""
+        """`request_rebalance` restores a missing claim at once."""
         chroot.topic("t", 3)
         with new_member("c1", "t") as member:
             chroot.other.delete(f"{OWNERS}/1")
@@ -63,7 +63,7 @@ class TestRepair:
             eventually(lambda: chroot.other.exists(f"{OWNERS}/1"))
 
     def test_claim_that_another_takes(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A claim that was deleted and taken by another session is not owned, and claimed again as soon as it is free."""
+        """A claim that another session took is no longer owned, and is claimed again once it is free."""
         chroot.topic("t", 3)
         with new_member("c1", "t") as member:
             chroot.other.delete(f"{OWNERS}/1")
@@ -74,7 +74,7 @@ class TestRepair:
             eventually(lambda: numbers(member) == [0, 1, 2])
 
     def test_registration_again_and_again(self, chroot: Chroot, new_member: NewMember, third: KazooClient) -> None:
-        """A member that finds itself unregistered in the middle of a rebalance does not take that for its share."""
+        """A member that is unregistered in the middle of a rebalance keeps its claims."""
         chroot.topic("t", 2)
         with new_member("c1", "t") as member:
             znode = created(chroot, f"{OWNERS}/0")
@@ -85,7 +85,7 @@ class TestRepair:
             assert created(chroot, f"{OWNERS}/0") == znode
 
     def test_everything(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A group whose znodes are all deleted is built again."""
+        """A member restores its registration and claims after all znodes of the group were deleted."""
         chroot.topic("t", 3)
         with new_member("c1", "t") as member:
             purge = chroot.other.transaction()

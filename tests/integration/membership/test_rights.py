@@ -1,4 +1,4 @@
-"""Members of groups in Kafka on brokers with ACLs: the rights that they need, each of which is missed by name."""
+"""Members of groups in Kafka on brokers with ACLs: the rights they need, and the errors when one is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MISSED = {
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[LocalCluster]:
-    """A broker of Kafka 4 whose listener LOGIN allows the user what tests grant, and nothing else."""
+    """A broker of Kafka 4 whose listener LOGIN allows a user only what tests grant."""
     listeners = {"LOGIN": "SASL_PLAINTEXT"}
     with LocalCluster(kafka_version="4.3.1", brokers=1, listeners=listeners, broker_config=KRAFT) as cluster:
         yield cluster
@@ -39,7 +39,7 @@ def guarded() -> Iterator[LocalCluster]:
 
 @pytest.fixture(params=["consumer", *seldom("cooperative-sticky")])
 def group(request: pytest.FixtureRequest, guarded: LocalCluster) -> MemberGroup:
-    """A group that reads a topic with four partitions of three records."""
+    """A group with a topic of four partitions with three records each."""
     topic = f"guarded-{secrets.token_hex(4)}"
     guarded.create_topic(topic, partitions=4)
     fill(guarded, topic, 3, range(4))
@@ -48,7 +48,7 @@ def group(request: pytest.FixtureRequest, guarded: LocalCluster) -> MemberGroup:
 
 @pytest.fixture
 def allow(group: MemberGroup) -> Iterator[Callable[..., None]]:
-    """Grants the user the documented rights: ``allow("topic", "group")``; withdrawn when the test ends."""
+    """Grants the user documented rights until the test ends: ``allow("topic", "group")``."""
     documented = {
         "topic": Right(ResourceType.TOPIC, group.topic, AclOperation.READ),
         "group": Right(ResourceType.GROUP, group.name, AclOperation.READ),
@@ -59,12 +59,12 @@ def allow(group: MemberGroup) -> Iterator[Callable[..., None]]:
 
 
 def user_options(group: MemberGroup, **more: str) -> dict[str, str]:
-    """The options of the user's query."""
+    """Return the options of the user's query."""
     return {**group.options(**more), **LOGIN, "kafka.bootstrap.servers": group.cluster.listener_servers("LOGIN")}
 
 
 def test_documented_rights(group: MemberGroup, allow: Callable[..., None], stream: Callable[..., Stream]) -> None:
-    """The documented rights suffice to join, to read and to commit."""
+    """The documented rights suffice to join, read and commit."""
     allow("topic", "group")
     query = stream(user_options(group), connection={})
     query.run()
@@ -75,7 +75,7 @@ def test_documented_rights(group: MemberGroup, allow: Callable[..., None], strea
 
 @pytest.mark.parametrize("missing", MISSED)
 def test_missing_right(group: MemberGroup, allow: Callable[..., None], missing: str) -> None:
-    """Without one of them, the query fails within seconds, and the error names the right."""
+    """Without one of the documented rights, the query fails within seconds, and the error names the right."""
     allow(*(name for name in MISSED if name != missing))
 
     def ask(driver: StreamDriver) -> Any:

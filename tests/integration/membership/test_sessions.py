@@ -1,4 +1,4 @@
-"""Members whose connections break and whose sessions expire."""
+"""Members whose connections break or whose sessions expire."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ NewMember = Callable[..., GroupMember]
 
 @pytest.fixture(scope="session")
 def zkafka_cluster(breakable_cluster: LocalCluster) -> LocalCluster:
-    """The cluster whose ZooKeeper may be halted."""
+    """The cluster whose ZooKeeper may be paused."""
     return breakable_cluster
 
 
 class TestSession:
-    """Connections and sessions that end."""
+    """Interrupted connections and expired sessions."""
 
     def test_expired(
         self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember, wire: Wire, third: KazooClient
     ) -> None:
-        """A session that expires voids the assignment at once; the member registers anew by its id, and claims again."""
+        """An expired session voids the assignment at once; the member registers again with its id, and claims again."""
         chroot.topic("t", 3)
         with new_member("c1", "t", session_ms=30_000, hosts=wire.address) as member:
             before, owner = member.owned(), member.owner
@@ -47,7 +47,7 @@ class TestSession:
             wire.cut()
             zkafka_cluster.expire_session(*session_of(wire.greetings[-1]))
             assert chroot.ids("g") == {}
-            chroot.register("g", "g_c1", JVM, third)  # until it ends, the member cannot register
+            chroot.register("g", "g_c1", JVM, third)  # until this session ends, the member cannot register
             wire.mend()
             eventually(lambda: member.owned() == {}, timeout_s=20)
             third.stop()
@@ -60,7 +60,7 @@ class TestSession:
             assert chroot.other.exists(f"{OWNERS}/0").ephemeralOwner == member.owner.session
 
     def test_expired_unnoticed(self, chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
-        """A member that is cut off holds nothing by the time that others may have it, though nobody could tell it so."""
+        """A member cut off from ZooKeeper owns nothing by the time that others may claim its partitions."""
         chroot.topic("t", 4)
         with new_member("c2", "t") as second, new_member("c1", "t", session_ms=2000, hosts=wire.address) as first:
             eventually(lambda: settled([first, second], 4))
@@ -72,7 +72,7 @@ class TestSession:
             assert shares(first, second) == [2, 2]
 
     def test_suspended(self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember) -> None:
-        """A ZooKeeper that halts for less than the session's timeout changes nothing: the same znodes, the same claims."""
+        """A pause of ZooKeeper shorter than the session time-out changes no znode and no claim."""
         chroot.topic("t", 4)
         with new_member("c1", "t", session_ms=10_000) as first, new_member("c2", "t", session_ms=10_000) as second:
             eventually(lambda: settled([first, second], 4))
@@ -81,7 +81,7 @@ class TestSession:
             owners, claims = [first.owner, second.owner], [first.owned(), second.owned()]
             zkafka_cluster.pause("zookeeper")
             try:
-                # Usually noticed after a third to two thirds of the session's timeout; a request in between delays that.
+                # Usually noticed after a third to two thirds of the session time-out; a request in between delays it.
                 Wait(6).until(lambda: not first.client.connected)
                 assert first.owned() == claims[0]
             finally:
@@ -93,7 +93,7 @@ class TestSession:
             assert [created(chroot, path) for path in paths] == before
 
     def test_reconnected(self, chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
-        """What changes while the connection is away is found when it is back, as watches may be lost with it."""
+        """A member finds changes made while it was disconnected, although its watches may be lost."""
         chroot.topic("t", 2)
         with new_member("c1", "t", session_ms=6000, hosts=wire.address) as member:
             before = member.owner
@@ -104,13 +104,13 @@ class TestSession:
             assert member.owner == before
 
     def test_leave_while_cut_off(self, chroot: Chroot, new_member: NewMember, wire: Wire) -> None:
-        """Leaving takes some seconds at the most without ZooKeeper, and makes no noise; the znodes go with the session."""
+        """Leaving without ZooKeeper takes only seconds and raises no error; the znodes expire with the session."""
         chroot.topic("t", 2)
         member = new_member("c1", "t", session_ms=2000, hosts=wire.address)
         member.join()
         wire.silence()
         begin = time.monotonic()
         member.leave()
-        assert time.monotonic() - begin < 6  # after which a request would fail
+        assert time.monotonic() - begin < 6  # a request would fail after this time
         assert member.owned() == {}
         eventually(lambda: chroot.ids("g") == {} and chroot.owners("g") == {})

@@ -1,4 +1,4 @@
-"""Members whose topics come, grow and go."""
+"""Members whose topics are created, grow and are deleted."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class TestTopics:
     """Topics and partitions to assign."""
 
     def test_created_later(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A topic that does not exist yet is waited for."""
+        """A topic created after the member joined is assigned."""
         with new_member("c1", "t") as member:
             assert numbers(member) == []
             chroot.topic("t", 2)
             eventually(lambda: numbers(member) == [0, 1])
 
     def test_more_partitions(self, chroot: Chroot, new_member: NewMember) -> None:
-        """Added partitions are shared out at once."""
+        """Added partitions are assigned at once."""
         chroot.topic("t", 2)
         with new_member("c1", "t") as first, new_member("c2", "t") as second:
             chroot.topic("t", 11)
@@ -38,7 +38,7 @@ class TestTopics:
             assert numbers(first) == [0, 1, 2, 3, 4, 5]
 
     def test_deleted(self, chroot: Chroot, new_member: NewMember) -> None:
-        """The claims on a deleted topic are released, the others stay."""
+        """Claims on a deleted topic are released; other claims stay."""
         chroot.topic("t", 2)
         chroot.topic("u", 2)
         with new_member("c1", "t", "u") as member:
@@ -49,7 +49,7 @@ class TestTopics:
             eventually(lambda: sorted(map(str, member.owned())) == ["t-0", "u-0", "u-1"])
 
     def test_filter(self, chroot: Chroot, new_member: NewMember) -> None:
-        """A filter takes in each new topic that it matches, and no other; internal ones never."""
+        """A filter adds each new topic that it matches, and no other; internal topics never match."""
         chroot.topic("t1", 1)
         with new_member("c1", SubscribePattern("t.*|__.*")) as member:
             chroot.topic("u1", 1)
@@ -58,7 +58,7 @@ class TestTopics:
             eventually(lambda: sorted(map(str, member.owned())) == ["t1-0", "t2-0"])
 
     def test_roundrobin_of_topics_that_only_others_read(self, chroot: Chroot, new_member: NewMember) -> None:
-        """With roundrobin every topic of the group counts: when one grows, all members find the new shares."""
+        """With roundrobin every topic of the group counts: when one grows, all members recompute their shares."""
         chroot.topic("s", 1)
         chroot.topic("t", 4)
         plain = new_member("c1", "t", strategy="roundrobin")

@@ -1,4 +1,4 @@
-"""Members on a cluster that coordinates no groups yet."""
+"""Members on a cluster that cannot coordinate groups yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 
 
 def test_too_few_brokers(caplog: pytest.LogCaptureFixture) -> None:
-    """Where the topic of offsets cannot be created, a member by KIP-848 says so, and waits; its protocol is right."""
+    """If __consumer_offsets cannot be created, a KIP-848 member warns and waits; its protocol is not blamed."""
     with LocalCluster(kafka_version="4.3.1", brokers=1, broker_config={"offsets.topic.replication.factor": "3"}) as cluster:
         cluster.create_topic("t", partitions=2)
         member = kafka_member(cluster.bootstrap_servers, "g", Subscribe(("t",)), **KINDS["consumer"])

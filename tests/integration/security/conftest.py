@@ -1,7 +1,7 @@
-"""One ZooKeeper and one broker for all tests of security.
+"""One ZooKeeper and one broker for all security tests.
 
-The broker has a listener for each way to log in; the ZooKeeper speaks plain text, SASL and, on a port of its own, TLS with
-client certificates.
+The broker has a listener for each login method. ZooKeeper offers plain text, SASL and, on a separate port, TLS with client
+certificates.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RENEWED_S = 4
 
 @pytest.fixture(scope="session")
 def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Files: two authorities, and, signed by the first, certificates and keys of servers and clients."""
+    """PEM files of two authorities, and certificates and keys of servers and clients, signed by the first."""
     folder = tmp_path_factory.mktemp("pem")
     ours, others = Authority(folder, "our-authority"), Authority(folder, "other-authority")
     here, elsewhere = x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("broker.example")
@@ -49,13 +49,13 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
-    """The key whose tokens the listener TOKENS accepts."""
+    """A signer whose tokens the listener TOKENS accepts."""
     return Signer(tmp_path_factory.mktemp("tokens"))
 
 
 @pytest.fixture(scope="session")
 def fortress(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str], signer: Signer) -> Iterator[LocalCluster]:
-    """The servers, the SCRAM credentials of alice, and a topic with ten records."""
+    """The servers, SCRAM credentials of alice, and a topic with ten records."""
     jaas = tmp_path_factory.mktemp("jaas") / "jaas.conf"
     jaas.write_text(f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_alice="{SECRET}"; }};\n')
     with LocalCluster(
@@ -119,7 +119,7 @@ def _add_scram_user(cluster: LocalCluster) -> None:
 
 @pytest.fixture
 def shown(caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
-    """Fails if a password is in the log of any library at any level, or in what it is given: an error, with its causes."""
+    """Fails if a password is in any log at any level, or in its arguments: objects, or errors with their causes."""
     caplog.set_level(1)
 
     def check(*things: object) -> None:
@@ -134,5 +134,5 @@ def shown(caplog: pytest.LogCaptureFixture) -> Callable[..., None]:
 
 @pytest.fixture
 def brokers(fortress: LocalCluster) -> Options:
-    """The options that reach the brokers through ZooKeeper."""
+    """Options that reach the brokers through ZooKeeper."""
     return {"zookeeper.connect": fortress.zookeeper_connect}

@@ -1,4 +1,4 @@
-"""TLS and logins of the direct transport, and those that it leaves to librdkafka."""
+"""TLS and logins of the direct transport, and logins that it leaves to librdkafka."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Read = Callable[[Options], list[bytes]]
     "login", [password_login(), password_login() | {"kafka.sasl.mechanism": "SCRAM-SHA-256"}], ids=["PLAIN", "SCRAM"]
 )
 def test_login(read: Read, login: Options, shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
-    """PLAIN and SCRAM; no password is in any log."""
+    """The direct transport logs in with PLAIN and SCRAM, and no password reaches a log."""
     assert read(login) == TEN
     assert USED in caplog.text
     assert LEFT not in caplog.text
@@ -53,7 +53,7 @@ def test_login(read: Read, login: Options, shown: Callable[..., None], caplog: p
 
 
 def test_token(brokers: Options, shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
-    """OAUTHBEARER, with one token for all connections of a process; neither it nor the secret is in any log."""
+    """OAUTHBEARER uses one token for all connections of a process; no log has the token or the client secret."""
     token = unsecured_token("alice")
     with TokenServer({"access_token": token, "expires_in": 3600, "token_type": "Bearer"}) as server:
         login = {
@@ -78,7 +78,7 @@ def test_token(brokers: Options, shown: Callable[..., None], caplog: pytest.LogC
 
 
 def test_wrong_login(brokers: Options, shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
-    """A refused login is left to librdkafka, whose error is the task's; later tasks do not try it by both transports."""
+    """librdkafka reports a refused login of the direct transport; later tasks then use librdkafka only."""
     plan = plan_batch(parse_read({**brokers, **password_login(), "subscribe": "orders"}))
     wrong = {**brokers, **password_login(WRONG), "subscribe": "orders", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
     options = parse_read({**wrong, "transport": "direct"})
@@ -96,7 +96,7 @@ def test_wrong_login(brokers: Options, shown: Callable[..., None], caplog: pytes
 
 
 def test_tls(read: Read, pem: dict[str, str], shown: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
-    """Authorities as a file and as text, a certificate for another host that is not checked, a login besides."""
+    """The direct transport accepts authorities as file or text, disabled checks of certificates, and TLS with a login."""
     authority = {"kafka.ssl.ca.location": pem["authority"]}
     assert read({**TLS, **authority}) == TEN
     assert read({**TLS, "kafka.ssl.ca.pem": Path(pem["authority"]).read_text()}) == TEN
@@ -113,7 +113,7 @@ def test_tls(read: Read, pem: dict[str, str], shown: Callable[..., None], caplog
 def test_client_certificate(
     read: Read, pem: dict[str, str], shown: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A certificate from a PEM file, locked or not, and from text; one from PKCS12 is left to librdkafka."""
+    """Client certificates from PEM files, locked or not, and from text are used; PKCS12 is left to librdkafka."""
     mutual = {**TLS, "listener.name": "MUTUAL", "kafka.ssl.ca.location": pem["authority"]}
     location, kind = "kafka.ssl.keystore.location", "kafka.ssl.keystore.type"
     text = Path(pem["client"]).read_text()
@@ -142,7 +142,7 @@ def test_distrust(
     listener: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A certificate that no authority vouches for, or of another host, is refused; librdkafka's error is the task's."""
+    """A certificate of an unknown authority or for another host is refused, and librdkafka's error fails the task."""
     trusting = {**brokers, **TLS, "kafka.ssl.ca.location": pem["authority"], "subscribe": "orders"}
     plan = plan_batch(parse_read(trusting))
     mine = {name: pem[file] for name, file in more.items()} or {"kafka.ssl.ca.location": pem["authority"]}

@@ -1,4 +1,4 @@
-"""Offsets in Kafka for users who may not describe ``__consumer_offsets``, as most may not."""
+"""Offsets in Kafka for users who may not describe ``__consumer_offsets``, as is usual."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture(scope="module")
 def hidden() -> Iterator[LocalCluster]:
-    """A cluster with a topic, where only the user admin, whom nobody is, may describe ``__consumer_offsets``."""
+    """A cluster with a topic, in which only the unused user admin may describe ``__consumer_offsets``."""
     config = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
@@ -38,7 +38,7 @@ def hidden() -> Iterator[LocalCluster]:
 
 
 def test_hidden_offsets_topic(hidden: LocalCluster) -> None:
-    """Offsets and states are those of the coordinator, also if it has to create the topic first."""
+    """Offsets and states come from the coordinator, even if it has to create __consumer_offsets first."""
     servers = hidden.bootstrap_servers
     with GroupAdmin(servers, {}) as brokers:
         assert "__consumer_offsets" not in brokers.topic_names()

@@ -1,4 +1,4 @@
-"""SASL to the brokers, and the listeners that it is offered on."""
+"""SASL logins to brokers, and the listeners that offer them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class TestLogin:
-    """SASL to the brokers."""
+    """SASL logins to brokers."""
 
     _numbers = count()
 
@@ -58,7 +58,7 @@ class TestLogin:
     def test_right(
         self, fortress: LocalCluster, brokers: Options, topic: str, login: Options, shown: Callable[..., None]
     ) -> None:
-        """Both spellings of PLAIN and SCRAM open the listener that ZooKeeper tells of, to write and to read."""
+        """Both spellings of PLAIN and SCRAM can write and read through the listener found in ZooKeeper."""
         options = parse_read({**brokers, **login, "subscribe": topic})
         write_values({**brokers, **login, "topic": topic}, [b"a", b"b"])
         assert read_values({**brokers, **login, "subscribe": topic}) == [b"a", b"b"]
@@ -66,14 +66,14 @@ class TestLogin:
         shown(options)
 
     def test_wrong_when_planning(self, brokers: Options, shown: Callable[..., None]) -> None:
-        """A wrong password ends the plan of a read soon, with what to check."""
+        """A wrong password fails planning soon, with an error that says what to check."""
         options = parse_read({**brokers, **password_login(WRONG), "subscribe": "orders"})
         match = r"REFUSED_BY_BROKER.*Authentication failed.*check kafka\.security\.protocol.*user and password"
         shown(fails_soon(ClusterStateError, match, lambda: plan_batch(options)), options)
 
     @pytest.mark.long
     def test_wrong_without_zookeeper(self, fortress: LocalCluster, shown: Callable[..., None]) -> None:
-        """So it does where the brokers alone are asked, for names and for topics."""
+        """A wrong password fails planning without ZooKeeper soon, both by topic names and by pattern."""
         wrong = {"kafka.bootstrap.servers": fortress.listener_servers("LOGIN"), **password_login(WRONG)}
         for which in ({"subscribe": "orders"}, {"subscribePattern": "or.*"}):
             options = parse_read({**wrong, **which})
@@ -81,14 +81,14 @@ class TestLogin:
 
     @pytest.mark.long
     def test_wrong_in_a_task(self, brokers: Options, shown: Callable[..., None]) -> None:
-        """A task of a read whose password has become wrong ends soon, too."""
+        """A read task whose password has become wrong fails soon."""
         plan = plan_batch(parse_read({**brokers, **password_login(), "subscribe": "orders"}))
         options = parse_read({**brokers, **password_login(WRONG), "subscribe": "orders"})
         split = SplitPartition(plan.splits[:1], plan.bootstrap_servers)
         shown(fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: list(ZKafkaReader(options, SCHEMA).read(split))))
 
     def test_wrong_in_a_write(self, brokers: Options, topic: str, shown: Callable[..., None]) -> None:
-        """A task of a write says that nothing was acknowledged, and why; no record is there."""
+        """A write task with a wrong password fails, reports that nothing was acknowledged, and writes no record."""
         wrong = {**brokers, **password_login(WRONG), "topic": topic}
         match = r"brokers refuse.*Authentication failed.*user and password.*of 2 records .* 0 were acknowledged and 2 were"
         shown(fails_soon(DeliveryFailed, match, lambda: write_values(wrong, [b"a", b"b"])))
@@ -96,13 +96,13 @@ class TestLogin:
 
     @pytest.mark.long
     def test_wrong_mechanism(self, brokers: Options) -> None:
-        """A mechanism that the listener does not have is an error that lists those that it has."""
+        """A mechanism that the listener lacks raises an error that lists the available ones."""
         login = password_login() | {"kafka.sasl.mechanism": "SCRAM-SHA-512"}
         options = parse_read({**brokers, **login, "subscribe": "orders"})
         fails_soon(ClusterStateError, "REFUSED_BY_BROKER.*PLAIN,SCRAM-SHA-256", lambda: plan_batch(options))
 
     def test_through_spark(self, spark: SparkSession, brokers: Options, topic: str) -> None:
-        """Frames are written and read with a login, and a wrong one fails with text that says what to check."""
+        """Frames are written and read with a login; a wrong login fails with an error that says what to check."""
         options = {**brokers, "kafka.security.protocol": "SASL_PLAINTEXT", **JAVA_PLAIN}
         frame = spark.createDataFrame([("a",), ("b",)], "value string")
         frame.write.format("zkafka").options(**options, topic=topic).mode("append").save()
@@ -115,16 +115,16 @@ class TestLogin:
 
 
 class TestListeners:
-    """The endpoint of the registration that is used."""
+    """The choice of a listener."""
 
     def test_unknown(self, brokers: Options) -> None:
-        """A name that no broker has is an error that lists the names and protocols that there are."""
+        """An unknown listener name raises an error that lists the names and protocols available."""
         options = parse_read({**brokers, "listener.name": "BACKDOOR", "subscribe": "orders"})
         listed = r"BOTH \(SASL_SSL\), ELSEWHERE \(SSL\), LOGIN \(SASL_PLAINTEXT\), MUTUAL \(SSL\), PLAINTEXT \(PLAINTEXT\)"
         fails_soon(ClusterStateError, f"NO_LISTENER.*BACKDOOR.*{listed}", lambda: plan_batch(options))
 
     def test_wrong_protocol(self, brokers: Options) -> None:
-        """A listener that is named, and speaks another protocol than we, is an error at once."""
+        """A named listener with another protocol than configured raises an error at once."""
         options = parse_read({**brokers, "listener.name": "LOGIN", "subscribe": "orders"})
         match = r"WRONG_SECURITY_PROTOCOL.*LOGIN.*set it to SASL_PLAINTEXT"
         fails_soon(ClusterStateError, match, lambda: plan_batch(options), within_s=3)

@@ -1,4 +1,4 @@
-"""Reads and writes on brokers with ACLs: the documented rights suffice, and what is missing is named."""
+"""Reads and writes on brokers with ACLs: the documented rights, and the errors when one is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _numbers = count()
 
 @pytest.fixture
 def topic(guarded_cluster: LocalCluster) -> str:
-    """An empty topic with two partitions, on which the user has no right."""
+    """An empty topic with two partitions, without rights for the user."""
     name = f"topic-{next(_numbers)}"
     guarded_cluster.create_topic(name, partitions=2)
     return name
@@ -32,26 +32,26 @@ def topic(guarded_cluster: LocalCluster) -> str:
 
 @pytest.fixture(params=["zookeeper", *seldom("bootstrap")])
 def login(request: pytest.FixtureRequest, guarded_cluster: LocalCluster) -> Options:
-    """The user's options, with ZooKeeper, which has no ACL, or with the brokers alone."""
+    """The user's options, with ZooKeeper (which has no ACL) or with brokers only."""
     if request.param == "zookeeper":
         return {"zookeeper.connect": guarded_cluster.zookeeper_connect, **LOGIN}
     return {"kafka.bootstrap.servers": guarded_cluster.listener_servers("LOGIN"), **LOGIN}
 
 
 def allow(cluster: LocalCluster, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Grant the user an operation."""
+    """Grant the user one operation."""
     with AdminClient({"bootstrap.servers": cluster.bootstrap_servers}) as admin:
         grant(admin, [Right(kind, name, operation)])
 
 
 def fill_with_ten(cluster: LocalCluster, topic: str) -> None:
-    """Write ten records, five into each partition."""
+    """Write ten records, five to each partition."""
     cluster.produce(topic, [{"value": value, "partition": number % 2} for number, value in enumerate(TEN)])
 
 
 @pytest.mark.parametrize("transport", ["direct", *seldom("librdkafka")])
 def test_read(guarded_cluster: LocalCluster, topic: str, login: Options, transport: str) -> None:
-    """A read needs Read on its topics, and nothing else."""
+    """A read needs only Read on its topics."""
     fill_with_ten(guarded_cluster, topic)
     options = {**login, "subscribe": topic, "transport": transport}
     fails_soon(ZKafkaError, TO_READ, lambda: read_values(options))
@@ -61,7 +61,7 @@ def test_read(guarded_cluster: LocalCluster, topic: str, login: Options, transpo
 
 @pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])
 def test_write(guarded_cluster: LocalCluster, topic: str, login: Options, path: str) -> None:
-    """A write needs Write on its topic, and nothing else."""
+    """A write needs only Write on its topic."""
     options = {**login, "topic": topic, "transport": path}
     fails_soon(ZKafkaError, TO_WRITE, lambda: write_values(options, TEN))
     allow(guarded_cluster, ResourceType.TOPIC, topic, AclOperation.WRITE)
@@ -71,7 +71,7 @@ def test_write(guarded_cluster: LocalCluster, topic: str, login: Options, path: 
 
 @pytest.mark.parametrize("login", ["zookeeper", "bootstrap"], indirect=True)
 def test_offsets_in_kafka(guarded_cluster: LocalCluster, topic: str, login: Options) -> None:
-    """With offsets in Kafka, reading and committing them needs Read on the group, too."""
+    """Reading and committing offsets in Kafka also needs Read on the group."""
     fill_with_ten(guarded_cluster, topic)
     group = f"group-{topic}"
     with GroupAdmin(guarded_cluster.bootstrap_servers, {}) as superuser:

@@ -1,4 +1,4 @@
-"""Secrets of options: where they show, and where they do not."""
+"""Leaks of secret options into logs, plans, checkpoints and processes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PLANTED = {
 
 @dataclass
 class Processes:
-    """Watches the arguments, and the environments, of all processes on this machine, while it is open."""
+    """Watches the arguments and environments of all processes on this machine, inside a ``with`` block."""
 
     arguments: set[str] = field(default_factory=set)
     environments: set[str] = field(default_factory=set)
@@ -83,19 +83,19 @@ class Processes:
 
 @dataclass(frozen=True)
 class Artefacts:
-    """All that a run left or printed, by name."""
+    """Everything that a run stored or printed, by name."""
 
     texts: Mapping[str, str]
 
     def where(self, secret: str) -> list[str]:
-        """The artefacts that a secret is in, as it is, escaped in JSON, or in hexadecimal as of a binary plan."""
+        """Return the artefacts that contain a secret: plain, escaped in JSON, or in hexadecimal as in a binary plan."""
         forms = {secret, json.dumps(secret)[1:-1], secret.encode().hex()}
         return [name for name, text in self.texts.items() if any(form in text for form in forms)]
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str]) -> dict[str, str]:
-    """Files of private keys, each under a password of its own; that for ZooKeeper is one that it trusts."""
+    """Files of private keys, each with its own password; ZooKeeper trusts the one for ZooKeeper."""
     folder = tmp_path_factory.mktemp("keys")
     authority, client = Authority(folder, "clients"), x509.DNSName("client.example")
     found = {name: authority.issue(name.replace(" ", "-"), client, PLANTED[name]) for name in ("key in PEM", "key store")}
@@ -106,7 +106,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory, pem: dict[str, str]) -> dict[
 
 
 def locked_again(file: str, password: str, target: Path) -> str:
-    """The file of a key and its certificate, with another password."""
+    """Write a key and its certificate to a file with another password, and return the file."""
     content = Path(file).read_bytes()
     key = load_pem_private_key(content, SECRET.encode())
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode()))
@@ -116,7 +116,7 @@ def locked_again(file: str, password: str, target: Path) -> str:
 
 @pytest.fixture(scope="module")
 def steps(fortress: LocalCluster, pem: dict[str, str], keys: dict[str, str]) -> dict[str, Options]:
-    """The options of each step of the driver: all options that are secrets, right and wrong."""
+    """Options of each step of the driver: all secret options, right and wrong."""
     chroot = fortress.zookeeper_connect.partition("/")[2]
     zookeeper = {
         "zookeeper.connect": f"127.0.0.1:{fortress.port('zookeeper', 'tls')}/{chroot}",
@@ -182,7 +182,7 @@ FAILING |= {"unreachable authority"}
 
 
 def run_driver(folder: Path, steps: Mapping[str, Options], conf: Options) -> dict[str, str]:
-    """The output, the event log and the checkpoints of the driver, by name."""
+    """Return the output, the event log and the checkpoints of the driver, by name."""
     given = {
         "folder": str(folder),
         "options": steps,
@@ -197,7 +197,7 @@ def run_driver(folder: Path, steps: Mapping[str, Options], conf: Options) -> dic
             **conf,
         },
     }
-    # Spark's workers log as their driver does: Python imports this module at its start.
+    # Spark's workers log like their driver: Python imports this module at startup.
     (folder / "sitecustomize.py").write_text(
         "import logging\nlogging.basicConfig()\n"
         "for name in ('pyspark_zkafka', 'kazoo'): logging.getLogger(name).setLevel(1)\n"
@@ -235,9 +235,9 @@ def run_driver(folder: Path, steps: Mapping[str, Options], conf: Options) -> dic
 def test_of_an_application(
     fortress: LocalCluster, steps: dict[str, Options], tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """Plans, event log, checkpoints, logs, errors and processes' arguments have none, whatever succeeds or fails.
+    """Plans, event log, checkpoints, logs, errors and arguments of processes contain no secret, in success and failure.
 
-    Spark masks options by the regex that the documentation names.
+    Spark masks options by the regular expression in the documentation.
     """
     assert DOCUMENTED_REGEX is not None
     fortress.create_topic("copied", partitions=2)
@@ -259,7 +259,7 @@ def test_of_an_application(
 
 @pytest.mark.long
 def test_of_the_command(fortress: LocalCluster, steps: dict[str, Options], tmp_path: Path) -> None:
-    """Commands that succeed and that fail, with --debug: what they print, and the arguments of processes."""
+    """Neither the output of commands with --debug nor their processes' arguments contain a secret, even after a failure."""
     texts: dict[str, str] = {}
     with Processes() as processes:
         for step in ("read", "write", "refused read", "refused zookeeper", "malformed read", "unknown option"):
@@ -277,7 +277,7 @@ def test_of_the_command(fortress: LocalCluster, steps: dict[str, Options], tmp_p
 
 
 def test_of_pickled_partitions(fortress: LocalCluster, steps: dict[str, Options]) -> None:
-    """Input partitions have no secret: tasks receive these once, with the reader."""
+    """Pickled input partitions contain no secret; tasks receive secrets once, with the reader."""
     options = parse_read(steps["read"])
     plan = plan_batch(options)
     partitions = split_partitions(options, plan.splits, plan.bootstrap_servers)

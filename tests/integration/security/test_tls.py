@@ -22,7 +22,7 @@ from tests.support.security import JAVA_SCRAM, SECRET, TEN, Options, connecting,
 
 
 class FailsOnce:
-    """A gate before a TLS listener of one broker, open within a ``with`` block, that breaks off the first handshake."""
+    """A proxy in front of a broker's TLS listener that breaks off the first handshake."""
 
     ALERT = bytes.fromhex("15 0303 0002 0228")  # fatal: handshake_failure
 
@@ -64,7 +64,7 @@ class FailsOnce:
 
 
 class TestTls:
-    """TLS to the brokers. The first listener with it has a certificate for 127.0.0.1."""
+    """TLS to the brokers. The first TLS listener has a certificate for 127.0.0.1."""
 
     JAVA = "kafka.ssl.truststore.location"
     OURS = "kafka.ssl.ca.location"
@@ -75,12 +75,12 @@ class TestTls:
         return {**brokers, "kafka.security.protocol": "SSL", "subscribe": "orders", **authority}
 
     def test_java_spelling(self, fortress: LocalCluster, tls: Options) -> None:
-        """A PEM trust store in Java's spelling; the listener is found by its protocol."""
+        """A PEM trust store in Java's spelling works, and the listener is found by its protocol."""
         assert read_values(tls) == TEN
         assert plan_batch(parse_read(tls)).bootstrap_servers == fortress.listener_servers("TLS")
 
     def test_librdkafka_spelling(self, brokers: Options, pem: dict[str, str]) -> None:
-        """The same with ssl.ca.location, and the certificates as text in the option."""
+        """ssl.ca.location works, and so do certificates as text in the option."""
         for authority in (
             {self.OURS: pem["authority"]},
             {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": Path(pem["authority"]).read_text()},
@@ -88,26 +88,26 @@ class TestTls:
             assert read_values({**brokers, "kafka.security.protocol": "SSL", "subscribe": "orders", **authority}) == TEN
 
     def test_write(self, fortress: LocalCluster, tls: Options) -> None:
-        """Writes go through it, too."""
+        """A write goes through TLS."""
         fortress.create_topic("tls-write")
         write_values({**connecting(tls), "topic": "tls-write"}, [b"a"])
         assert read_values({**tls, "subscribe": "tls-write"}) == [b"a"]
 
     @pytest.mark.long
     def test_other_authority(self, tls: Options, pem: dict[str, str]) -> None:
-        """A certificate that the trust store does not vouch for is an error soon, with what to check."""
+        """A certificate that the trust store does not trust fails soon, with an error that says what to check."""
         options = parse_read({**tls, self.JAVA: pem["other authority"]})
         match = r"REFUSED_BY_BROKER.*certificate verify failed.*check kafka\.ssl"
         fails_soon(ClusterStateError, match, lambda: plan_batch(options))
 
     def test_host_name(self, tls: Options) -> None:
-        """A certificate for another host is refused, unless the check is off in Java's way."""
+        """A certificate for another host is refused, unless Java's property turns the check off."""
         elsewhere = {**tls, "listener.name": "ELSEWHERE"}
         fails_soon(ClusterStateError, "REFUSED_BY_BROKER.*certificate", lambda: plan_batch(parse_read(elsewhere)))
         assert read_values({**elsewhere, "kafka.ssl.endpoint.identification.algorithm": ""}) == TEN
 
     def test_a_handshake_that_fails_once(self, fortress: LocalCluster, tls: Options) -> None:
-        """A request waits for librdkafka's second try, and is answered where that one succeeds."""
+        """A request succeeds on librdkafka's second attempt after a failed handshake."""
         connection = parse_read(tls).connection
         with FailsOnce(fortress.listener_servers("TLS")) as gate, KafkaAdmin(gate.address, connection.kafka) as admin:
             assert "orders" in admin.topic_names()
@@ -116,7 +116,7 @@ class TestTls:
 
     @pytest.mark.long
     def test_a_handshake_that_failed_long_ago(self, fortress: LocalCluster, tls: Options) -> None:
-        """What was refused before a request does not fail it, however slow its answer is."""
+        """A handshake refused before a request does not fail that request, however slow its response is."""
         connection = parse_read(tls).connection
         with FailsOnce(fortress.listener_servers("TLS")) as gate, KafkaAdmin(gate.address, connection.kafka) as admin:
             admin.refresh_metadata(["orders"])
@@ -128,14 +128,14 @@ class TestTls:
             later.join()
 
     def test_missing_file(self, tls: Options) -> None:
-        """A trust store that is not there is an error that names librdkafka's property."""
+        """A missing trust store raises an error that names librdkafka's property."""
         options = parse_read({**tls, self.JAVA: "/no/such/file.pem"})
         fails_soon(
             OptionError, r"ssl\.ca\.location failed.*on the driver and on every executor", lambda: plan_batch(options)
         )
 
     def test_client_certificate(self, tls: Options, pem: dict[str, str], shown: Callable[..., None]) -> None:
-        """A listener that asks for a certificate takes one from PEM, locked or not, and PKCS12; without it is an error."""
+        """A listener with client authentication accepts PEM, locked or not, and PKCS12, and refuses clients without any."""
         mutual = {**tls, "listener.name": "MUTUAL"}
         location, kind = "kafka.ssl.keystore.location", "kafka.ssl.keystore.type"
         for store in (
@@ -150,5 +150,5 @@ class TestTls:
             plan_batch(parse_read({**mutual, "kafka.request.timeout.ms": "3000", "fetchOffset.numRetries": "0"}))
 
     def test_with_login(self, tls: Options) -> None:
-        """TLS and a login together: SASL_SSL."""
+        """SASL_SSL works: TLS together with a login."""
         assert read_values({**tls, **JAVA_SCRAM, "kafka.security.protocol": "SASL_SSL"}) == TEN

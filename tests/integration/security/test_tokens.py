@@ -1,4 +1,4 @@
-"""OAUTHBEARER with tokens of a function, against a broker that verifies their signatures, in both transports."""
+"""OAUTHBEARER with tokens from a function, against a broker that verifies signatures, with both transports."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BOTH = pytest.mark.parametrize("transport", ["direct", "librdkafka"])
 
 @pytest.fixture(autouse=True)
 def no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process has no token yet."""
+    """Clears the process's tokens."""
     monkeypatch.setattr(token_providers, "_tokens", {})
 
 
 @pytest.fixture
 def login(brokers: Options, signer: Signer) -> Callable[..., Options]:
-    """Options that log in with a token."""
+    """Makes options that log in with a token."""
 
     def options(provider: str = PROVIDER, config: str | None = None, **others: str) -> Options:
         return {
@@ -47,7 +47,7 @@ def login(brokers: Options, signer: Signer) -> Callable[..., Options]:
 def test_read_and_write(
     login: Callable[..., Options], fortress: LocalCluster, transport: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Reads and writes log in with the function's token, whose text is in no log."""
+    """Reads and writes log in with the function's token, which no log contains."""
     caplog.set_level(1)
     topic = f"tokens-{transport}"
     fortress.create_topic(topic, partitions=1)
@@ -59,7 +59,7 @@ def test_read_and_write(
 
 
 def test_in_spark(spark: SparkSession, login: Callable[..., Options], signer: Signer) -> None:
-    """Driver and executors import the function; a worker asks for one token, however many tasks it runs."""
+    """Driver and executors import the function, and a worker requests one token for all its tasks."""
     before = signer.count()
     frame = spark.read.format("zkafka").options(**login(subscribe="orders", transport="direct")).load()
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_in_spark(spark: SparkSession, login: Callable[..., Options], signer: Si
 
 @pytest.mark.parametrize("transport", ["direct", pytest.param("librdkafka", marks=pytest.mark.long)])
 def test_renewed_on_idle_connections(login: Callable[..., Options], signer: Signer, transport: str) -> None:
-    """Connections that were idle while their token expired and their session ended log in again, with a new token."""
+    """Idle connections whose token and session expired log in again with a new token."""
     config = signer.config(lifetime_s=RENEWED_S)
     options = login(config=config, subscribe="orders", transport=transport)
     assert read_values(options) == TEN
@@ -85,7 +85,7 @@ def test_renewed_on_idle_connections(login: Callable[..., Options], signer: Sign
 def test_refused_and_failing(
     login: Callable[..., Options], transport: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A token of another signer is refused by the broker; a function that fails is named with its error. Both soon."""
+    """The broker refuses another signer's token, and an error names a function that fails. Both errors come soon."""
     stranger = Signer(tmp_path_factory.mktemp("stranger"))
     wrong = login(config=stranger.config(), subscribe="orders", transport=transport)
     fails_soon(ClusterStateError, "REFUSED_BY_BROKER", lambda: read_values(wrong))

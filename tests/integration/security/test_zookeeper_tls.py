@@ -22,7 +22,7 @@ from tests.support.security import SECRET, TEN, WRONG, Options, connecting, fail
 
 
 class TestZooKeeperTls:
-    """TLS to ZooKeeper, whose secure port asks for a client's certificate."""
+    """TLS to a ZooKeeper whose secure port requires a client certificate."""
 
     CA = "zookeeper.ssl.truststore.location"
     KEY = "zookeeper.ssl.keystore.location"
@@ -44,7 +44,7 @@ class TestZooKeeperTls:
         assert read_values(tls) == TEN
 
     def test_locked_key(self, tls: Options, pem: dict[str, str], shown: Callable[..., None]) -> None:
-        """A private key may have a password; without the right one the file is named, and nobody is asked for it."""
+        """A locked private key works with its password; without it an error names the file, and nobody is prompted."""
         locked = {**tls, self.KEY: pem["locked client"]}
         options = {**locked, "zookeeper.ssl.keystore.password": SECRET}
         assert read_values(options) == TEN
@@ -55,7 +55,7 @@ class TestZooKeeperTls:
             shown(fails_soon(OptionError, match, lambda wrong=wrong: plan_batch(wrong), within_s=3))
 
     def test_with_auth(self, tls: Options, fortress: LocalCluster) -> None:
-        """Credentials go through TLS as well."""
+        """Digest and SASL credentials work over TLS."""
         for auth in ("digest", "sasl:DIGEST-MD5"):
             connection = parse_connection({**connecting(tls), "zookeeper.auth": f"{auth}:alice:{SECRET}"})
             assert connection.zookeeper is not None
@@ -63,10 +63,10 @@ class TestZooKeeperTls:
                 assert "orders" in client.topic_names()
 
     def test_many_answers(self, tls: Options) -> None:
-        """Thousands of requests in flight are answered without a pause: none waits in TLS for the next.
+        """Thousands of requests in flight are answered without a pause: no response waits in TLS for the next one.
 
-        An answer that waits is read after some seconds, with the next ping: a busy machine makes all answers a little
-        slower, and few of them by so much.
+        A response that waits is read with the next ping, some seconds later. A busy machine only delays all responses a
+        little.
         """
         connection = parse_connection({**connecting(tls), "zookeeper.connection.timeout.ms": "15000"})
         assert connection.zookeeper is not None
@@ -84,7 +84,7 @@ class TestZooKeeperTls:
         assert wide == {}
 
     def test_two_answers_in_one_record(self, pem: dict[str, str]) -> None:
-        """What TLS has decrypted is ready to read, though the socket below it has nothing more."""
+        """Bytes that TLS has decrypted count as readable, although the socket below has no more data."""
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(pem["server"])
         ours, theirs = socket.socketpair()
@@ -110,19 +110,19 @@ class TestZooKeeperTls:
         ids=["other authority", "system's authorities", "no certificate"],
     )
     def test_wrong(self, tls: Options, pem: dict[str, str], change: dict[str, str | None], match: str) -> None:
-        """A certificate that is not vouched for, theirs or ours, is an error within the connection time-out."""
+        """A certificate that one side does not trust raises an error within the connection time-out."""
         kept = {name: value for name, value in tls.items() if name not in change}
         options = parse_read(kept | {name: pem[file] for name, file in change.items() if file is not None})
         fails_soon(ZooKeeperError, match, lambda: plan_batch(options), within_s=5)
 
     def test_host_name(self, tls: Options) -> None:
-        """A certificate for another name than the one connected to is refused, unless the check is off."""
+        """A certificate for another host name is refused, unless the check is off."""
         other = {**tls, "zookeeper.connect": tls["zookeeper.connect"].replace("127.0.0.1", "localhost")}
         fails_soon(ZooKeeperError, "CERTIFICATE_VERIFY_FAILED", lambda: plan_batch(parse_read(other)), within_s=5)
         assert read_values({**other, "zookeeper.ssl.endpoint.identification.algorithm": ""}) == TEN
 
     def test_wrong_port(self, tls: Options, fortress: LocalCluster) -> None:
-        """TLS on the plain port, and plain text on the TLS port, are errors in time."""
+        """TLS on the plain port, and plain text on the TLS port, fail within the time-out."""
         plain = {**tls, "zookeeper.connect": fortress.zookeeper_connect}
         fails_soon(ZooKeeperError, "a TLS port", lambda: plan_batch(parse_read(plain)), within_s=5)
         naked = {k: v for k, v in tls.items() if ".ssl." not in k}
@@ -130,12 +130,12 @@ class TestZooKeeperTls:
 
     @pytest.mark.parametrize("name", [CA, KEY])
     def test_key_store_of_java(self, tls: Options, name: str) -> None:
-        """A .jks file is refused before anything connects, with what to do."""
+        """A .jks file is refused before any connection, and the error says what to do."""
         with pytest.raises(OptionError, match=r"/a/b\.jks is not a PEM file; convert it.*keytool"):
             parse_read({**tls, name: "/a/b.jks"})
 
     def test_missing_file(self, tls: Options) -> None:
-        """A file that is not there is named."""
+        """A missing file raises an error that names it."""
         options = parse_read({**tls, self.CA: "/no/such/file.pem"})
         match = r"UNUSABLE_TLS_FILE.*truststore\.location is '/no/such/file\.pem'"
         fails_soon(OptionError, match, lambda: plan_batch(options), within_s=3)

@@ -1,4 +1,4 @@
-"""librdkafka's own mock cluster, which knows offsets, records and groups, but no controller."""
+"""librdkafka's mock cluster, which supports offsets, records and groups, but no controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 def servers() -> Iterator[str]:
     """The bootstrap servers of two mock brokers with topic ``t``.
 
-    Partitions 0 and 1 have five records with values of two bytes, of the leader epoch 0; partitions 2 and 3 are empty.
+    Partitions 0 and 1 have five records with two-byte values, in leader epoch 0; partitions 2 and 3 are empty.
     """
     producer = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 2, "log_level": 0})
     for number in range(10):

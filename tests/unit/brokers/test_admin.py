@@ -30,14 +30,14 @@ UNREACHABLE = "127.0.0.1:1"
 @pytest.mark.parametrize("read_committed", [False, True])
 @pytest.mark.parametrize("sizes", SIZES, ids=["one request", "two requests", "in bulk"])
 def test_offsets(servers: str, sizes: LookupSizes, read_committed: bool) -> None:
-    """Each partition has the offset of its own position, however many requests are made."""
+    """Each partition gets the offset of its position, in any number of requests."""
     with KafkaAdmin(servers, {}, read_committed=read_committed, sizes=sizes) as admin:
         assert admin.list_offsets({T0: LATEST, T1: EARLIEST}) == {T0: 5, T1: 0}
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=["one request", "two requests", "in bulk"])
 def test_partitions_without_a_leader(servers: str, sizes: LookupSizes) -> None:
-    """A partition without a leader has an error of its own, or, where all are needed, ends the lookup."""
+    """A partition without a leader gets its own error, or fails a lookup that needs all partitions."""
     with KafkaAdmin(servers, {}, sizes=sizes) as admin:
         found, failed = admin.list_offsets_each({T0: LATEST, T9: LATEST})
         assert (found, list(failed)) == ({T0: 5}, [T9])
@@ -46,20 +46,20 @@ def test_partitions_without_a_leader(servers: str, sizes: LookupSizes) -> None:
 
 
 def test_timestamps(servers: str) -> None:
-    """Timestamps are never looked up in bulk, which knows only the ends of logs."""
+    """Timestamps are never looked up in bulk, which only finds the ends of logs."""
     with KafkaAdmin(servers, {}, sizes=LookupSizes(bulk=1)) as admin:
         assert set(admin.list_offsets({T0: AtTimestamp(0)})) == {T0}
 
 
 @pytest.mark.parametrize(("read_committed", "ends"), [(False, {}), (True, {T0: 5})])
 def test_high_watermarks(servers: str, read_committed: bool, ends: dict[TopicPartition, int]) -> None:
-    """High watermarks are looked up where the latest offset may be another one."""
+    """High watermarks are looked up if the latest offset may differ from them."""
     with KafkaAdmin(servers, {}, read_committed=read_committed) as admin:
         assert admin.high_watermarks([T0]) == ends
 
 
 def test_unreachable_brokers() -> None:
-    """If no broker can be reached, the error of a lookup names the partitions; a refresh of metadata reports nothing."""
+    """If no broker is reachable, the error of a lookup names the partitions; a refresh of metadata reports nothing."""
     with KafkaAdmin(UNREACHABLE, {"socket.timeout.ms": 300}) as admin:
         with pytest.raises(BrokersUnavailable, match="The leaders of t-0 did not answer"):
             admin.list_offsets({T0: LATEST})
@@ -67,14 +67,14 @@ def test_unreachable_brokers() -> None:
 
 
 def test_bootstrap_servers(servers: str) -> None:
-    """A connection without bootstrap servers gets those of a snapshot."""
+    """A connection without bootstrap servers uses those of a snapshot."""
     connection = parse_connection({"zookeeper.connect": "zk1:2181"})
     with KafkaAdmin.of(connection, servers) as admin:
         assert admin.list_offsets({T0: LATEST}) == {T0: 5}
 
 
 def test_not_open() -> None:
-    """An admin client outside of its with block is refused."""
+    """An admin client outside its with block is refused."""
     with pytest.raises(RuntimeError, match="with block"):
         KafkaAdmin(UNREACHABLE, {}).list_offsets({T0: LATEST})
 
@@ -88,7 +88,7 @@ TOPIC = SimpleNamespace(
 
 
 def cluster(controller: int = 2, brokers: Sequence[int] = (2, 1), **topics: Sequence[Sequence[int]]) -> SimpleNamespace:
-    """A cluster's metadata: its brokers, and its topics with the replicas of each partition."""
+    """Return a cluster's metadata: its brokers, and its topics with the replicas of each partition."""
     return SimpleNamespace(
         brokers={number: SimpleNamespace(id=number, host=f"b{number}", port=9092) for number in brokers},
         controller_id=controller,
@@ -118,7 +118,7 @@ def test_snapshot() -> None:
 
 
 def test_racks_alone() -> None:
-    """Topics that were described for their brokers' racks are not in the snapshot."""
+    """Topics that were described only for their brokers' racks are not in the snapshot."""
     found = described_snapshot(cluster(brokers=(1, 2, 3)), {"t": TOPIC}, "SSL", [])
     assert {number: broker.rack for number, broker in found.brokers.items()} == {1: None, 2: "r2", 3: None}
     assert not found.topics
@@ -131,14 +131,14 @@ def test_no_controller() -> None:
 
 
 def test_covering_topics() -> None:
-    """Each topic is on a broker that those before it are not on."""
+    """Covering topics are chosen so that each adds a broker."""
     topics = {"a": [[1], [2]], "b": [[2, 1]], "c": [[2], [3]], "d": [], "e": [[4]]}
     assert covering_topics(cluster(**topics)) == ["a", "c", "e"]
     assert covering_topics(cluster()) == []
 
 
 def test_unknown_topics() -> None:
-    """A topic with an error in the metadata is not expected in the descriptions."""
+    """A topic with an error in metadata is not expected in the descriptions."""
     metadata = cluster(a=[[1]], b=[[1]], c=[[2]])
     metadata.topics["c"].error = "LEADER_NOT_AVAILABLE"
     assert unknown_topics(metadata, {"a": TOPIC}, ["a", "b", "c", "d"]) == ["b"]
@@ -154,13 +154,13 @@ def test_unknown_topics() -> None:
     ],
 )
 def test_topic_ids(text: str, expected: str | None) -> None:
-    """Ids are in the URL-safe alphabet without padding; that of zeros is none."""
+    """Ids are in the URL-safe alphabet without padding; an id of zeros is None."""
     assert topic_id(SimpleNamespace(topic_id=text)) == expected
 
 
 @pytest.mark.parametrize("code", [KafkaError.INVALID_CONFIG, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION])
 def test_invalid_configuration(code: int) -> None:
-    """What a broker finds wrong with a configuration is an error of the user's options, in the broker's words."""
+    """A configuration that a broker rejects raises an option error with the broker's text."""
     error = invalid_config("orders", KafkaError(code, "Unknown topic config name: retention"))
     assert error is not None
     assert error.condition == "INVALID_TOPIC_CONFIG"
@@ -173,12 +173,12 @@ def test_invalid_configuration(code: int) -> None:
     "code", [KafkaError._TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNSUPPORTED_VERSION]
 )
 def test_other_errors(code: int) -> None:
-    """Other errors are not about the configuration."""
+    """Other errors are not treated as errors of the configuration."""
     assert invalid_config("orders", KafkaError(code)) is None
 
 
 def test_brokers_out_of_reach() -> None:
-    """If no broker answers, the error says what was being done."""
+    """If no broker answers, the error names the request."""
     with KafkaAdmin("127.0.0.1:1", {"socket.timeout.ms": 300}) as admin:
         with pytest.raises(BrokersUnavailable, match="validating the configuration of orders at 127"):
             admin.check_topic_config("orders", {"retention.ms": "1"})
@@ -187,7 +187,7 @@ def test_brokers_out_of_reach() -> None:
 
 
 def test_broker_that_does_not_know_the_request(servers: str) -> None:
-    """A broker without the request, as Kafka before 0.11, has validated nothing, which is no error of the options."""
+    """A broker without the request, as in Kafka before 0.11, validates nothing, which is no option error."""
     with KafkaAdmin(servers, {"socket.timeout.ms": 1000}) as admin, pytest.raises(ZKafkaError) as caught:
         admin.check_topic_config("t", {"retention.ms": "1"})
     assert caught.value.condition != "INVALID_TOPIC_CONFIG"

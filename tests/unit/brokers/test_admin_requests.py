@@ -1,4 +1,4 @@
-"""Requests of an AdminClient to a controller that is gone, or slow; librdkafka's mock cluster answers for the brokers."""
+"""Requests of an AdminClient to a missing or slow controller, with librdkafka's mock cluster as brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no")
 
 
 class Controller:
-    """A controller that answers with one error after the other, and then with its id; notes the time for each attempt."""
+    """A controller that answers with given errors, and then with its id; records the time left for each attempt."""
 
     def __init__(self, *errors: KafkaError) -> None:
         self._errors = list(errors)
@@ -46,7 +46,7 @@ def test_controllers_that_are_gone(servers: str) -> None:
 
 
 def test_slow_controller(servers: str) -> None:
-    """A controller that is connected, and slow, has the rest of the time-out."""
+    """A connected but slow controller gets the rest of the time-out."""
     controller = Controller(SLOW)
     with Requests(servers, {"socket.timeout.ms": 20_000}) as requests:
         assert requests.ask(controller) == 1
@@ -55,7 +55,7 @@ def test_slow_controller(servers: str) -> None:
 
 
 def test_time_is_over(servers: str) -> None:
-    """A controller that does not answer within the time-out has been asked once, with an error that names the request."""
+    """A controller that does not answer within the time-out is asked once, and the error names the request."""
     controller = Controller(SLOW)
     with (
         Requests(servers, {"socket.timeout.ms": 50}) as requests,
@@ -66,7 +66,7 @@ def test_time_is_over(servers: str) -> None:
 
 
 def test_refusal_of_a_controller(servers: str) -> None:
-    """Another error than a time-out is raised at once."""
+    """An error other than a time-out is raised at once."""
     controller = Controller(REFUSED)
     with Requests(servers, {}) as requests, pytest.raises(ZKafkaError, match="an ACL must allow"):
         requests.ask(controller)

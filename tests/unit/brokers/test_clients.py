@@ -13,7 +13,7 @@ PROPERTIES = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
 
 def test_logger(caplog: pytest.LogCaptureFixture) -> None:
-    """librdkafka's messages are not logged, unless the application has set a level."""
+    """librdkafka's messages are not logged unless the application has set a level."""
     logger = librdkafka_logger()
     assert not logger.isEnabledFor(logging.ERROR)
     caplog.set_level(logging.DEBUG, logger.name)
@@ -21,7 +21,7 @@ def test_logger(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_refused_properties() -> None:
-    """Properties that librdkafka refuses are an error of the options."""
+    """Properties that librdkafka refuses raise an option error."""
     with (
         pytest.raises(OptionError, match="UNUSABLE_KAFKA_PROPERTY"),
         MessageClient({**PROPERTIES, "security.protocol": "ssl", "ssl.ca.location": "/no"}),
@@ -30,7 +30,7 @@ def test_refused_properties() -> None:
 
 
 def test_closed() -> None:
-    """A client is usable inside its with block alone, and in more than one."""
+    """A client is usable only inside its with block, and can be opened again."""
     client = MessageClient(PROPERTIES)
     for _ in range(2):
         with client:

@@ -1,4 +1,4 @@
-"""Sizes that depend on what a consumer is for."""
+"""Sizes of a consumer, depending on its purpose."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CONNECTION = parse_connection({"kafka.bootstrap.servers": "broker1:9092"})
 
 
 def prefetch(records: int | None) -> int:
-    """The number of messages that a consumer for a range fetches in advance."""
+    """Return the number of messages that a consumer for a range fetches in advance."""
     return int(consumer_properties(CONNECTION, "broker1:9092", "g", records)["queued.min.messages"])
 
 
 def test_prefetch() -> None:
-    """For few records less is fetched in advance; an unknown number may be large."""
+    """A consumer fetches less in advance for few records; an unknown number counts as large."""
     assert prefetch(1_000) < prefetch(1_001) == prefetch(100_000) < prefetch(100_001) == prefetch(None)
 
 
@@ -40,12 +40,12 @@ def test_lookups(response: int) -> None:
 
 
 def test_lookups_without_limits() -> None:
-    """Without a limit of the user's, librdkafka's limits apply."""
+    """Without a user's limit, librdkafka's limits apply."""
     assert lookup_properties({"linger.ms": "5"}) == CLIENT_DEFAULTS
 
 
 def test_rack() -> None:
-    """A task resolves the rack by its own environment; the driver's consumers have none."""
+    """A task resolves the rack in its own environment; the driver's consumers have no rack."""
     connection = parse_connection({"kafka.bootstrap.servers": "b:1", "kafka.client.rack": "${env:ZONE}"})
     assert consumer_properties(connection, "b:1", "g", 1, {"ZONE": "a"})["client.rack"] == "a"
     assert "client.rack" not in consumer_properties(connection, "b:1", "g")
@@ -54,7 +54,7 @@ def test_rack() -> None:
 
 
 def test_short_poll_interval() -> None:
-    """The poll interval of a group's member may be short: librdkafka creates a task's consumer with it all the same."""
+    """A short poll interval of a group's member also fits a task's consumer."""
     connection = parse_connection({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.poll.interval.ms": "10000"})
     found = consumer_properties(connection, "127.0.0.1:1", "g")
     make_consumer(found, ErrorReports()).close()

@@ -1,4 +1,4 @@
-"""A member's consumer: its properties and errors, and its life in a group that librdkafka's mock cluster coordinates."""
+"""A member's consumer: properties, errors, and membership on librdkafka's mock cluster."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def properties(options: KafkaGroupOptions = CLASSIC, **kafka: str) -> dict[str, 
 
 
 class TestProperties:
-    """librdkafka's properties for a member."""
+    """librdkafka's properties of a member."""
 
     def test_nothing_is_read_or_committed_by_itself(self) -> None:
-        """A member fetches next to nothing, commits nothing by itself, and creates no topic."""
+        """A member fetches almost nothing, commits nothing automatically, and creates no topic."""
         found = properties()
         assert (found["enable.auto.commit"], found["enable.auto.offset.store"]) == (False, False)
         assert (found["allow.auto.create.topics"], found["fetch.message.max.bytes"]) == (False, 1)
@@ -53,25 +53,25 @@ class TestProperties:
         ("session_ms", "heartbeat_ms"), [(45_000, 3000), (9_000, 3000), (6_000, 2000), (100, 33), (2, 1)]
     )
     def test_heartbeats(self, session_ms: int, heartbeat_ms: int) -> None:
-        """Three heartbeats at least are due within a session."""
+        """At least three heartbeats are due within a session."""
         found = properties(kafka_group_options(session_timeout_ms=session_ms))
         assert (found["session.timeout.ms"], found["heartbeat.interval.ms"]) == (session_ms, heartbeat_ms)
 
     def test_what_the_protocol_has(self) -> None:
-        """Strategy, session and heartbeats are the member's own in the classic protocol alone."""
+        """Strategy, session time-out and heartbeats are set only in the classic protocol."""
         of_classic = {"partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms"}
         assert properties().keys() - properties(CONSUMER).keys() == of_classic
         assert properties(CONSUMER)["group.protocol"] == "consumer"
 
     def test_identity(self) -> None:
-        """A static member has its instance id, and one with a rack its rack; others have neither."""
+        """A static member has its instance id, a member with a rack its rack; others have neither."""
         assert not {"group.instance.id", "client.rack"} & properties().keys()
         assert properties(STATIC)["group.instance.id"] == "one"
         assert properties(client_rack="a")["client.rack"] == "a"
 
     @pytest.mark.parametrize(("kafka", "expected"), [({}, 5000), ({"topic_metadata_refresh_interval_ms": "900"}, "900")])
     def test_new_partitions(self, kafka: dict[str, str], expected: object) -> None:
-        """New partitions are found soon, unless the user says when."""
+        """New partitions are found soon, unless the user sets the interval."""
         assert properties(**kafka)["topic.metadata.refresh.interval.ms"] == expected
 
 
@@ -120,7 +120,7 @@ class TestErrors:
         ],
     )
     def test_remedies(self, error: KafkaError, options: KafkaGroupOptions, condition: str, remedy: str) -> None:
-        """An error of a group has librdkafka's name and text, and what to do."""
+        """A group error has librdkafka's name and text, and a remedy."""
         found = membership_error(error, "g", options)
         assert isinstance(found, GroupError)
         assert found.condition == condition
@@ -136,7 +136,7 @@ class TestErrors:
         ],
     )
     def test_other_errors(self, error: KafkaError, kind: type[ZKafkaError]) -> None:
-        """Other errors are those of any request, and a fatal one of the classic protocol is not about the protocol."""
+        """Other errors are translated as for any request, and a fatal error in the classic protocol does not blame it."""
         found = membership_error(error, "g", CLASSIC)
         assert isinstance(found, kind)
         assert TEXT in found.message
@@ -158,14 +158,14 @@ class TestErrors:
         ],
     )
     def test_status_after_a_commit(self, code: int, status: str) -> None:
-        """A commit is repeated by a member that has to rejoin, given up by one that is none, or refused for good."""
+        """A failed commit is repeated by a member that must rejoin, dropped by an expelled one, or refused permanently."""
         found, error = commit_status(KafkaError(code), "g", STATIC)
         assert found == status
         assert "group g" in error.message
 
 
 class Events:
-    """A member's callbacks, as they came."""
+    """A member's callbacks, in order."""
 
     def __init__(self) -> None:
         self.owned: set[TopicPartition] = set()
@@ -192,7 +192,7 @@ def events() -> Events:
 
 @pytest.fixture(params=["range", "cooperative-sticky"])
 def member(request: pytest.FixtureRequest, servers: str, events: Events) -> Iterator[GroupConsumer]:
-    """A member of a group of its own on librdkafka's mock cluster, which has topic ``t`` of four partitions."""
+    """A member of a new group on librdkafka's mock cluster, which has topic ``t`` with four partitions."""
     options = kafka_group_options(strategy=request.param, session_timeout_ms=6000)
     found = GroupConsumer(servers, connection(), f"group-{request.param}", options, events)
     found.open()
@@ -201,10 +201,10 @@ def member(request: pytest.FixtureRequest, servers: str, events: Events) -> Iter
 
 
 class TestMember:
-    """A member's life."""
+    """A membership from joining to leaving."""
 
     def test_membership(self, member: GroupConsumer, events: Events) -> None:
-        """A member is assigned all partitions, its commit is answered, and it gives the partitions up when it leaves."""
+        """A member is assigned all partitions, its commit is answered, and it releases the partitions when it leaves."""
         everything = {TopicPartition("t", n) for n in range(4)}
         assert "t" in member.topic_names()
         member.subscribe(["t"])
@@ -223,7 +223,7 @@ class TestMember:
         assert events.revocations == [sorted(everything)]
 
     def test_closing_calls_nobody(self, member: GroupConsumer, events: Events) -> None:
-        """A member that is closed leaves without a callback, and may be closed twice."""
+        """A closed member leaves without a callback, and may be closed twice."""
         member.subscribe(["t"])
         eventually(lambda: member.poll() is None and len(events.owned) == 4)
         member.close()

@@ -1,4 +1,4 @@
-"""Groups in Kafka, when no broker can be asked for them."""
+"""Groups in Kafka without a reachable broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 
 
 def test_a_client_that_cannot_be_replaced() -> None:
-    """After a lost connection each request tries to replace the client, as long as that fails, e.g. for want of a file."""
+    """After a lost connection, each request tries to replace the client, even if that fails because of a missing file."""
     with GroupAdmin("127.0.0.1:1", {}) as admin:
         first = admin._client
         admin._reports(KafkaError(KafkaError._TRANSPORT))
@@ -56,7 +56,7 @@ def refusing() -> Iterator[str]:
 
 
 def test_refused_while_reading(refusing: str) -> None:
-    """A refusal ends a question for offsets, however much time it has."""
+    """A refusal ends a lookup of offsets long before its time-out."""
     with (
         KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=300) as offsets,
         pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] reading the offsets of group g: _SSL"),
@@ -65,7 +65,7 @@ def test_refused_while_reading(refusing: str) -> None:
 
 
 def test_refused_while_committing(refusing: str) -> None:
-    """A commit that found no coordinator, as brokers refuse us, says that they do."""
+    """A commit without a coordinator, because brokers refuse the client, reports the refusal."""
     with (
         KafkaGroupOffsets(refusing, {"security.protocol": "ssl"}, "g", timeout_s=4) as offsets,
         pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER\] committing the offsets of group g: _SSL"),
@@ -75,7 +75,7 @@ def test_refused_while_committing(refusing: str) -> None:
 
 @pytest.mark.parametrize("doing", ["reading", "committing"])
 def test_unreachable(doing: str) -> None:
-    """Brokers that do not answer are worth another try."""
+    """Unreachable brokers raise a retriable error."""
     with KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=1) as offsets:
         with pytest.raises(ClusterStateError, match=rf"BROKERS_UNAVAILABLE\] {doing} the offsets of group g") as caught:
             _ = offsets.committed([PLACE]) if doing == "reading" else offsets.commit({PLACE: 1})

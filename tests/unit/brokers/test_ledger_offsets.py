@@ -1,4 +1,4 @@
-"""Where a ledger's entries are; their reads need brokers, and are tested with these."""
+"""Places of a ledger's entries. Reads of entries need brokers, and are tested with these."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ WIDTH = st.integers(1, 10)
 
 @pytest.mark.parametrize(("slot", "key"), [(0, ("zkafka-8f1c.slots-4-0", 0)), (6, ("zkafka-8f1c.slots-4-1", 2))])
 def test_key_of_a_new_ledger(slot: int, key: tuple[str, int]) -> None:
-    """A ledger that nobody has seen yet has a key for each partition of its topic; no broker is asked for it."""
+    """A new ledger has a key for each partition of its topic, without a request to a broker."""
     assert Ledger("127.0.0.1:1", {}, NAME, "ledger", 4).key(slot) == LedgerKey(*key)
 
 
 def test_group_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a group that is named after more partitions than the topic has, no more than these are asked for."""
+    """A group named for more partitions than the topic has is asked only for existing partitions."""
     asked: list[int] = []
 
     def entries(_: Ledger, group: str, partitions: range) -> list[Entry]:
@@ -38,18 +38,18 @@ def test_group_of_any_width(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Offsets:
-    """A client of a group with one committed offset, or none."""
+    """A client of a group with one committed offset or none."""
 
     def __init__(self, entry: Entry | None) -> None:
         self._entry = entry
 
     def committed_with_metadata(self, asked: list[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        """The offset, under the first partition that is asked for."""
+        """Return the offset, for the first requested partition."""
         return {} if self._entry is None else {asked[0]: (0, encode(self._entry))}
 
 
 def test_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries whose rows are gone with a deleted topic are none, also where they are of a later micro-batch."""
+    """Entries whose rows are gone with a deleted topic are ignored, even those of a later micro-batch."""
     old, new = SinkIdentity("orders", 12), SinkIdentity("orders", 77)
     gone = Entry(0, 8, 5, "aa", "run", sink=old)
     kept = Entry(0, 7, 5, "aa", "run", sink=new)
@@ -62,7 +62,7 @@ def test_topic_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_topic_created_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So they are under other names of the query."""
+    """Entries under other names of the query are ignored, too, if their rows are gone with a deleted topic."""
     entry = Entry(0, 8, 5, "aa", "run", sink=SinkIdentity("orders", 12))
     group = "team-8f1c.slots-1-0"
     found = {group: {TopicPartition("ledger", 0): encode(entry)}}
@@ -74,7 +74,7 @@ def test_topic_created_again_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unreadable_entry_of_another_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another query has under a topic that nobody asks for is not read: it may be anything."""
+    """An entry of another query, for a topic that is not requested, is not parsed."""
     found = {"zkafka-9.slots-1-0": {TopicPartition("invoices", 0): "by hand"}}
     monkeypatch.setattr(Ledger, "_group_names", lambda _: list(found))
     monkeypatch.setattr(Ledger, "_committed_metadata", lambda *_: found)
@@ -86,7 +86,7 @@ def test_unreadable_entry_of_another_topic(monkeypatch: pytest.MonkeyPatch) -> N
 
 @given(st.lists(WIDTH), WIDTH)
 def test_width(widths: list[int], partitions: int) -> None:
-    """A width never exceeds the topic's partitions, and stays where partitions are added."""
+    """A width never exceeds the topic's partitions, and stays when partitions are added."""
     width = fitting_width(widths, partitions)
     assert width <= partitions
     assert width == partitions or width in widths
@@ -95,7 +95,7 @@ def test_width(widths: list[int], partitions: int) -> None:
 
 @given(st.lists(st.tuples(WIDTH, st.integers(0, 40)), unique=True), st.sampled_from(["zkafka-8f1", "zkafka-8f1c-w"]))
 def test_groups_of_a_ledger(slots: list[tuple[int, int]], other: str) -> None:
-    """A ledger's groups are found among others, also among those of queries whose names begin alike."""
+    """A ledger's groups are found among others, even among those of queries with a common prefix."""
     names = [key_of(NAME, slot, width).group for width, slot in slots]
     others = ["billing", f"{other}.slots-4-0", "zkafka-8f1c", "zkafka-8f1c.slots-0-1"]
     found = groups_named([*names, *others], str(NAME))

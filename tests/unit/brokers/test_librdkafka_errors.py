@@ -1,4 +1,4 @@
-"""What librdkafka reports: which of it is a refusal that no waiting mends, and what our errors say."""
+"""librdkafka's reports: permanent refusals, and zkafka's errors for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.cases import each
     ],
 )
 def test_refusals(code: int, text: str, refused: bool) -> None:
-    """Credentials and certificates that do not fit are refusals; a connection that breaks off is none."""
+    """Wrong credentials and certificates are refusals; a broken connection is not."""
     reports = ErrorReports()
     reports(KafkaError(code, text))
     assert text in str(reports.last)
@@ -32,14 +32,14 @@ def test_refusals(code: int, text: str, refused: bool) -> None:
 
 
 def test_missing_right() -> None:
-    """The last report names the right that is missing, for the error of whatever fails by it."""
+    """The last report names the missing right, for the error of a request that fails because of it."""
     reports = ErrorReports()
     reports(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "Failed to acquire idempotence PID"))
     assert "Failed to acquire idempotence PID; an ACL must allow Write on the topic, and before" in str(reports.last)
 
 
 def test_missing_token() -> None:
-    """Without a token for OAUTHBEARER no client connects: the error of an unanswered request says why there is none."""
+    """Without a token for OAUTHBEARER no client connects, and the error of an unanswered request gives the reason."""
     reports, silence = ErrorReports(), KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
     reports(KafkaError(KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: HTTP 503"))
     found = reports.error(silence, "requesting metadata")
@@ -50,7 +50,7 @@ def test_missing_token() -> None:
 
 
 def test_a_refusal_is_kept_for_its_request() -> None:
-    """What is reported after a refusal does not hide it, until another request begins."""
+    """Reports after a refusal do not hide it until the next request."""
     reports = ErrorReports()
     reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
     reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
@@ -66,7 +66,7 @@ def test_a_refusal_is_kept_for_its_request() -> None:
 
 
 def test_a_new_client_is_refused_before_it_asks() -> None:
-    """As long as no broker has answered, a refusal of before the first request counts: librdkafka does not repeat it."""
+    """Until a broker has answered, a refusal from before the first request counts: librdkafka does not repeat it."""
     reports = ErrorReports()
     reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
     reports.begin()
@@ -74,7 +74,7 @@ def test_a_new_client_is_refused_before_it_asks() -> None:
 
 
 def test_a_refusal_counts_from_its_first_report() -> None:
-    """Whoever waits for another broker's answer asks for a refusal that is so many seconds old."""
+    """The age of a refusal counts from its first report."""
     now = 100.0
     reports = ErrorReports(lambda: now)
     for now in (100.0, 101.5):  # noqa: B007  # the clock reads it
@@ -88,14 +88,14 @@ def test_a_refusal_counts_from_its_first_report() -> None:
     ("code", "kind"), [(KafkaError._TIMED_OUT, "REFUSED_BY_BROKER"), (KafkaError.UNKNOWN_TOPIC_OR_PART, "UNKNOWN_TOPIC")]
 )
 def test_what_a_refused_request_fails_with(code: int, kind: str) -> None:
-    """A request without answer fails with the refusal, one that brokers have answered with what they said."""
+    """An unanswered request fails with the refusal, an answered one with the brokers' error."""
     reports = ErrorReports()
     reports(KafkaError(KafkaError._AUTHENTICATION, "Authentication failed"))
     assert reports.error(KafkaException(KafkaError(code)), "listing").condition == kind
 
 
 def test_brokers_out_of_reach() -> None:
-    """When all brokers are down, the error has the cause that was reported before; one that comes back ends it."""
+    """When all brokers are down, the error has the cause reported before, until a broker is back."""
     reports = ErrorReports()
     reports(KafkaError(KafkaError._TRANSPORT, "k:1: Connection refused"))
     assert reports.unreachable("listing") is None
@@ -111,7 +111,7 @@ def test_brokers_out_of_reach() -> None:
     ("code", "lost"), [(KafkaError._TRANSPORT, True), (KafkaError._RESOLVE, True), (KafkaError._AUTHENTICATION, False)]
 )
 def test_lost_connections(code: int, lost: bool) -> None:
-    """A connection that was lost is remembered, also after a broker has answered, until that is reset."""
+    """A lost connection is remembered, even after a broker has answered, until it is reset."""
     reports = ErrorReports()
     assert not reports.has_lost
     reports(KafkaError(code, "k:1"))
@@ -120,7 +120,7 @@ def test_lost_connections(code: int, lost: bool) -> None:
 
 
 def test_brokers_that_answer_again() -> None:
-    """Brokers of which one has answered are not out of reach, though librdkafka reports only that they went down."""
+    """Brokers are reachable again after an answer, although librdkafka reports only that they went down."""
     reports = ErrorReports()
     reports(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     reports.answered()
@@ -128,7 +128,7 @@ def test_brokers_that_answer_again() -> None:
 
 
 def test_properties_that_librdkafka_does_not_take() -> None:
-    """A file that cannot be used is a problem of the options, and the advice says where it must be."""
+    """An unusable file raises an option error, and the remedy says where the file must be."""
     error = from_kafka(KafkaError(KafkaError._INVALID_ARG, "Failed to create consumer: ssl.ca.location failed"), "making")
     assert isinstance(error, OptionError)
     assert "ssl.ca.location failed" in error.message
@@ -139,14 +139,14 @@ def test_properties_that_librdkafka_does_not_take() -> None:
     "code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.OFFSET_NOT_AVAILABLE]
 )
 def test_leaders_that_change_are_worth_another_try(code: int) -> None:
-    """While brokers learn of an election, planning asks again."""
+    """An election raises a retriable error, so that planning asks again."""
     error = from_kafka(KafkaError(code), "listing the offsets of t-0")
     assert isinstance(error, NoLeader)
     assert error.retriable
 
 
 def test_no_leader_at_all() -> None:
-    """Where librdkafka knows no leader of any partition that is asked for, that is so for the moment only."""
+    """A request for which librdkafka knows no leader raises a retriable error."""
     error = from_kafka(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"), "listing")
     assert isinstance(error, NoLeader)
     assert not isinstance(from_kafka(KafkaError(KafkaError._NOENT, "No such entry"), "listing"), NoLeader)
@@ -162,7 +162,7 @@ COORDINATION = [
 
 @pytest.mark.parametrize("code", COORDINATION)
 def test_coordinators_that_cannot_be_reached(code: int) -> None:
-    """A group without a coordinator, for the moment, is worth another try; if brokers refuse us, that is why."""
+    """A group temporarily without a coordinator is a retriable error, and brokers' refusal of the client is reported."""
     failed, reports = KafkaException(KafkaError(code)), ErrorReports()
     error = reports.error(failed, "committing")
     assert isinstance(error, BrokersUnavailable)

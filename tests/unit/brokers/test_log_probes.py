@@ -23,7 +23,7 @@ def test_truncated(servers: str) -> None:
 
 
 def test_no_answer() -> None:
-    """Partitions whose brokers do not answer in time are silent, and not truncated."""
+    """Partitions whose brokers do not answer in time are reported as silent, not as truncated."""
     seconds = count(step=10)
     properties = consumer_properties(CONNECTION, "127.0.0.1:1", "g")
     found = find_truncated(properties, {T0: LogPosition(3, 0)}, 15, clock=lambda: float(next(seconds)))
@@ -37,7 +37,7 @@ def test_mean_sizes(servers: str) -> None:
 
 
 def test_timeout(servers: str) -> None:
-    """A sample ends with the time for it."""
+    """A sample ends at its time-out."""
     seconds = count(step=10)
     properties = consumer_properties(CONNECTION, "127.0.0.1:1", "g")
     assert sample_record_bytes(properties, {T0: 0}, 5, clock=lambda: float(next(seconds))) == {}

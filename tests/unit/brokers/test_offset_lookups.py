@@ -1,4 +1,4 @@
-"""Requests for offsets, and a lookup of the ends of many logs: all answers count, or none."""
+"""Requests for offsets, and bulk lookups of ends of logs, which return all ends or none."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class FakeClient:
 
 
 def test_all_answered() -> None:
-    """All offsets, if all leaders answer."""
+    """A bulk lookup returns all offsets if all leaders answer."""
     assert find_watermarks(FakeClient(0), POSITIONS, 2) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
 
 
 @pytest.mark.parametrize("second", [None, -1001, KafkaException(KafkaError(KafkaError._TIMED_OUT))])
 def test_not_all_answered(second: int | Exception | None) -> None:
-    """None, if a partition is left as it was requested, or the request failed."""
+    """A bulk lookup returns None if a partition has no answer, or if the request failed."""
     assert find_watermarks(FakeClient(second), POSITIONS, 2) is None
 
 
 @pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION])
 def test_outdated_metadata(code: int) -> None:
-    """If no leader is known, the request is repeated with new metadata, once."""
+    """If no leader is known, the request is repeated once with new metadata."""
     unknown = KafkaException(KafkaError(code))
     client = FakeClient(unknown, refreshed=0)
     assert find_watermarks(client, POSITIONS, 2) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
@@ -66,7 +66,7 @@ def test_outdated_metadata(code: int) -> None:
 
 
 def test_not_open() -> None:
-    """A client outside of its with block is refused."""
+    """A client outside its with block is refused."""
     with pytest.raises(RuntimeError, match="with block"):
         find_watermarks(lookup_client({"bootstrap.servers": "host:1"}, read_committed=False), POSITIONS, 2)
 
@@ -75,20 +75,20 @@ PARTITIONS = [TopicPartition("t", number) for number in range(5)]
 
 
 def test_batches() -> None:
-    """A size that divides the number of items leaves no empty batch, and no items are no batch."""
+    """Batches are never empty, even if the size divides the number of items or there are no items."""
     assert list(batches([1, 2, 3, 4], 2)) == [[1, 2], [3, 4]]
     assert list(batches([], 2)) == []
 
 
 def test_sizes() -> None:
-    """Each partition is in one request, none of which is too large."""
+    """Each partition is in one request, and no request is too large."""
     requests = list(offset_requests(dict.fromkeys(PARTITIONS, LATEST), 2, read_committed=False))
     assert [list(specs) for _, specs in requests] == [PARTITIONS[:2], PARTITIONS[2:4], PARTITIONS[4:]]
     assert {level for level, _ in requests} == {IsolationLevel.READ_UNCOMMITTED}
 
 
 def test_isolation_levels() -> None:
-    """Of a client that reads committed records, only a high watermark is requested uncommitted."""
+    """A client that reads committed records requests only the high watermark uncommitted."""
     positions = dict(zip(PARTITIONS, [LATEST, HIGH_WATERMARK, EARLIEST, AtTimestamp(7)], strict=False))
     requests = dict(offset_requests(positions, 100, read_committed=True))
     assert list(requests[IsolationLevel.READ_COMMITTED]) == [PARTITIONS[0], PARTITIONS[2], PARTITIONS[3]]
@@ -96,7 +96,7 @@ def test_isolation_levels() -> None:
 
 
 def test_positions() -> None:
-    """Each position is requested by its own timestamp, -2 for the earliest and -1 for the latest."""
+    """Each position is requested with its timestamp, -2 for the earliest and -1 for the latest."""
     positions = dict(zip(PARTITIONS, [EARLIEST, LATEST, HIGH_WATERMARK, AtTimestamp(7)], strict=False))
     ((_, specs),) = offset_requests(positions, 100, read_committed=False)
     assert [spec._value for spec in specs.values()] == [-2, -1, -1, 7]

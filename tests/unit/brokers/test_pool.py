@@ -1,4 +1,4 @@
-"""`ClientPool`: what is lent again, what is closed, and when."""
+"""`ClientPool`: clients that are leased again, and clients that are closed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Client:
 
 
 class Time:
-    """A clock that moves when it is told to, and what is to be called by it."""
+    """A clock that a test sets, with calls that become due."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -41,7 +41,7 @@ class Time:
         self.due.append((self.now + delay_s, call))
 
     def pass_to(self, now: float) -> None:
-        """Move on, and call what is due."""
+        """Set the clock, and make the calls that are due."""
         self.now = now
         due, self.due = [d for d in self.due if d[0] <= now], [d for d in self.due if d[0] > now]
         for _, call in due:
@@ -59,21 +59,21 @@ def pool(time: Time) -> ClientPool[Client]:
 
 
 def use(pool: ClientPool[Client], key: object = "a") -> Client:
-    """A client, given back."""
+    """Lease a client, return it to the pool, and return it."""
     with pool.lease(key, Client) as client:
         assert client.state == "open"
     return client
 
 
 def test_an_idle_client_is_lent_again(pool: ClientPool[Client]) -> None:
-    """The second user gets the first one's client, which stays open."""
+    """An idle client stays open, and is leased to the next user."""
     first = use(pool)
     assert first.state == "open"
     assert use(pool) is first
 
 
 def test_an_old_client_is_closed(time: Time) -> None:
-    """A client that is given back at the greatest age is not kept, however recently it was used."""
+    """A client at its maximal age is closed when it is returned, however recently it was used."""
     pool: ClientPool[Client] = ClientPool(10, 3, time, time.later, max_age_s=60)
     first = use(pool)
     for now in range(105, 160, 5):
@@ -86,12 +86,12 @@ def test_an_old_client_is_closed(time: Time) -> None:
 
 
 def test_another_configuration_gets_another_client(pool: ClientPool[Client]) -> None:
-    """Only an equal key fits."""
+    """A client is leased again only for an equal key."""
     assert use(pool, ("a", "plain")) is not use(pool, ("a", "ssl"))
 
 
 def test_a_client_is_lent_to_one_at_a_time(pool: ClientPool[Client]) -> None:
-    """Who comes while it is in use gets another one; both are idle then."""
+    """A client is leased to one user at a time; a second user gets another, and later both are idle."""
     with pool.lease("a", Client) as first, pool.lease("a", Client) as second:
         assert first is not second
     with pool.lease("a", Client) as third, pool.lease("a", Client) as fourth:
@@ -100,7 +100,7 @@ def test_a_client_is_lent_to_one_at_a_time(pool: ClientPool[Client]) -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
 def test_after_an_error_a_client_is_closed(pool: ClientPool[Client], error: type[BaseException]) -> None:
-    """Whatever was raised, nobody gets that client again."""
+    """A client is closed after any error, and never leased again."""
     with pytest.raises(error), pool.lease("a", Client) as client:
         raise error
     assert client.state == "closed"
@@ -108,7 +108,7 @@ def test_after_an_error_a_client_is_closed(pool: ClientPool[Client], error: type
 
 
 def test_a_client_that_cannot_be_opened(pool: ClientPool[Client]) -> None:
-    """The error comes through, and the next one tries anew."""
+    """The error of opening a client is raised, and the next lease tries again."""
 
     def fail() -> Any:
         raise ValueError("refused")
@@ -119,7 +119,7 @@ def test_a_client_that_cannot_be_opened(pool: ClientPool[Client]) -> None:
 
 
 def test_an_idle_client_is_closed_in_time(pool: ClientPool[Client], time: Time) -> None:
-    """What nobody used for ten seconds is closed, and what was used since is not."""
+    """A client that is idle for ten seconds is closed, and one used since then is not."""
     old = use(pool, "old")
     time.pass_to(106)
     new = use(pool, "new")
@@ -131,7 +131,7 @@ def test_an_idle_client_is_closed_in_time(pool: ClientPool[Client], time: Time) 
 
 
 def test_use_postpones_the_end(pool: ClientPool[Client], time: Time) -> None:
-    """The time counts from the last use."""
+    """The idle time counts from the last use."""
     client = use(pool)
     time.pass_to(109)
     use(pool)
@@ -142,7 +142,7 @@ def test_use_postpones_the_end(pool: ClientPool[Client], time: Time) -> None:
 
 
 def test_a_client_in_use_is_not_closed(pool: ClientPool[Client], time: Time) -> None:
-    """However long it takes."""
+    """A client in use is not closed, however long it is used."""
     use(pool)
     with pool.lease("a", Client) as client:
         time.pass_to(1000)
@@ -151,13 +151,13 @@ def test_a_client_in_use_is_not_closed(pool: ClientPool[Client], time: Time) -> 
 
 
 def test_no_more_than_so_many_are_idle(pool: ClientPool[Client]) -> None:
-    """The one that was idle for the longest makes room."""
+    """Above the maximal number of idle clients, the longest idle one is closed."""
     clients = [use(pool, n) for n in range(4)]
     assert [client.state for client in clients] == ["closed", "open", "open", "open"]
 
 
 def test_all_idle_ones_can_be_closed(pool: ClientPool[Client], time: Time) -> None:
-    """At once; later there is nothing left to close."""
+    """`close_idle` closes idle clients at once."""
     client = use(pool)
     pool.close_idle()
     assert client.state == "closed"
@@ -227,7 +227,7 @@ with pool.lease("a", lambda: Client("another")) as second:
 
 
 def test_fork() -> None:
-    """A child of a fork leaves its parent's clients alone, to its very end, and has its own; the parent goes on."""
+    """A child of a fork leaves its parent's clients alone to its end and opens its own; the parent continues."""
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120, check=True)
     ends = [f"{owner} {how} where it was opened" for owner in ("child", "other", "parent") for how in ("closed", "deleted")]
     assert sorted(done.stdout.splitlines()) == sorted([*ends, "status 0", "again True"])

@@ -1,4 +1,4 @@
-"""The cluster's state from brokers that have just started, and know no other brokers yet; a broker of the test's own."""
+"""A cluster's state from a scripted broker that has just started, and knows no other brokers yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Request = Callable[[KafkaAdmin], object]
     ids=["names", "all", "brokers", "topic"],
 )
 def test_brokers_that_start(request_: Request, silent: range) -> None:
-    """They are asked again until they know the brokers; librdkafka's DescribeCluster would abort this process."""
+    """Starting brokers are asked again until they know brokers; librdkafka's DescribeCluster would abort this process."""
     server = StartingBroker(silent)
     with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
         for _ in range(3):
@@ -32,7 +32,7 @@ def test_brokers_that_start(request_: Request, silent: range) -> None:
 
 @pytest.mark.parametrize("wanted", [None, ["t"]], ids=["all", "topic"])
 def test_a_controller_that_starts(wanted: list[str] | None) -> None:
-    """A topic that brokers have listed exists, although the next broker that is asked for it does not know it yet."""
+    """A topic that brokers have listed exists, even if the next broker asked does not know it yet."""
     for ordinal in range(12):
         server = StartingBroker(range(ordinal, ordinal + 2), ["t"])
         with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
@@ -41,7 +41,7 @@ def test_a_controller_that_starts(wanted: list[str] | None) -> None:
 
 @pytest.mark.parametrize("request_", [KafkaAdmin.topic_names, lambda a: a.snapshot(["t"])], ids=["names", "topic"])
 def test_brokers_that_never_know_any(request_: Request) -> None:
-    """After the time-out of a request, the error is that no broker is available."""
+    """If brokers never know any broker, a request fails at its time-out as unavailable."""
     server = StartingBroker(range(10_000))
     with (
         server.broker as broker,
@@ -52,7 +52,7 @@ def test_brokers_that_never_know_any(request_: Request) -> None:
 
 
 class SlowBroker(StartingBroker):
-    """Answers after 1.5 s, and the requests of a connection one after the other."""
+    """Answers after 1.5 s, one request of a connection after another."""
 
     def __call__(self, request: Received) -> bytes:
         time.sleep(1.5)
@@ -60,7 +60,7 @@ class SlowBroker(StartingBroker):
 
 
 def test_slow_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that is connected has most of a request's time-out for its answer."""
+    """A connected broker has most of a request's time-out for its response."""
     monkeypatch.setattr("pyspark_zkafka.brokers.admin_requests.PATIENCE_S", 0.5)
     server = SlowBroker(range(0), ["t"])
     with (
@@ -71,7 +71,7 @@ def test_slow_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_topics_with_long_names() -> None:
-    """A topic whose name is too long does not exist."""
+    """A topic with too long a name does not exist."""
     server = StartingBroker(range(0))
     with server.broker as broker, KafkaAdmin("{}:{}".format(*broker.address), {}) as admin:
         assert admin.snapshot(["t" * 600]).topics == {}

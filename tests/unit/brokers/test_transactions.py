@@ -26,7 +26,7 @@ FENCING = [KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PR
 @each("code", FENCING)
 @each("transaction", [YOUNG, NOT_BEGUN])
 def test_fenced_by_another(code: int, transaction: Transaction) -> None:
-    """Before its time-out, a transaction was fenced by another producer, and its id is named."""
+    """A transaction fenced before its time-out was fenced by another producer, and the error names its id."""
     error = transaction_failed(KafkaError(code), "committing", transaction)
     assert (error.condition, error.parameters["overdue"]) == ("FENCED", False)
     assert "another producer has begun to write as zkafka-q-3" in error.message
@@ -34,7 +34,7 @@ def test_fenced_by_another(code: int, transaction: Transaction) -> None:
 
 @pytest.mark.parametrize("code", FENCING)
 def test_timed_out(code: int) -> None:
-    """After its time-out, the brokers have ended it, and the option to raise is named."""
+    """A transaction fenced after its time-out was ended by brokers, and the error names the option to raise."""
     error = transaction_failed(KafkaError(code), "committing", OLD)
     assert (error.condition, error.parameters["overdue"]) == ("FENCED", True)
     assert "begun 300000 ms ago" in error.message
@@ -55,7 +55,7 @@ def test_timed_out(code: int) -> None:
     ],
 )
 def test_remedies(code: int, remedy: str) -> None:
-    """An error has librdkafka's name and text, what was being done, and what to do."""
+    """An error has librdkafka's name and text, the action, and a remedy."""
     error = transaction_failed(KafkaError(code, "quoted"), "committing a transaction", YOUNG)
     assert error.condition == "TRANSACTION_FAILED"
     assert error.message.startswith(f"committing a transaction: {KafkaError(code).name()} (quoted); ")
@@ -68,12 +68,12 @@ UNREACHABLE = "127.0.0.1:1"
 
 @pytest.mark.parametrize(("timeout_ms", "allowed_ms"), [(900_000, 900_000), (1, 900_000), (2**31 - 1, None)])
 def test_allowed(timeout_ms: int, allowed_ms: int | None) -> None:
-    """A timeout may be as long as the brokers' limit, and any if that is not known."""
+    """A time-out up to the brokers' limit is allowed, and any time-out if the limit is unknown."""
     require_allowed(timeout_ms, allowed_ms)
 
 
 def test_not_allowed() -> None:
-    """A longer one is an error of the options, with both numbers and both names."""
+    """A time-out above the brokers' limit raises an option error with both numbers and names."""
     with pytest.raises(OptionError) as caught:
         require_allowed(900_001, 900_000)
     assert str(caught.value) == (
@@ -83,7 +83,7 @@ def test_not_allowed() -> None:
 
 
 def test_unknown_limit(caplog: pytest.LogCaptureFixture) -> None:
-    """Brokers that do not tell their limit are asked once in a process, and nothing is refused before a task begins."""
+    """Brokers that do not report their limit are asked once per process, and nothing is refused before a task starts."""
     options = {"kafka.bootstrap.servers": UNREACHABLE, "kafka.socket.timeout.ms": "300"}
     connection = parse_connection({**options, "kafka.transaction.timeout.ms": "2000000000"}, "write")
     with caplog.at_level(logging.INFO):

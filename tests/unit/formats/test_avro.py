@@ -1,4 +1,4 @@
-"""Avro payloads: resolution of schemas, malformed payloads, and cells."""
+"""Avro payloads: resolution of schemas, malformed payloads and columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def value(writer: Any, reader: Any, payload: bytes) -> Any:
 
 
 def reason(schema: Any, payload: bytes, reader: Any = None) -> str:
-    """Why a payload is malformed, between two payloads that are null and stay so."""
+    """Return why a payload is malformed, after checking that null payloads before and after it stay null."""
     done = decode(schema, reader or schema, None, payload, None)
     assert done.column.to_pylist() == [None] * 3
     assert list(done.malformed) == [1]
@@ -46,7 +46,7 @@ def reason(schema: Any, payload: bytes, reader: Any = None) -> str:
 
 
 def test_times() -> None:
-    """Times have Spark's units; those before 1970 are rounded down."""
+    """Times get Spark's units, and times before 1970 are rounded down."""
     assert value(long(logicalType="timestamp-millis"), long(logicalType="timestamp-millis"), b"\x01") == datetime(
         1969, 12, 31, 23, 59, 59, 999000, timezone.utc
     )
@@ -69,7 +69,7 @@ def test_times() -> None:
     ],
 )
 def test_units(writer: str, reader: str, expected: int) -> None:
-    """A time keeps its moment where writer and reader have other units; a plain number has the reader's."""
+    """A time keeps its moment if the units of writer and reader differ; a plain number takes the reader's unit."""
     done = decode(long(logicalType=writer), long(logicalType=reader), b"\x05")
     assert done.column.cast(pa.int64()).to_pylist() == [expected]
 
@@ -91,7 +91,7 @@ def test_decimals(data: bytes, expected: str) -> None:
 
 
 def test_blocks_with_sizes() -> None:
-    """A negative count has the size of its block, by which a projection skips it."""
+    """A negative block count is followed by the block's size, and a projection skips the block by it."""
     schema = record(("list", {"type": "array", "items": "string"}), ("n", "int"))
     payload = b"\x03\x08\x02a\x02b\x01\x06\x04cd\x00\x0e"
     assert value(schema, schema, payload) == {"list": ["a", "b", "cd"], "n": 7}
@@ -99,7 +99,7 @@ def test_blocks_with_sizes() -> None:
 
 
 def test_projection_of_a_union() -> None:
-    """A member that is not requested is skipped, and leaves the others null."""
+    """A union member that is not requested is skipped, and the other members are null."""
     schema = record(("any", ["int", "string", record(("x", "int"), ("y", "int"), name="Q")]), ("n", "int"))
     type = pa.struct(
         [("n", pa.int32()), ("any", pa.struct([("member2", pa.struct([("y", pa.int32())])), ("member0", pa.int32())]))]
@@ -114,7 +114,7 @@ def test_projection_of_a_union() -> None:
 
 
 def test_fields_of_a_null_struct() -> None:
-    """The fields of a struct that is null are no nulls: pyarrow refuses to cast those of a field that is not nullable."""
+    """The fields of a null struct have no nulls, since pyarrow refuses to cast nulls of a field that is not nullable."""
     schema = ["null", record(("x", "int"), ("l", {"type": "array", "items": "int"}), ("s", "string"))]
     column = decode(schema, schema, b"\x00", b"\x02\x02\x00\x00").column
     assert [column.field(i).null_count for i in range(3)] == [0, 0, 0]
@@ -122,7 +122,7 @@ def test_fields_of_a_null_struct() -> None:
 
 
 def test_slices_large_offsets_and_header() -> None:
-    """Payloads may be a slice, have 64-bit offsets, and start with a header."""
+    """Payloads may be a slice, have 64-bit offsets and start with a header."""
     payloads = pa.array([b"x", b"hdr\x02", None, b"hdr\x04"], pa.large_binary()).slice(1)
     done = schema_of("int").decoder(None, pa.int32()).decode(payloads, 3)
     assert done == Decoded(pa.array([1, None, 2], pa.int32()), {})
@@ -141,7 +141,7 @@ def test_no_rows(type: Any) -> None:
 
 
 def test_skipped_recursion() -> None:
-    """A writer's record may contain itself, where the reader leaves that field out."""
+    """A writer's record may contain itself if the reader's schema leaves that field out."""
     writer = record(("next", ["null", "R"]), ("n", "int"))
     assert value(writer, record(("n", "int")), b"\x02\x02\x00\x02\x04\x06") == {"n": 3}
     deep = b"\x02" * 600 + b"\x00" + b"\x02" * 601
@@ -149,14 +149,14 @@ def test_skipped_recursion() -> None:
 
 
 def test_recursion_that_is_left_out() -> None:
-    """A reader's record may contain itself, where the column leaves that field out, at any depth."""
+    """A reader's record may contain itself if the column leaves that field out, at any depth."""
     schema = parse(json.dumps(record(("next", ["null", "R"]), ("n", "int"))))
     column = schema.decoder(None, pa.struct([("n", pa.int32())])).decode(pa.array([b"\x02\x02\x00\x02\x04\x06"])).column
     assert column.to_pylist() == [{"n": 3}]
 
 
 def test_defaults() -> None:
-    """Defaults of all kinds, also of a union's later branch and of fields within."""
+    """Fields of all types get their defaults, even from a later branch of a union and from nested fields."""
     inner = record(("a", "int", 3), ("b", ["null", "string"], "x"), name="Q")
     reader = record(
         ("n", "int"),
@@ -177,7 +177,7 @@ def test_defaults() -> None:
 
 
 def test_aliases() -> None:
-    """A field is found by its name before an alias of another, and an enum by an alias."""
+    """A field is found by its own name before another field's alias; an enum is found by an alias."""
     kind = {"type": "enum", "name": "new.E", "aliases": ["old.E2"], "symbols": ["A"]}
     writer = record(("a", "int"), ("b", "int"), ("e", {**kind, "name": "old.E2"}))
     reader = record(("x", "int", 9, "a"), ("a", "int"), ("y", "int", 8, "b"), ("z", "int", 7, "b"), ("e", kind))
@@ -185,7 +185,7 @@ def test_aliases() -> None:
 
 
 def test_branches() -> None:
-    """A value takes the branch of its own name or kind before one that widens it."""
+    """A value takes the branch with its own name or type before a branch that widens it."""
     assert value("int", ["double", "string", "int"], b"\x02") == {"member0": None, "member1": None, "member2": 1}
     assert value("int", ["string", "double"], b"\x02") == {"member0": None, "member1": 1.0}
     first, second = record(("x", "int"), name="A"), record(("x", "int"), name="B")
@@ -225,14 +225,14 @@ def test_branches() -> None:
     ],
 )
 def test_unresolved(writer: Any, reader: Any, problem: str) -> None:
-    """Schemas that do not fit are refused when the decoder is made, with the field."""
+    """Schemas that do not fit are refused when the decoder is created, and the error names the field."""
     with pytest.raises(OptionError, match="INVALID_SCHEMA") as refused:
         decode(writer, reader)
     assert problem in str(refused.value)
 
 
 def test_other_projection() -> None:
-    """A requested type that is not a part of the schema's is refused with all differences."""
+    """A requested type that the schema does not contain is refused with a list of all differences."""
     schema = schema_of(record(("a", "int"), ("b", {"type": "array", "items": "string"})))
     type = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.binary())), ("c", pa.int32())])
     with pytest.raises(OptionError) as refused:
@@ -286,7 +286,7 @@ _STRING = record(("a", record(("b", "string"), name="Q")))
     ],
 )
 def test_malformed(schema: Any, payload: bytes, expected: str) -> None:
-    """A malformed payload is null, and the reason has the field, the place and what was found."""
+    """A malformed payload becomes null, and the reason has the field, the position and the bad value."""
     assert expected in reason(schema, payload)
 
 
@@ -302,7 +302,7 @@ def test_unknown_to_the_reader() -> None:
 
 
 def test_partial_record_leaves_nothing() -> None:
-    """A record that fails within its lists leaves no items to the records after it."""
+    """A record that fails inside its lists leaves no items for later records."""
     items = {"type": "array", "items": record(("s", "string"), ("m", {"type": "map", "values": "int"}), name="Q")}
     schema = record(("n", "int"), ("items", items), ("flag", "boolean"))
     good = b"\x02\x02\x02a\x02\x02k\x04\x00\x00\x01"
@@ -314,14 +314,14 @@ def test_partial_record_leaves_nothing() -> None:
 
 
 def test_empty_items() -> None:
-    """Items without bytes are limited by the payload's size, so that a few bytes do not become gigabytes."""
+    """The payload's size limits the number of items without bytes, so that a few bytes do not become gigabytes."""
     schema = {"type": "array", "items": {"type": "array", "items": "null"}}
     assert value(schema, schema, b"\x02\x80\x01\x00\x00") == [[None] * 64]
     assert "items" in reason(schema, b"\x06" + b"\x80\x02\x00" * 3 + b"\x00")
 
 
 def test_small_schema_of_a_large_type() -> None:
-    """A schema whose records repeat each other millions of times is compiled where they are skipped."""
+    """A schema whose records repeat each other millions of times is compiled if they are skipped."""
     schema: Any = record(name="R0")
     for depth in range(1, 40):
         schema = record(("a", schema), ("b", f"R{depth - 1}"), name=f"R{depth}")

@@ -65,14 +65,14 @@ _MAP = {"type": "map", "values": "int"}
     ],
 )
 def test_bytes(schema: Any, column: pa.Array, expected: list[str]) -> None:
-    """Values become the bytes of Avro's specification; null is a null payload, also in a slice."""
+    """Values become the bytes of Avro's specification, and null becomes a null payload, even in a slice."""
     assert [data and data.hex() for data in encode(schema, column)] == expected
     padded = pa.concat_arrays([column, pa.nulls(1, column.type), column]).slice(1)
     assert encode(schema, padded) == [*map(bytes.fromhex, expected[1:]), None, *map(bytes.fromhex, expected)]
 
 
 def test_nested() -> None:
-    """Lists of structs, in a slice, with members of a union and defaults for fields that the frame lacks."""
+    """Slices of lists of structs are encoded, with union members and with defaults for fields that the frame lacks."""
     union = ["null", "int", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]
     inner = record(("any", union), ("extra", ["string", "null"], "d"), name="Q")
     schema = record(("rows", {"type": "array", "items": inner}), ("more", ["null", "int"]))
@@ -90,7 +90,7 @@ def test_nested() -> None:
 
 
 def test_types_that_do_not_fit() -> None:
-    """All differences of a frame are one error."""
+    """One error lists all differences between a frame and the schema."""
     schema = record(
         ("a", "int"),
         ("b", "string"),
@@ -168,7 +168,7 @@ _MEMBERS = pa.struct([("u", pa.struct([("member0", pa.int32()), ("member1", pa.s
     ],
 )
 def test_values_that_do_not_fit(schema: Any, column: pa.Array, problem: str) -> None:
-    """A value that the schema does not allow is named by row and field."""
+    """A value that the schema does not allow is an error that names row and field."""
     if column.type == pa.struct([("a", pa.int64())]):
         column = column.cast(pa.struct([("a", pa.int32())]))
     with pytest.raises(InvalidRow, match="INVALID_VALUE") as refused:
@@ -197,14 +197,14 @@ _BAD = pa.array([b"a", b"\xff"]).view(pa.string())
     ],
 )
 def test_text_that_is_not_utf8(schema: Any, column: pa.Array, problem: str) -> None:
-    """A string of Spark that is not UTF-8 is named by row and field."""
+    """A Spark string that is not UTF-8 is an error that names row and field."""
     with pytest.raises(InvalidRow, match=r"INVALID_VALUE.*is not UTF-8") as refused:
         encode(schema, column)
     assert problem in str(refused.value)
 
 
 def test_times_in_any_zone() -> None:
-    """The zone of a timestamp's type does not change its moment."""
+    """The time zone of a timestamp's type does not change its moment."""
     at = datetime(2026, 1, 1, tzinfo=timezone.utc)
     columns = [pa.array([at], pa.timestamp("us", zone)) for zone in ("UTC", "America/New_York")]
     assert encode(long(logicalType="timestamp-micros"), columns[0]) == encode(

@@ -1,4 +1,4 @@
-"""Avro schemas: parsing, and types of both directions."""
+"""Avro schemas: parsing, and conversion to and from Spark's types."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_refused_text(text: str, problem: str) -> None:
     ],
 )
 def test_no_such_type_in_spark(schema: Any, problem: str) -> None:
-    """A schema that is valid as a writer's is refused as a column's type."""
+    """A schema that is valid for a writer is refused as the type of a column."""
     parsed = parse(json.dumps(schema))
     with pytest.raises(OptionError, match=problem):
         _ = parsed.type
 
 
 def test_too_many_fields() -> None:
-    """A small schema that repeats its records until they are millions of fields is refused."""
+    """A small schema that repeats its records until it has millions of fields is refused."""
     schema: Any = record(("a", "int"), name="R0")
     for depth in range(1, 30):
         schema = record(("a", schema), ("b", f"R{depth - 1}"), name=f"R{depth}")
@@ -72,7 +72,7 @@ def test_too_many_fields() -> None:
 
 
 def test_too_deep() -> None:
-    """A schema that is nested deeper than any frame is refused."""
+    """A schema that is nested too deeply is refused."""
     schema: Any = "int"
     for _ in range(100):
         schema = {"type": "array", "items": schema}
@@ -81,7 +81,7 @@ def test_too_deep() -> None:
 
 
 def test_names() -> None:
-    """Names are looked up in the namespace around them, then without one."""
+    """Names are looked up in the enclosing namespace, then without a namespace."""
     inner = record(("x", "Kind"), ("y", ".Kind"), ("z", "q.F"), name="Inner", namespace="a.b")
     schema = record(
         ("kind", {"type": "enum", "name": "Kind", "symbols": ["A"]}),
@@ -95,7 +95,7 @@ def test_names() -> None:
 
 
 def test_references() -> None:
-    """References are found by the name of their type, or in a reference of another name; they may refer to each other."""
+    """A reference is found by the name of its type, even in a file of another name, and references may use each other."""
     found = type_of(
         record(("one", "a.One"), ("two", "Two")),
         **{"a.One": record(("x", "Two"), name="One", namespace="a"), "file.avsc": record(("y", "int"), name="Two")},
@@ -107,7 +107,7 @@ def test_references() -> None:
 
 
 def test_nullability() -> None:
-    """A field is nullable if null is one of its values; so are items and values."""
+    """A field, item or map value is nullable if null is one of its types."""
     found = type_of(record(("a", ["int", "null"]), ("b", "int"), ("c", {"type": "array", "items": ["null", "int"]})))
     assert [f.nullable for f in found] == [True, False, False]
     assert found.field("c").type.value_field.nullable
@@ -125,7 +125,7 @@ def test_schema_of_a_column() -> None:
 
 
 def test_column_without_schema() -> None:
-    """All fields that Avro cannot have are named in one error."""
+    """One error lists all fields that Avro cannot represent."""
     with pytest.raises(OptionError) as refused:
         schema_of(pa.struct([("a b", pa.int8()), ("c", pa.map_(pa.int32(), pa.int32())), ("d", pa.time32("ms"))]))
     for problem in (

@@ -12,7 +12,7 @@ from tests.support import fake_format
 
 
 def payloads(*values: bytes | None) -> pa.Array:
-    """A slice in the middle of an array."""
+    """Return a slice from the middle of an array."""
     return pa.array([b"before", *values, b"after"], pa.binary())[1:-1]
 
 
@@ -20,17 +20,17 @@ class TestText:
     """The format string."""
 
     def test_decoding(self) -> None:
-        """Text is UTF-8; other bytes become null, with the place of the first bad one; nulls stay."""
+        """Text is decoded as UTF-8; other bytes become null with the position of the first bad byte, and nulls stay."""
         decoded = StringSchema().decoder(None, pa.string()).decode(payloads(b"a", b"ab\xff", None, "é".encode()))
         assert decoded.column.to_pylist() == ["a", None, None, "é"]
         assert decoded.malformed == {1: "byte 2 is not UTF-8"}
 
     def test_encoding(self) -> None:
-        """Text becomes its bytes."""
+        """Text is encoded as UTF-8."""
         assert StringSchema().encoder(pa.string()).encode(pa.array(["é", None])).to_pylist() == ["é".encode(), None]
 
     def test_encoding_bytes_that_are_no_text(self) -> None:
-        """A string of Spark that is not UTF-8 is an error that names the row."""
+        """A Spark string that is not UTF-8 is an error that names the row."""
         column = pa.array([b"before", b"a", None, b"a\xff"]).view(pa.string())[1:]
         with pytest.raises(InvalidRow, match=r"INVALID_VALUE\] Row 2 of a batch .*the column that is not UTF-8"):
             StringSchema().encoder(pa.string()).encode(column)
@@ -42,7 +42,7 @@ class TestText:
 
 
 def test_a_schema_of_another_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema's kind is compared with the format."""
+    """A schema whose type is not that of the format is refused."""
     fake_format.use(monkeypatch)
     with pytest.raises(OptionError, match="of the type PROTOBUF, and the format is avro"):
         parse_schema("avro", StoredSchema("x", "PROTOBUF"))

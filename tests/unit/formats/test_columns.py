@@ -1,4 +1,4 @@
-"""What Protobuf and JSON share: columns of rows that may be malformed, elements of lists and maps, rows that do not fit."""
+"""Code that Protobuf and JSON share: malformed rows, elements of lists and maps, and rows that do not fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.cases import each
 
 
 def build(rows: list[int | None]) -> pa.Array:
-    """Numbers below 10."""
+    """Return the rows as numbers, and refuse numbers above 9."""
     for row in rows:
         if row is not None and row >= 10:
             raise ValueError(f"{row} is too large")
@@ -20,7 +20,7 @@ def build(rows: list[int | None]) -> pa.Array:
 
 @each("bad", [[], [0], [6], [0, 6], [2, 3], [0, 1, 2, 3, 4, 5, 6]])
 def test_malformed_rows(bad: list[int]) -> None:
-    """Each malformed row is found, becomes null, and does not harm the others."""
+    """Each malformed row is found and becomes null, and the other rows are unharmed."""
     rows = [10 + n if n in bad else n for n in range(7)]
     decoded = decode_rows(rows, build, {})
     assert decoded.column.to_pylist() == [None if n in bad else n for n in range(7)]
@@ -28,14 +28,14 @@ def test_malformed_rows(bad: list[int]) -> None:
 
 
 def test_rows_that_were_malformed_before() -> None:
-    """Rows that could not be parsed keep their reasons, in the order of rows."""
+    """Rows that could not be parsed keep their reasons, and all reasons are in the order of the rows."""
     decoded = decode_rows([None, 12, None, 3], build, {2: "no number"})
     assert list(decoded.malformed.items()) == [(1, "12 is too large"), (2, "no number")]
     assert decode_rows([], build, {}).column == pa.array([], pa.int64())
 
 
 def test_elements() -> None:
-    """The elements of a part of a column are grouped by its rows; null rows are None."""
+    """The elements of a slice are grouped by row, and null rows are None."""
     lists = pa.array([[1], [2, 3], None, [], [4]], pa.list_(pa.int32()))
     assert grouped(lists.slice(1), pa.Array.to_pylist) == [[2, 3], None, [], [4]]
     maps = pa.array([[("a", 1)], [("b", 2)]], pa.map_(pa.string(), pa.int32()))
@@ -44,7 +44,7 @@ def test_elements() -> None:
 
 
 def test_rows_that_do_not_fit() -> None:
-    """The first row that cannot be encoded is named, with its field if one field alone is to blame."""
+    """The error names the first row that cannot be encoded, and its field if a single field is the cause."""
     column = pa.array([None, {"a": 1, "b": 1}, {"a": 1, "b": 20}, {"a": 6, "b": 6}])
 
     def each_below_ten(part: pa.Array) -> list[bytes | None]:

@@ -22,14 +22,14 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class Registry:
-    """Schemas by id, and how often each was asked for."""
+    """Schemas by id, with a list of the ids requested."""
 
     def __init__(self, schemas: Mapping[int | str, StoredSchema]) -> None:
         self.schemas = schemas
         self.asked: list[int | str] = []
 
     def schema(self, key: int | str) -> StoredSchema:
-        """The schema of an id."""
+        """Return the schema of an id."""
         self.asked.append(key)
         if key not in self.schemas:
             raise UnknownSchema(f"the registry has no schema id {key}")
@@ -41,7 +41,7 @@ def wire(schema_id: int, payload: bytes) -> bytes:
 
 
 def payloads(*values: bytes | None) -> pa.Array:
-    """A slice in the middle of an array."""
+    """Return a slice from the middle of an array."""
     return pa.array([b"before", *values, b"after"], pa.binary())[1:-1]
 
 
@@ -51,7 +51,7 @@ def no_headers(count: int) -> pa.Array:
 
 @pytest.fixture
 def decoder(monkeypatch: pytest.MonkeyPatch) -> ConfluentDecoder:
-    """A decoder of the column value, with schemas x (7) and xyz (8), one that does not resolve (9), one of JSON (10)."""
+    """A decoder of the column value, with the schemas x (7) and xyz (8), an unresolvable one (9) and one of JSON (10)."""
     fake_format.use(monkeypatch)
     schemas: dict[int | str, StoredSchema] = {
         7: StoredSchema("x", "AVRO", id=7),
@@ -69,7 +69,7 @@ def numbers(decoded: Any) -> list[int | None]:
 
 
 def test_one_schema(decoder: ConfluentDecoder) -> None:
-    """A batch of one id is decoded whole, without a copy."""
+    """A batch with a single schema id is decoded in one call."""
     batch = payloads(wire(7, b"1"), None, wire(7, b"22"))
     decoded = decoder.decode(batch, no_headers(3))
     assert (numbers(decoded), decoded.malformed) == ([1, None, 22], {})
@@ -77,7 +77,7 @@ def test_one_schema(decoder: ConfluentDecoder) -> None:
 
 
 def test_several_schemas(decoder: ConfluentDecoder) -> None:
-    """Rows of several ids come back in their order, each decoded by its writer's schema."""
+    """Rows with several schema ids keep their order, and each is decoded with its writer's schema."""
     batch = payloads(wire(8, b"1"), wire(7, b"2"), None, wire(8, b"x"), wire(7, b"4"))
     decoded = decoder.decode(batch, no_headers(5))
     assert numbers(decoded) == [3, 2, None, None, 4]
@@ -109,27 +109,27 @@ def test_malformed(decoder: ConfluentDecoder, payload: bytes, reason: str) -> No
 
 
 def test_nothing(decoder: ConfluentDecoder) -> None:
-    """Batches without rows, and of tombstones alone, are columns of the type."""
+    """Batches without rows, or with tombstones only, become columns of the right type."""
     assert decoder.decode(payloads(), no_headers(0)).column.type == decoder.type
     assert decoder.decode(payloads(None, None), no_headers(2)).column.to_pylist() == [None, None]
 
 
 def test_unknown_ids_are_asked_for_again(decoder: ConfluentDecoder) -> None:
-    """The decoder asks for a schema once, and never for its own; the registry decides how long an id stays unknown."""
+    """The decoder requests a schema once and its own schema never; the registry decides how long an id stays unknown."""
     for _ in range(2):
         decoder.decode(payloads(wire(7, b"1"), wire(8, b"1"), wire(77, b"2")), no_headers(3))
     assert decoder.registry.asked == [8, 77, 77]  # type: ignore[attr-defined]
 
 
 def test_tombstones_with_headers(decoder: ConfluentDecoder) -> None:
-    """A tombstone is null, whatever its header names."""
+    """A tombstone is null, whatever schema its header names."""
     headers = [[("__value_schema_id", b"bad")], [("__value_schema_id", wire(12345, b""))], []]
     decoded = decoder.decode(payloads(None, None, wire(7, b"1")), pa.array(headers, HEADERS))
     assert (decoded.malformed, numbers(decoded)) == ({}, [None, None, 1])
 
 
 def test_ids_in_headers(decoder: ConfluentDecoder) -> None:
-    """A header names the schema by GUID or id, and the payload then has no prefix; other headers do not count."""
+    """A header names the schema by GUID or id, and the payload then has no prefix; other headers are ignored."""
     name = "__value_schema_id"
     headers = [
         [("trace", b"1"), (name, b"\1" + GUID.bytes)],

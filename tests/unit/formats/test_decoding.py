@@ -1,4 +1,4 @@
-"""Frames with formats: their columns, the schemas that give types, and the decoding of batches in each mode."""
+"""Frames with formats: columns, schemas that give the types, and decoding of batches in each mode."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ T0 = TopicPartition("t", 0)
 
 
 class Subjects:
-    """Subjects and their versions, the latest last."""
+    """Subjects and their versions, oldest first."""
 
     def __init__(self, **subjects: list[str]) -> None:
         self.subjects = subjects
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
-        """A version of a subject."""
+        """Return a version of a subject."""
         found = self.subjects[subject.replace("-", "_")]
         return StoredSchema(found[-1 if version is None else version - 1], "AVRO", id=7)
 
@@ -53,7 +53,7 @@ def pinned(**options: str) -> PinnedFormats:
 
 
 def batch(*rows: tuple[int, bytes | None, bytes | None]) -> pa.RecordBatch:
-    """Rows of offset, key and value."""
+    """Return rows of offset, key and value."""
     columns = zip(*rows, strict=True)
     return pa.record_batch(
         [pa.array(column, type) for column, type in zip(columns, (pa.int64(), pa.binary(), pa.binary()), strict=True)],
@@ -72,10 +72,10 @@ def decoder(schema: str, mode: str) -> BatchDecoder:
 
 
 class TestSchemas:
-    """The schemas that give the columns' types."""
+    """Schemas that give the types of columns."""
 
     def test_no_formats(self) -> None:
-        """Without formats, there is nothing to find."""
+        """Without formats, no schemas are looked up."""
         assert pin_formats(parse_read(READ)) is None
 
     def test_given(self) -> None:
@@ -88,7 +88,7 @@ class TestSchemas:
             pinned(value_format="avro", value_schema="a b")
 
     def test_latest_and_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The subject's latest version gives the type, or the one that is named."""
+        """The subject's latest version, or the version in the options, gives the type."""
         subjects(monkeypatch, t_value=["a", "b"], other=["c"])
         given = parse_read({**READ, **CONFLUENT, "value.schema.version": "1"})
         for options, name in ((parse_read({**READ, **CONFLUENT}), "b"), (given, "a")):
@@ -100,7 +100,7 @@ class TestSchemas:
         assert named.types == {"value": pa.struct([("c", pa.int64())])}
 
     def test_several_topics(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Topics need the same schema, or one that the options name."""
+        """All topics need the same schema, or the options must name one."""
         subjects(monkeypatch, t_value=["a"], u_value=["a"], v_value=["b"])
         assert pin_formats(parse_read({**READ, **CONFLUENT, "subscribe": "t,u"})) is not None
         assigned = {name: value for name, value in READ.items() if name != "subscribe"}
@@ -109,10 +109,10 @@ class TestSchemas:
 
 
 class TestFrames:
-    """The columns of frames."""
+    """Columns of frames."""
 
     def test_columns(self) -> None:
-        """Decoded columns have their types; with PERMISSIVE, there are two more columns."""
+        """Decoded columns have the types of their schemas, and PERMISSIVE adds two columns."""
         frame = frame_type(pinned(value_format="avro", value_schema="x", mode="PERMISSIVE"), include_headers=True)
         assert frame["value"].dataType.simpleString() == "struct<x:bigint>"
         assert frame["key"].dataType.simpleString() == "binary"
@@ -139,7 +139,7 @@ class TestModes:
         assert caught.value.parameters == {"column": "value", "partition": T0, "offset": 6}
 
     def test_permissive(self) -> None:
-        """PERMISSIVE gives null, the bytes and the reason; the value's come before the key's."""
+        """PERMISSIVE returns null, the bytes and the reason, and reports the value before the key."""
         found = decoder("_corrupt_reason value offset _corrupt_record key", "PERMISSIVE").decode(batch(*BATCH), T0)
         reason = "value: b'bad' is no number"
         expected = [
@@ -153,7 +153,7 @@ class TestModes:
         assert found.schema.names == ["_corrupt_reason", "value", "offset", "_corrupt_record", "key"]
 
     def test_dropping(self, caplog: pytest.LogCaptureFixture) -> None:
-        """DROPMALFORMED leaves the records out, and warns once in a task."""
+        """DROPMALFORMED leaves malformed records out, and warns once per task."""
         dropping = decoder("offset key value", "DROPMALFORMED")
         with caplog.at_level(logging.WARNING), dropping.reporting():
             found = [row["offset"] for _ in range(2) for row in dropping.decode(batch(*BATCH), T0).to_pylist()]
@@ -171,7 +171,7 @@ class TestModes:
         assert decoder("offset", "DROPMALFORMED").decode(batch((5, b"bad", b"bad")), T0).to_pylist() == [{"offset": 5}]
 
     def test_raw_columns(self) -> None:
-        """Kafka's columns are read with keys and values as bytes, and with the offset for errors."""
+        """The raw columns have keys and values as bytes, and the offset for error messages."""
         assert decoder("value _corrupt_record", "PERMISSIVE").raw.names == ["value", "offset"]
         assert decoder("offset key", "FAILFAST").raw.types == [pa.int64(), pa.binary()]
 
@@ -196,7 +196,7 @@ class TestProjections:
     """Schemas that users declare."""
 
     def test_fewer_fields(self) -> None:
-        """Structs may lack fields and have another order, at every depth."""
+        """A declared struct may have fewer fields in another order, at every depth."""
         declared = pa.struct([("c", pa.list_(pa.struct([("e", pa.int32())]))), pa.field("b", pa.string(), nullable=False)])
         require_projection(pa.schema([("value", declared)]), {"value": NESTED})
         require_projection(pa.schema([("value", pa.struct([("f", NESTED.field("f").type)]))]), {"value": NESTED})
@@ -222,7 +222,7 @@ class TestProjections:
         ],
     )
     def test_problems(self, declared: Any, problem: str) -> None:
-        """Each difference is named with its path."""
+        """Each difference is reported with its path."""
         assert problems(declared) == problem
 
     @each(
@@ -235,14 +235,14 @@ class TestProjections:
         ],
     )
     def test_not_null_without_a_schema(self, declared: Any, names: str) -> None:
-        """A declared schema that gives the type itself allows null everywhere, since records may lack any field."""
+        """A declared schema that gives the type itself must allow null everywhere, since records may lack any field."""
         with pytest.raises(OptionError) as caught:
             require_projection(pa.schema([("value", declared)]), {"value": None})
         assert str(caught.value).endswith(f"cannot be read: {names} cannot be NOT NULL: a record may lack it")
         require_projection(pa.schema([("value", NESTED.field("f").type)]), {"value": None})
 
     def test_columns_of_bad_records(self) -> None:
-        """They need a decoded column, and the mode that has them."""
+        """The columns of malformed records need a decoded column and the mode PERMISSIVE."""
         corrupt = pa.schema([("_corrupt_record", pa.binary()), ("offset", pa.int64())])
         with pytest.raises(OptionError, match="need a decoded column; add value"):
             require_projection(corrupt, {"value": pa.string()}, has_corrupt_columns=True)

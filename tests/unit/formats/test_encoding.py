@@ -23,18 +23,18 @@ FRAME = pa.schema([("key", pa.string()), ("value", STRUCT), ("topic", pa.string(
 
 
 class Subjects:
-    """Notes what is registered under which subjects; ids count from 1."""
+    """A registry that records the requests, and counts ids from 1."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[Any, ...]] = []
 
     def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
-        """The number of the request."""
+        """Return the number of the request."""
         self.requests.append((subject, schema.text, schema.kind, auto, normalize))
         return len(self.requests)
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
-        """The latest version of any subject."""
+        """Return the latest version of any subject."""
         self.requests.append((subject, "latest"))
         return StoredSchema("x", "AVRO", id=256 + len(self.requests))
 
@@ -56,7 +56,7 @@ def plan(frame: pa.Schema = FRAME, **options: str) -> EncodingPlan:
 
 
 def sent(found: EncodingPlan, *rows: tuple[str | None, int | None, str], topic: str | None = None) -> list[Any]:
-    """Key and value of rows of key, number and topic, as they are sent."""
+    """Return topic, key and value of rows as they are sent, from rows of key, number and topic."""
     keys, numbers, topics = zip(*rows, strict=True)
     values = pa.array([None if number is None else {"x": number} for number in numbers], STRUCT)
     batch = pa.record_batch([pa.array(keys, pa.string()), values, pa.array(topics)], ["key", "value", "topic"])
@@ -65,13 +65,13 @@ def sent(found: EncodingPlan, *rows: tuple[str | None, int | None, str], topic: 
 
 
 def test_no_formats() -> None:
-    """Without formats, rows stay as they are."""
+    """Without formats, rows are not encoded."""
     assert plan_encoding(parse_write(WRITE), FRAME) is None
     assert row_encoder(None) is None
 
 
 def test_without_registry(registry: Subjects) -> None:
-    """A plain format has no prefix; null stays null."""
+    """A plain format adds no prefix, and null stays null."""
     found = plan(value_format="avro", topic="t", key_format="string")
     assert sent(found, ("é", 1, "u"), (None, None, "u"), topic="t") == [("t", "é".encode(), b"1"), ("t", None, None)]
     assert registry.requests == []
@@ -90,7 +90,7 @@ def options(**more: str) -> dict[str, str]:
 
 
 def test_subjects(registry: Subjects) -> None:
-    """Subjects are named by the strategy, or by the option."""
+    """The strategy or an option names the subject."""
     plan(**options(topic="t", value_subject="mine"))
     plan(**options(value_subject_name_strategy="RecordNameStrategy"))
     plan(**options(topic="t", value_subject_name_strategy="TopicRecordNameStrategy", auto_register_schemas="false"))
@@ -99,7 +99,7 @@ def test_subjects(registry: Subjects) -> None:
 
 
 def test_topics_of_rows(registry: Subjects) -> None:
-    """With a column topic, a task looks up each topic's subject once."""
+    """With a column topic, a task looks up the subject of each topic once."""
     found = plan(**options())
     assert registry.requests == []
     encode = row_encoder(found)
@@ -110,14 +110,14 @@ def test_topics_of_rows(registry: Subjects) -> None:
 
 
 def test_latest_version(registry: Subjects) -> None:
-    """With use.latest.version, the subject's schema is the one to write by."""
+    """With use.latest.version, rows are written with the subject's latest schema."""
     found = plan(**options(topic="t", use_latest_version="true"))
     assert sent(found, ("a", 5, "-"), topic="t") == [("t", b"a", b"\0\0\0\x01\x015")]
     assert registry.requests == [("t-value", "latest")]
 
 
 def test_a_column_that_does_not_fit(registry: Subjects) -> None:
-    """A column that the schema does not accept is refused on the driver, before anything is registered."""
+    """A column that the schema does not accept is refused on the driver before anything is registered."""
     expected = r"INVALID_SCHEMA\] The column value cannot be written with value\.format=avro: it is struct<x: int64>"
     for more in ({"topic": "t"}, {}):
         with pytest.raises(OptionError, match=expected):
@@ -125,7 +125,7 @@ def test_a_column_that_does_not_fit(registry: Subjects) -> None:
 
 
 def test_a_row_that_cannot_be_encoded(registry: Subjects) -> None:
-    """The error names column, topic and row."""
+    """A row that cannot be encoded is an error that names column, topic and row."""
     found = plan(value_format="avro", topic="t")
     expected = r"INVALID_VALUE\] The column value of rows for topic t cannot be encoded: Row 1 of a batch has a negative"
     with pytest.raises(InvalidRow, match=expected):
@@ -133,7 +133,7 @@ def test_a_row_that_cannot_be_encoded(registry: Subjects) -> None:
 
 
 def test_types_of_the_session(registry: Subjects) -> None:
-    """Spark's batches have the session's time zone in their types, and the plan UTC."""
+    """Values with the session's time zone in their type are cast to UTC, as in the plan, before they are encoded."""
     struct = pa.struct([("x", pa.timestamp("us", "UTC"))])
     frame = pa.schema([("value", struct)])
     calls: list[pa.DataType] = []

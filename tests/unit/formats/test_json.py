@@ -1,4 +1,4 @@
-"""JSON documents to columns and back: Spark's values, malformed documents, unfit rows, schemas of types."""
+"""JSON documents and columns: Spark's values, malformed documents, rows that do not fit, and schemas of types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def decode(schema: JsonSchema, *payloads: bytes | None) -> Decoded:
 
 
 def value(kind: str, text: str) -> Any:
-    """The value of a document with one field, or the reason why it is malformed."""
+    """Return the value of a document with one field, or the reason why it is malformed."""
     decoded = decode(parse(f"f {kind}"), f'{{"f": {text}}}'.encode())
     return decoded.malformed[0] if decoded.malformed else decoded.column.to_pylist()[0]["f"]
 
@@ -108,13 +108,13 @@ def test_values(kind: str, text: str, expected: Any) -> None:
     ],
 )
 def test_malformed_values(kind: str, text: str, says: str) -> None:
-    """A value of another type, or out of range, makes the record malformed, with its path."""
+    """A value of another type or out of range makes the record malformed, and the reason has its path."""
     assert value(kind, text).startswith(says)
 
 
 @each("more", ["", ", x decimal(5,2)"])
 def test_numbers_that_are_no_floats(more: str) -> None:
-    """A number beyond the range of float or double makes its record malformed; the strings of infinities do not."""
+    """A number beyond the range of float or double makes its record malformed; strings of infinities do not."""
     schema = parse(f"f float, d double{more}")
     infinity, long = b'{"f": "Infinity", "d": "-Infinity"}', b'{"f": -1%s}' % (b"0" * 40)
     decoded = decode(schema, b'{"f": 1e39}', infinity, b'{"d": -1e400}', b'{"f": 1e38, "d": 1e39}', long, infinity)
@@ -124,7 +124,7 @@ def test_numbers_that_are_no_floats(more: str) -> None:
 
 
 def test_malformed_records() -> None:
-    """Malformed documents become null with a reason, and do not harm others; a null document and payload are null."""
+    """Malformed documents become null with a reason without harm to others; a null document or payload is just null."""
     payloads = [b'{"a": 1}', b"", b"\xff", b"[1]", b"null", None, b'{"a": "x"}', b'{"A": 1}', b"[" * 100_000, b'{"a": 2} x']
     decoded = decode(parse("a int"), *payloads)
     assert decoded.column.to_pylist() == [{"a": 1}, *[None] * 6, {"a": None}, None, None]
@@ -137,7 +137,7 @@ def test_malformed_records() -> None:
 
 
 def test_deep_documents() -> None:
-    """A document that is too deep for its text to be written is malformed, where a field needs the text."""
+    """A document too deep to be written as text is malformed if a field needs the text."""
     deep = b'{"s": ' + b"[" * 500 + b"]" * 500 + b', "a": 1}'
     for more in "", ", d decimal(5,2)":
         decoded = decode(parse(f"s string{more}"), deep, b'{"s": [[]]}')
@@ -147,7 +147,7 @@ def test_deep_documents() -> None:
 
 
 def test_digits_of_texts() -> None:
-    """Numbers in a string column keep their digits, whatever else the batch has; other columns have the same values."""
+    """Numbers in a string column keep their digits, whatever else the batch contains; other columns are not affected."""
     schema = parse("s string, d double, i int")
     rows = (
         b'{"s": 1.10, "d": 1.1, "i": 5}',
@@ -169,7 +169,7 @@ def test_digits_of_texts() -> None:
 
 
 def test_short_floats_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document whose floats have their shortest text, however it is spaced, is not parsed again for a string column."""
+    """A document whose floats have their shortest text is not parsed again for a string column, whatever its spacing."""
 
     def exact(payload: bytes) -> Any:
         raise AssertionError(payload)
@@ -181,7 +181,7 @@ def test_short_floats_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_exponents_of_texts() -> None:
-    """An exponent beyond those of decimals makes its record malformed, and no other."""
+    """An exponent beyond the range of decimals makes only its own record malformed."""
     tiny = b'{"s": [1e-99999999999999999999]}'
     for fields in "s string", "s string, d decimal(5,2)":
         decoded = decode(parse(fields), tiny, b'{"s": 1.10}')
@@ -199,20 +199,20 @@ def test_exponents_of_texts() -> None:
     ],
 )
 def test_values_without_a_text(fields: str, text: str, says: str) -> None:
-    """A value that orjson cannot write as text makes its record malformed, and no other."""
+    """A value that orjson cannot write as text makes only its own record malformed."""
     decoded = decode(parse(fields), b"{}", f'{{"f": {text}}}'.encode())
     assert list(decoded.malformed) == [1]
     assert says in decoded.malformed[1]
 
 
 def test_nothing_to_decode() -> None:
-    """A batch without rows, and one with tombstones alone, are columns."""
+    """Batches without rows, or with tombstones only, become columns."""
     assert decode(parse("a int")).column.to_pylist() == []
     assert decode(parse("a array<map<string,int>>"), None, None).column.to_pylist() == [None, None]
 
 
 def test_projection() -> None:
-    """A projection decodes only its fields: others may have any type."""
+    """A projection decodes only its fields, so other fields may have any type."""
     schema = parse("a int, b struct<c: string, d: int>")
     kind = pa.struct([("b", pa.struct([("c", pa.string())]))])
     payloads = pa.array([b"....", b'....{"a": "x", "b": {"c": "y", "d": "z"}}']).slice(1)
@@ -221,7 +221,7 @@ def test_projection() -> None:
 
 
 def test_pickles() -> None:
-    """A schema pickles."""
+    """A schema can be pickled."""
     schema = parse('{"type": "object", "properties": {"a": {"type": "integer"}}}', {"x": "{}"})
     assert pickle.loads(pickle.dumps(schema)) == schema
 
@@ -233,7 +233,7 @@ ALL = (
 
 
 def test_encoding() -> None:
-    """Documents are what to_json writes: null fields left out, ISO times, base64, decimals as numbers."""
+    """Documents are as to_json writes them: without null fields, with ISO times, base64 and decimals as numbers."""
     row = {
         "bo": True, "i": 1, "f": 0.1, "d": 1.5, "s": "ä", "b": b"\1\2", "da": dt.date(2026, 2, 28),
         "t": dt.datetime(2026, 2, 28, 10, tzinfo=UTC), "n": dt.datetime(2026, 2, 28, 10, 0, 0, 123456),
@@ -252,7 +252,7 @@ def test_encoding() -> None:
 
 
 def test_encoding_of_slices() -> None:
-    """A slice, and columns that are no struct, are encoded as they are."""
+    """Slices and columns that are no struct are encoded."""
     kind = pa.map_(pa.string(), pa.list_(pa.int32()))
     column = pa.array([[("a", [1])], None, [("b", [2, 3]), ("c", None)]], kind)
     encoded = parse("map<string,array<int>>").encoder(kind).encode(column.slice(1)).to_pylist()
@@ -260,7 +260,7 @@ def test_encoding_of_slices() -> None:
 
 
 def test_values_that_the_schema_forbids() -> None:
-    """A row that the JSON Schema does not allow is an error with row, path and reason."""
+    """A row that the JSON Schema forbids is an error with row, path and reason."""
     text = '{"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}, "e": {"enum": ["a", "b"]}}}'
     kind = pa.struct([("id", pa.int64()), ("e", pa.string())])
     assert encode(text, {"id": 1, "e": "a"}, None, {"id": 1, "e": None}, kind=kind) == [
@@ -282,7 +282,7 @@ SEVERAL = """{"properties": {
 
 
 def test_values_of_several_types() -> None:
-    """A string column for values of several types has their JSON text, and is written as this JSON."""
+    """A value of several types is a string column of JSON text, and is written as this JSON."""
     row = {"free": '{"x": 1.10}', "any": "5", "all": ["[null]", '"a"'], "arr": [1], "map": [("k", None)]}
     document = b'{"free":{"x": 1.10},"any":5,"all":[[null],"a"],"arr":[1],"map":{"k":null}}'
     assert encode(SEVERAL, row, {"any": None}, None) == [document, b"{}", None]
@@ -291,7 +291,7 @@ def test_values_of_several_types() -> None:
 
 
 def test_copies_of_values_of_several_types() -> None:
-    """A document of any shape is the same after decoding and encoding: strings keep their quotes."""
+    """A document of any shape stays the same through decoding and encoding, as strings keep their quotes."""
     schema = parse(SEVERAL)
     for document in b'{"free":{"x":1.10},"any":"5","all":["a",1,{}]}', b'{"any":5,"all":[]}':
         assert encode(SEVERAL, *decode(schema, document).column.to_pylist()) == [document]
@@ -299,7 +299,7 @@ def test_copies_of_values_of_several_types() -> None:
     decoded = schema.decoder(None, kind).decode(pa.array([b'{"any": "x"}', b'{"any": null}'])).column
     assert decoded.to_pylist() == [{"any": '"x"'}, {"any": None}]
     assert decode(parse("{}"), b'"x"').column.to_pylist() == ['"x"']
-    empty = pa.struct([("e", pa.struct([]))])  # the schema that is made from this type has an object with any fields
+    empty = pa.struct([("e", pa.struct([]))])  # the schema made from this type has an object with any fields
     assert parse(schema_of(empty)).decoder(None, empty).decode(pa.array([b'{"e": {"a": 1}}'])).column.type == empty
 
 
@@ -314,13 +314,13 @@ def test_copies_of_values_of_several_types() -> None:
     ],
 )
 def test_values_of_other_types(row: Any, says: str) -> None:
-    """Text that is no JSON, JSON of another type and a null are errors where the schema does not allow them."""
+    """Text that is no JSON, JSON of another type and null are errors where the schema does not allow them."""
     with pytest.raises(InvalidRow, match=rf"Row 1 .*{says}"):
         encode(SEVERAL, {}, row)
 
 
 def test_own_schemas_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema made from the column's type allows every row, and no row is validated, whatever the fields are called."""
+    """A schema made from the column's type allows every row, so no row is validated, whatever the fields are called."""
 
     def validate(encoder: JsonEncoder, document: Any) -> None:
         raise AssertionError(document)
@@ -334,14 +334,14 @@ def test_own_schemas_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_null_against_the_columns_type() -> None:
-    """A null in an array of non-null elements is an error, also with the schema made from the type."""
+    """A null in an array of non-null elements is an error, even with the schema made from the type."""
     kind = pa.struct([("f", pa.list_(pa.field("element", pa.int32(), nullable=False)))])
     with pytest.raises(InvalidRow, match=r"None is not of type 'integer'"):
         encode(schema_of(kind), {"f": [1, None]}, kind=kind)
 
 
 def test_null_elements() -> None:
-    """A null in an array or a map is an error, also with a schema that is not checked for each row."""
+    """A null in an array or map is an error, even with a schema that does not need validation of each row."""
     for inner in '"type": "array", "items"', '"type": "object", "additionalProperties"':
         text = f'{{"properties": {{"f": {{{inner}: {{"type": "integer"}}}}}}}}'
         kind = parse(text).type.field("f").type
@@ -362,7 +362,7 @@ FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999
     ],
 )
 def test_years(kind: pa.DataType, first: Any, last: Any) -> None:
-    """Years 1 to 9999 can be written and read back. Others are an error, since ISO 8601 has no form of them."""
+    """Years 1 to 9999 can be written and read back. Other years are an error, since ISO 8601 cannot express them."""
     number = pa.int32() if kind == pa.date32() else pa.int64()
     column = pa.array([first, last, None], kind)
     schema = parse("t date" if kind == pa.date32() else "t timestamp" if kind.tz else "t timestamp_ntz")
@@ -380,7 +380,7 @@ def test_years(kind: pa.DataType, first: Any, last: Any) -> None:
 
 
 def test_deep_values() -> None:
-    """A value that is too deep for orjson, or for validation by a schema that contains itself, is an error of its row."""
+    """A value too deep for orjson, or for validation by a schema that contains itself, is an error of its row."""
     kind: pa.DataType = pa.int32()
     rows: list[Any] = [[], []]
     for _ in range(300):
@@ -398,14 +398,14 @@ def test_deep_values() -> None:
 
 
 def test_text_that_is_not_utf8() -> None:
-    """A string of Spark that is not UTF-8 is an error that names row and field."""
+    """A Spark string that is not UTF-8 is an error that names row and field."""
     column = pa.StructArray.from_arrays([pa.array([b"a", b"\xff"]).view(pa.string())], names=["s"])
     with pytest.raises(InvalidRow, match="Row 1 of a batch has a value in the field s"):
         parse("s string").encoder(column.type).encode(column)
 
 
 def test_column_that_does_not_fit() -> None:
-    """One error lists every field that the schema lacks or gives another type, and types that JSON cannot represent."""
+    """One error lists every field that the schema lacks or types differently, and every type that JSON cannot represent."""
     schema = parse("a int, b struct<c: string>, d array<double>, m map<string, date>")
     kind = pa.struct(
         [
@@ -425,7 +425,7 @@ VARIANT = pa.struct([("value", pa.binary()), pa.field("metadata", pa.binary(), m
     [pa.duration("us"), pa.time64("ns"), pa.list_(pa.duration("us")), VARIANT, pa.map_(pa.int32(), pa.string()), pa.null()],
 )
 def test_types_without_a_form(kind: pa.DataType) -> None:
-    """A declared type that JSON lacks is an error with its place: of a decoder, an encoder, and a schema made from it."""
+    """A declared type that JSON lacks is an error with its path in decoders, encoders and schemas made from it."""
     kind = pa.struct([("a", kind)])
     for make in (
         lambda: parse('{"properties": {"a": {}}}').decoder(None, kind),
@@ -438,7 +438,7 @@ def test_types_without_a_form(kind: pa.DataType) -> None:
 
 
 def test_local_times_return() -> None:
-    """A time without a zone is the same after writing and reading with the schema made from its type."""
+    """A time without a zone is the same after it was written and read with the schema made from its type."""
     kind, time = parse("n timestamp_ntz").type, dt.datetime(2026, 2, 28, 10, 0, 0, 123456)
     schema = parse(schema_of(kind))
     (document,) = schema.encoder(kind).encode(pa.array([{"n": time}], kind)).to_pylist()

@@ -54,7 +54,7 @@ def of_property(schema: Any, **definitions: Any) -> pa.DataType:
     ],
 )
 def test_types(schema: Any, kind: pa.DataType) -> None:
-    """Each schema has a type of Spark."""
+    """Each schema has a type in Spark."""
     assert of_property(schema, P=P) == kind
 
 
@@ -72,12 +72,12 @@ def test_types(schema: Any, kind: pa.DataType) -> None:
     ],
 )
 def test_types_of_any_json(schema: Any) -> None:
-    """What may be of several types, or contains itself, is a string with the JSON text."""
+    """A schema that allows several types or contains itself becomes a string of JSON text."""
     assert of_property(schema) == pa.string()
 
 
 def test_elements_of_any_json() -> None:
-    """An array without one type of elements has strings."""
+    """An array without a single type of elements becomes an array of strings."""
     assert of_property({"type": "array"}) == pa.list_(pa.field("element", pa.string()))
     assert of_property({"type": "array", "items": [{"type": "integer"}]}) == pa.list_(pa.field("element", pa.string()))
 
@@ -92,7 +92,7 @@ def test_references() -> None:
 
 
 def test_constraints() -> None:
-    """A schema that demands more than types is known by its keywords."""
+    """A schema that demands more than types is recognized by its keywords."""
     assert not has_constraints('{"properties": {"a": {"type": "integer"}}}', ())
     assert has_constraints('{"properties": {"a": {"type": "integer", "minimum": 1}}}', ())
     assert has_constraints('{"$ref": "a"}', (("a", '{"minimum": 1}'),))
@@ -150,5 +150,5 @@ def test_bad_schemas(text: str, says: str) -> None:
     ],
 )
 def test_ddl(ddl: str, kind: pa.DataType) -> None:
-    """Spark's DDL is read as Spark reads it; everything may be null."""
+    """DDL is read as Spark reads it, and everything may be null."""
     assert parse(ddl).type == kind

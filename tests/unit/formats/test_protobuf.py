@@ -1,4 +1,4 @@
-"""Protobuf schemas: texts, descriptors, references, messages, Spark's types, and texts of types."""
+"""Protobuf schemas: texts, descriptors, references, messages, Spark's types, and texts made from types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFERENCES = {"common/money.proto": MONEY}
 
 
 def one(fields: str, more: str = "", syntax: str = "proto3") -> ProtobufSchema:
-    """A schema with one message of the given fields."""
+    """Return a schema with one message of the given fields."""
     imports = "".join(
         f'import "google/protobuf/{f}.proto";' for f in ("timestamp", "duration", "any", "wrappers", "struct")
     )
@@ -76,7 +76,7 @@ def test_types() -> None:
 
 
 def test_types_of_proto2() -> None:
-    """A required field is not null; a group is a struct; a field of a message without fields is left out."""
+    """A required field is not nullable, a group is a struct, and a field of a message without fields is left out."""
     group = pa.struct([pa.field("i", pa.int32())])
     schema = one(
         "required int32 f = 1; optional group G = 2 { optional int32 i = 1; } optional E e = 3;", "message E {}", "proto2"
@@ -85,7 +85,7 @@ def test_types_of_proto2() -> None:
 
 
 def test_references() -> None:
-    """A schema imports its references by name, and well-known types without one; it pickles small."""
+    """A schema imports its references by name, needs none for well-known types, and is small when pickled."""
     schema = parse(ORDER, REFERENCES)
     money = pa.struct([("currency", pa.string()), ("cents", pa.int64())])
     assert schema.type == pa.struct([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("price", money)])
@@ -110,14 +110,14 @@ def test_confluent_types() -> None:
     ],
 )
 def test_messages(message: str | None, full_name: str, indexes: bytes) -> None:
-    """A message is named with or without the package; its place is encoded as Confluent does."""
+    """A message is named with or without the package, and its indexes are encoded as Confluent encodes them."""
     schema = parse(ORDER, REFERENCES, message)
     assert schema.message == full_name
     assert schema.message_indexes == indexes
 
 
 def test_descriptors() -> None:
-    """A descriptor set, in base64 or as text by chance, and descriptors with their references, are what the text is."""
+    """Descriptors, in base64 or as text, and with references, are read like the text of the schema."""
     schema = parse(ORDER, REFERENCES)
     assert parse(base64.b64encode(schema.files).decode()) == schema
     small = parse('syntax = "proto3"; message M { int32 i = 1; }')
@@ -145,7 +145,7 @@ def test_descriptors() -> None:
     ],
 )
 def test_bad_schemas(text: str, says: str) -> None:
-    """An error says what is wrong with a schema, without the place where protoc ran."""
+    """An error says what is wrong with a schema, without the path where protoc ran."""
     with pytest.raises(OptionError, match=says) as caught:
         parse(text)
     assert caught.value.condition == "INVALID_SCHEMA"
@@ -159,7 +159,7 @@ def test_unknown_message() -> None:
 
 
 def test_reference_outside() -> None:
-    """A reference cannot write outside the folder of protoc."""
+    """A reference cannot write outside protoc's folder."""
     with pytest.raises(OptionError, match="no relative path"):
         parse(ORDER, {"../../x.proto": MONEY})
 
@@ -183,7 +183,7 @@ STRUCT = pa.struct(
 
 
 def test_schema_of() -> None:
-    """The text made from a type compiles to a schema that accepts the type; only bytes become 32 bits wide."""
+    """The text made from a type compiles to a schema that accepts the type; smaller integers become 32 bits wide."""
     schema = parse(schema_of(STRUCT))
     assert schema.message == "topLevelRecord"
     schema.encoder(STRUCT)
@@ -193,7 +193,7 @@ def test_schema_of() -> None:
 
 
 def test_schema_of_unfit_types() -> None:
-    """An error lists every field that Protobuf has no type for."""
+    """One error lists every field that Protobuf cannot represent."""
     kind = pa.struct(
         [
             ("d", pa.decimal128(10, 2)),
@@ -228,7 +228,7 @@ def test_schema_of_unfit_types() -> None:
     ],
 )
 def test_recursive_messages(fields: str, says: str, wanted: pa.DataType) -> None:
-    """A message within itself has no type, but one of the fields that a frame asks for."""
+    """A message that contains itself has no type, except for the fields that a frame asks for."""
     schema = parse(f'syntax = "proto3"; import "google/protobuf/struct.proto"; message A {{ {fields} }}')
     with pytest.raises(OptionError, match=rf"{says}.*; declare the frame's schema without this field"):
         _ = schema.type
@@ -237,14 +237,14 @@ def test_recursive_messages(fields: str, says: str, wanted: pa.DataType) -> None
 
 @pytest.mark.parametrize("fields", ["", "B b = 1; } message B {"])
 def test_messages_without_fields(fields: str) -> None:
-    """A message that would be a struct without fields has no type, but may be a writer's."""
+    """A message that would be a struct without fields has no type, but a writer may use it."""
     schema = parse(f'syntax = "proto3"; message A {{ {fields} }}')
     with pytest.raises(OptionError, match="A has no fields that Spark has a type for; choose another message"):
         _ = schema.type
 
 
 def test_recursion_that_is_left_out() -> None:
-    """A message within itself is decoded without the field that contains it."""
+    """A message that contains itself is decoded without the field that contains it."""
     schema = parse('syntax = "proto3"; message A { int32 n = 1; A a = 2; }')
     decoded = schema.decoder(None, pa.struct([("n", pa.int32())])).decode(pa.array([b"\x08\5\x12\2\x08\6"], pa.binary()))
     assert decoded.column.to_pylist() == [{"n": 5}]

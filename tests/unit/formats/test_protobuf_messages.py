@@ -1,4 +1,4 @@
-"""Protobuf messages to columns and back: presence, unknown fields, malformed bytes, message indexes, unfit rows."""
+"""Protobuf messages and columns: presence, unknown fields, malformed bytes, message indexes, and rows that do not fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMPORTS = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/dur
 
 
 def one(fields: str, syntax: str = "proto3") -> ProtobufSchema:
-    """A schema with one message of the given fields."""
+    """Return a schema with one message of the given fields."""
     return parse(f'syntax = "{syntax}"; {IMPORTS} message M {{ {fields} }}')
 
 
@@ -42,34 +42,34 @@ def encode(schema: ProtobufSchema, *rows: Any, kind: pa.DataType | None = None) 
 
 
 def test_absent_fields() -> None:
-    """A field that is not on the wire is null, as in Spark; lists and maps are empty, and bytes of another type are."""
+    """A field that is not on the wire is null, as in Spark, and an absent list or map is empty."""
     schema = one("int32 i = 1; optional int32 o = 2; string s = 3; repeated int32 l = 4; map<string, int32> m = 5;")
     assert fields_of(schema, b"") == {"i": None, "o": None, "s": None, "l": [], "m": []}
     assert fields_of(schema, b"\x10\x00") == {"i": None, "o": 0, "s": None, "l": [], "m": []}
 
 
 def test_entries_of_maps() -> None:
-    """Entries are in the order of their keys: the runtime's own order differs from process to process."""
+    """Map entries are in the order of their keys, since the runtime's own order differs from process to process."""
     schema = one("map<string, int32> m = 1;")
     payload = b"".join(b"\x0a\x05\x0a\x01%c\x10\x01" % key for key in b"lkjihgfedcba")
     assert [key for key, _ in fields_of(schema, payload)["m"]] == list("abcdefghijkl")
 
 
 def test_negative_zero_is_on_the_wire() -> None:
-    """-0.0 and NaN are values of a field without presence, and 0.0 is its absence."""
+    """In a field without presence, -0.0 and NaN are written, and 0.0 is absent."""
     schema = one("double d = 1; float f = 2;")
     assert str(fields_of(schema, b"\x09\0\0\0\0\0\0\0\x80\x15\0\0\0\x80")) == "{'d': -0.0, 'f': -0.0}"
 
 
 def test_oneof() -> None:
-    """The fields of a oneof are columns, and the one that was not set is null."""
+    """The fields of a oneof are columns, and the field that was not set is null."""
     schema = one("oneof o { int32 i = 1; string s = 2; }")
     assert fields_of(schema, b"\x08\0") == {"i": 0, "s": None}
     assert fields_of(schema, b"\x12\0") == {"i": None, "s": ""}
 
 
 def test_defaults_of_proto2() -> None:
-    """An absent field with a default has the default; without one it is null; a missing required field is malformed."""
+    """An absent field has its default, or null without a default; a missing required field is malformed."""
     schema = one("optional int32 i = 1 [default = 7]; optional int32 o = 2; required int32 r = 3;", "proto2")
     assert fields_of(schema, b"\x18\0") == {"i": 7, "o": None, "r": 0}
     assert decode(schema, b"\x08\0").malformed == {0: "required fields are missing: r"}
@@ -84,7 +84,7 @@ def test_unsigned_numbers() -> None:
 
 
 def test_enums() -> None:
-    """An enum is the first name of its number; Java's text stands for an unknown number; proto2 refuses one."""
+    """An enum has the first name of its number; an unknown number has Java's text in proto3, and is malformed in proto2."""
     enum = "enum E { option allow_alias = true; A = 0; B = 1; C = 1; }"
     assert fields_of(one(f"{enum} repeated E e = 1;"), b"\x0a\3\0\1\5") == {"e": ["A", "B", "UNKNOWN_ENUM_VALUE_E_5"]}
     refused = decode(one(f"{enum} optional E e = 1;", "proto2"), b"\x08\5")
@@ -92,7 +92,7 @@ def test_enums() -> None:
 
 
 def test_times() -> None:
-    """Timestamps and durations have microseconds, cut towards zero; one outside 64 bits is malformed."""
+    """Timestamps and durations are cut to microseconds towards zero; a value outside 64 bits is malformed."""
     schema = one("google.protobuf.Timestamp t = 1; google.protobuf.Duration d = 2;")
     decoded = decode(
         schema,
@@ -112,7 +112,7 @@ def test_unknown_fields() -> None:
 
 
 def test_malformed_bytes() -> None:
-    """Bad records become null with a reason, also where only reading the string shows it; the others are unharmed."""
+    """Malformed records become null with a reason, even if only reading a string reveals it; other records are unharmed."""
     schema = one("optional string s = 1; optional int32 i = 2;", "proto2")
     decoded = decode(schema, b"\x10\1", b"\x08", b"\x0a\1\xff", None, b"\x0a\1x")
     assert decoded.column.to_pylist() == [{"s": None, "i": 1}, None, None, None, {"s": "x", "i": None}]
@@ -122,7 +122,7 @@ def test_malformed_bytes() -> None:
 
 
 def test_names_of_methods() -> None:
-    """A field may have the name of a method of Python's messages, or a keyword."""
+    """A field may have the name of a method of Python's messages, or of a keyword."""
     schema = one("optional int32 HasField = 1; optional int32 FromString = 2; repeated int32 from = 3;")
     row = {"HasField": 1, "FromString": None, "from": [3]}
     assert fields_of(schema, encode(schema, row)[0] or b"") == row
@@ -137,7 +137,7 @@ def test_projection() -> None:
 
 
 def test_slices_and_headers() -> None:
-    """A slice is decoded without the bytes of the header."""
+    """Slices are decoded, and the bytes of the header are skipped."""
     schema = one("int32 i = 1;")
     payloads = pa.array([b"12345\x08\1", None, b"12345\x08\2"]).slice(1)
     assert schema.decoder(None, schema.type).decode(payloads, skip=5).column.to_pylist() == [None, {"i": 2}]
@@ -148,7 +148,7 @@ TWO = 'syntax = "proto3"; package p; message A { int32 i = 1; } message B { mess
 
 
 def test_message_indexes() -> None:
-    """The indexes choose the writer's message; one of another name, and indexes that cannot be read, are malformed."""
+    """The indexes choose the writer's message; indexes of another message, or unreadable ones, are malformed."""
     schema = parse(TWO, message="B.C")
     payloads = [b"\4\2\0\x08\1", b"\0\x08\1", b"\2\2\x08\1", b"\2\6\x08\1", b"", b"\xff", b"\4\2", b"\3\1", b"\xff" * 9]
     decoder = schema.decoder(parse(TWO), schema.type, indexed=True)
@@ -167,7 +167,7 @@ def test_message_indexes() -> None:
 
 
 def test_resolution_by_number() -> None:
-    """A record is decoded by the numbers of the column's schema, whatever the writer called its fields."""
+    """Fields are matched by number, whatever names the writer gave them."""
     writer = parse('syntax = "proto3"; message M { int32 old = 1; int32 more = 9; }')
     schema = one("int32 i = 1; int32 later = 2;")
     (payload,) = encode(writer, {"old": 5, "more": 6})
@@ -184,7 +184,7 @@ map<string, google.protobuf.Duration> md = 12; bool f = 13; float g = 14;
 
 
 def test_round_trip() -> None:
-    """What is encoded is decoded again, and null fields are not on the wire."""
+    """Encoded rows are the same after decoding, and null fields are not written."""
     schema = one(EVERYTHING)
     row = {
         "i": 1, "s": "", "t": -1, "d": -1_500_000, "b": b"\xff", "n": {"x": None, "l": []},
@@ -202,7 +202,7 @@ def test_round_trip() -> None:
 
 
 def test_other_types_to_encode() -> None:
-    """Numbers of another width, dates, large strings and large lists are encoded, with fewer fields than the message."""
+    """Numbers of another width, dates, large strings and large lists are encoded, even if the message has more fields."""
     schema = one("int32 i = 1; int64 l = 2; double d = 3; string s = 4; repeated int32 r = 5; bytes b = 6;")
     kind = pa.struct(
         [
@@ -233,7 +233,7 @@ def test_values_that_do_not_fit(field: str, value: Any, kind: pa.DataType, says:
 
 
 def test_text_that_is_not_utf8() -> None:
-    """A string of Spark that is not UTF-8 is an error that names row and field."""
+    """A Spark string that is not UTF-8 is an error that names row and field."""
     texts = pa.array([b"a", b"\xff"]).view(pa.string())
     column = pa.StructArray.from_arrays([texts], names=["s"])
     with pytest.raises(InvalidRow, match="Row 1 of a batch has a value in the field s"):
@@ -256,7 +256,7 @@ def test_required_field_that_is_null() -> None:
 
 
 def test_column_that_does_not_fit() -> None:
-    """One error lists every field that the message lacks or that has another type."""
+    """One error lists every field that the message lacks or types differently."""
     schema = one("int32 i = 1; message N { int32 x = 1; } N n = 2; map<string, int32> m = 3; repeated string l = 4;")
     kind = pa.struct(
         [

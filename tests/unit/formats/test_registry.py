@@ -23,7 +23,7 @@ OPTIONS = RegistryOptions(("http://registry:8081",), ())
 
 
 class Client:
-    """Answers each request by the next of some answers, which are repeated, and notes the requests."""
+    """A client that gives the prepared answers in turn, repeats the last one, and records the requests."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -41,17 +41,17 @@ class Client:
 
 
 class Clock:
-    """A clock that sleeping moves."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
 
     def sleep(self, seconds: float) -> None:
-        """Move the clock."""
+        """Advance the clock."""
         self.now += seconds
 
     def timing(self) -> Timing:
-        """The clock for a registry."""
+        """Return the timing of a registry."""
         return Timing(clock=lambda: self.now, now=lambda: self.now, jitter=lambda: 0.5, sleep=self.sleep)
 
 
@@ -72,13 +72,13 @@ class TestSchemasOfIds:
     """Lookups by id."""
 
     def test_cache(self) -> None:
-        """A schema is asked for once."""
+        """A schema is requested once."""
         found, client, _ = registry(Schema("x"))
         assert found.schema(7) == found.schema(7) == StoredSchema("x", "AVRO", id=7)
         assert client.requests == [("get_schema", 7)]
 
     def test_guid(self) -> None:
-        """A GUID has a request of its own, and a registry that does not know the request has no such schema."""
+        """A schema is requested by GUID, and a registry that does not know this request has no such schema."""
         found, client, _ = registry(Schema("x", "JSON"))
         assert found.schema("guid") == StoredSchema("x", "JSON")
         assert client.requests == [("get_schema_by_guid", "guid")]
@@ -87,13 +87,13 @@ class TestSchemasOfIds:
 
     @pytest.mark.parametrize("code", [0, 404])
     def test_large(self, code: int) -> None:
-        """An id of more than 31 bits is unknown. Registries answer with another error code, as it is no int of Java."""
+        """An id above 31 bits is unknown. Registries reply with another error code, since the id is no Java int."""
         found, _, _ = registry(SchemaRegistryError(404, code, "HTTP 404 Not Found"))
         with pytest.raises(UnknownSchema, match="the registry has no schema id 2147483648"):
             found.schema(1 << 31)
 
     def test_unknown(self) -> None:
-        """An unknown id is asked for again after 30 seconds."""
+        """An unknown id is requested again after 30 seconds."""
         found, client, clock = registry(UNKNOWN, UNKNOWN, Schema("x"))
         for _ in range(2):
             with pytest.raises(UnknownSchema, match=r"^the registry has no schema id 7$"):
@@ -107,7 +107,7 @@ class TestSchemasOfIds:
         assert found.schema(7).text == "x"
 
     def test_many_unknown(self) -> None:
-        """Ids that are unknown no longer are forgotten."""
+        """Unknown ids are forgotten once they may be requested again."""
         found, _, clock = registry(UNKNOWN)
         for number in range(5000):
             clock.sleep(0.1)
@@ -116,7 +116,7 @@ class TestSchemasOfIds:
         assert len(found._unknown) <= 1000
 
     def test_references(self) -> None:
-        """References are followed, each once."""
+        """Each reference is followed once."""
         inner = stored(Schema("inner"))
         outer = stored(Schema("outer", references=[SchemaReference("i", "inner-value", 2)]))
         asked = Schema("x", references=[SchemaReference("o", "outer-value", 1), SchemaReference("i", "inner-value", 2)])
@@ -135,7 +135,7 @@ class TestSubjects:
     """Lookups by subject, and registration."""
 
     def test_latest(self) -> None:
-        """The latest version is asked for each time; a version can be named."""
+        """The latest version is requested each time, and a version can be named."""
         found, client, _ = registry(stored(Schema("x")))
         assert found.subject("t-value") == found.subject("t-value", 3) == StoredSchema("x", "AVRO", id=7)
         assert client.requests == [("get_version", "t-value", "latest"), ("get_version", "t-value", 3)]
@@ -168,17 +168,17 @@ class TestSubjects:
 
 
 class TestOutages:
-    """A registry that does not answer, or refuses."""
+    """Registries that do not respond, or refuse."""
 
     @each("failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader")])
     def test_short_outage(self, failure: Exception) -> None:
-        """A request is repeated."""
+        """A failed request is repeated."""
         found, client, _ = registry(failure, failure, Schema("x"))
         assert found.schema(7).text == "x"
         assert len(client.requests) == 3
 
     def test_long_outage(self) -> None:
-        """After 30 seconds, an error says what failed and where; it may be retried."""
+        """After 30 seconds, a retriable error says what failed and where."""
         found, client, clock = registry(AWAY)
         expected = r"SCHEMA_REGISTRY_UNAVAILABLE.*http://registry:8081 did not return schema id 7 .*: Connection refused"
         with pytest.raises(errors.SchemaRegistryError, match=expected) as caught:
@@ -203,7 +203,7 @@ class TestOutages:
         ],
     )
     def test_refusals(self, failure: Exception, condition: str) -> None:
-        """Other failures are errors at once."""
+        """Other failures are reported at once."""
         found, client, _ = registry(failure)
         with pytest.raises(errors.SchemaRegistryRefused) as caught:
             found.schema(7)
@@ -212,7 +212,7 @@ class TestOutages:
 
 @contextmanager
 def server(status: int, body: bytes) -> Iterator[tuple[str, list[Any]]]:
-    """A web server with one answer; yields its address and the requests that it gets."""
+    """Run a web server with a single response; yield its address and the requests it gets."""
     requests: list[Any] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -234,7 +234,7 @@ def server(status: int, body: bytes) -> Iterator[tuple[str, list[Any]]]:
 
 
 def test_login() -> None:
-    """Confluent's client logs in with the options' user, tries each address, and reads the answer."""
+    """Confluent's client logs in with the options' user, tries each address and reads the response."""
     with server(200, b'{"schema": "x", "schemaType": "JSON"}') as (url, requests):
         options = RegistryOptions(("http://127.0.0.1:1", url), (("basic.auth.user.info", "alice:secret"),))
         found = Registry(options)
@@ -245,7 +245,7 @@ def test_login() -> None:
 
 
 def test_a_web_page() -> None:
-    """An address that answers with a web page is no registry."""
+    """An address that returns a web page is no registry."""
     with server(200, b"<html>") as (url, _):
         found = Registry(RegistryOptions((url,), ()))
         with pytest.raises(errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer with JSON"):
@@ -254,14 +254,14 @@ def test_a_web_page() -> None:
 
 
 def test_missing_file() -> None:
-    """A missing certificate is an error of the options."""
+    """A missing certificate file is an error of the options."""
     options = RegistryOptions(("https://registry",), (("ssl.ca.location", "/nowhere.pem"),))
     with pytest.raises(errors.OptionError, match=r"schema\.registry\.ssl\.\* cannot be used: .*No such file"):
         Registry(options).schema(7)
 
 
 def test_one_client_in_a_process() -> None:
-    """Equal options share a client; secrets do not show."""
+    """Equal options share a client, and secrets are not shown."""
     options = RegistryOptions(("http://registry",), (("bearer.auth.credentials.source", "STATIC_TOKEN"),
                               ("bearer.auth.token", "secret")))  # fmt: skip
     assert open_registry(options) is open_registry(RegistryOptions(options.urls, options.properties))

@@ -1,4 +1,4 @@
-"""Schemas of a hostile registry: deep ones, and short ones whose types are exponentially large."""
+"""Schemas of a hostile registry: deep ones, and short ones with exponentially large types."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ DOUBLED = pytest.mark.parametrize("parse", [doubled_avro, doubled_json, doubled_
 
 @DOUBLED
 def test_exponential_types(parse: Callable[[], Schema]) -> None:
-    """A schema of a few kilobytes whose type has 2^40 fields is refused as a whole, with the remedy."""
+    """A schema of a few kilobytes whose type has 2^40 fields is refused with the remedy."""
     schema = parse()
     with pytest.raises(
         OptionError,
@@ -66,7 +66,7 @@ def test_exponential_types(parse: Callable[[], Schema]) -> None:
 
 @DOUBLED
 def test_wanted_fields(parse: Callable[[], Schema]) -> None:
-    """Of the same schema, the fields that a frame asks for have a type, within a second and 100 MB; others have a name."""
+    """A frame gets types for the fields that it asks for, within a second and 100 MB, and only names for the others."""
     schema = parse()
     integer = pa.int64() if parse is doubled_json else pa.int32()
     is_nullable = parse is not doubled_avro
@@ -94,14 +94,14 @@ def test_wanted_fields(parse: Callable[[], Schema]) -> None:
 
 @DOUBLED
 def test_too_many_wanted_fields(parse: Callable[[], Schema]) -> None:
-    """What a frame asks for is limited too, also where it declares another type than the schema's."""
+    """The fields that a frame asks for are limited, too, even if it declares another type than the schema's."""
     with pytest.raises(OptionError, match=r"more than 20000 fields"):
         parse().projection(pa.struct([("f3", pa.struct([("b", pa.int32())])), (f"f{DOUBLINGS - 1}", pa.int32())]))
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "oneOf", "anyOf"])
 def test_exponential_variants(keyword: str) -> None:
-    """Variants of a JSON Schema count as its fields do."""
+    """Variants of a JSON Schema count like fields."""
     definitions: dict[str, object] = {"R0": {}}
     for i in range(1, DOUBLINGS):
         definitions[f"R{i}"] = {keyword: [{"$ref": f"#/definitions/R{i - 1}"}] * 2}
@@ -114,7 +114,7 @@ def test_exponential_variants(keyword: str) -> None:
 
 
 def test_exponential_defaults() -> None:
-    """The default of a field of a few bytes, whose own fields have defaults, is refused where a frame asks for it."""
+    """A default of a few bytes that expands to nested defaults is refused if a frame asks for its field."""
     inner = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int", "default": 1}]}
     fields: list[dict[str, object]] = [{"name": "f0", "type": inner, "default": {}}]
     for i in range(1, DOUBLINGS):
@@ -131,7 +131,7 @@ def test_exponential_defaults() -> None:
 
 
 def test_recursion_as_deep_as_the_frame() -> None:
-    """Of a record or message within itself, a frame may ask for as many levels as it declares."""
+    """A frame may ask for any number of levels of a record or message that contains itself."""
     type = pa.struct(
         [("v", pa.int32()), ("next", pa.struct([("v", pa.int32()), ("next", pa.struct([("v", pa.int32())]))]))]
     )
@@ -149,7 +149,7 @@ def test_recursion_as_deep_as_the_frame() -> None:
 
 
 def test_frames() -> None:
-    """A reader has the fields that a frame declares of a schema above the limits. An error names the option."""
+    """A frame can read declared fields of a schema above the limits; without a declaration, the error names the option."""
     definitions = json.loads(doubled_json().text)  # type: ignore[attr-defined]
     options = {"kafka.bootstrap.servers": "k:9092", "subscribe": "t", "value.format": "json"}
     pinned = pin_formats(parse_read({**options, "value.schema": json.dumps(definitions)}))
@@ -163,7 +163,7 @@ def test_frames() -> None:
 
 
 def test_long_ddl() -> None:
-    """A DDL above the limits can be read by a frame of a few of its fields, in a time in proportion to its length."""
+    """A frame can read a few fields of a DDL above the limits, in time proportional to its length."""
     fields = ", ".join(f"f{i} int" for i in range(30_000))
     start = time.process_time()
     schema = json_format.parse(f"{fields}, deep {'array<' * 100}int{'>' * 100}")
@@ -177,7 +177,7 @@ def test_long_ddl() -> None:
 
 
 def test_long_chains_of_messages() -> None:
-    """A chain of messages that is deeper than Google's runtime can load is refused; a shorter one is read by a frame."""
+    """A chain of messages too deep for Google's runtime is refused; a frame can read a shorter one."""
 
     def chain(levels: int) -> Schema:
         inner = " ".join(f"message R{i} {{ R{i - 1} r = 1; }}" for i in range(1, levels))
@@ -203,7 +203,7 @@ def test_long_chains_of_messages() -> None:
     ids=["avro", "json", "ddl"],
 )
 def test_deep_types(parse: Callable[[int], object]) -> None:
-    """Types of 60 levels are read; deeper ones are refused, whether their text can be parsed or not."""
+    """Types of 60 levels are read; deeper ones are refused, whether or not their text can be parsed."""
     parse(60)
     for levels in (70, 500, 20_000):
         with pytest.raises(OptionError, match=r"INVALID_SCHEMA.*(64 levels deep|nested too deeply)"):

@@ -1,4 +1,4 @@
-"""What a member is assigned: its view of the group, and its next step."""
+"""A member's assignment: its view of the group, and its next step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VIEW = GroupView({"g_c1": OWN, "g_c2": OWN}, ("t",), Subscribers({"t": ("g_c1-0"
 
 
 def watch(strategy: str, own: ConsumerRegistration) -> GroupWatch:
-    """A member's watch on its group, which is not read."""
+    """Return a member's watch on its group, which is never read."""
     client = ZooKeeperClient(ensemble_config("zk1:2181"))
     return GroupWatch(client, "g", own, strategy, lambda event: None, lambda event: None)
 
@@ -32,14 +32,14 @@ def test_assignment() -> None:
 
 
 def test_sticky_among_others() -> None:
-    """The sticky assignor is an error unless all members have it."""
+    """The sticky assignor raises an error unless all members have it."""
     own = ConsumerRegistration({"t": 1}, assignor="sticky")
     with pytest.raises(GroupError, match=r"\[NOT_STICKY\].*found g_c1, g_c2 without it"):
         watch("sticky", own).assignment(VIEW, "g_c3")
 
 
 def test_ids() -> None:
-    """Members whose registration is unreadable are members, too."""
+    """Members with an unreadable registration count as members."""
     assert GroupView({"g_c1": OWN}).ids == {"g_c1"}
 
 
@@ -53,26 +53,26 @@ def leaving(
     now: float,
     revoking: Mapping[TopicPartition, float] | None = None,
 ) -> RebalanceStep:
-    """The step of a member that must release the partitions, and keeps each for 10 s."""
+    """Return the step of a member that must release partitions, and keeps each for 10 s."""
     target = {tp: claim.thread for tp, claim in CLAIMS.items() if tp not in partitions}
     return step(target, CLAIMS, reading, revoking or {}, now, 10)
 
 
 def test_claims() -> None:
-    """What is assigned and not claimed, or claimed for another thread, is to be claimed."""
+    """Assigned partitions that are unclaimed, or claimed for another thread, are to be claimed."""
     assert step({A: "c-0", B: "c-1"}, {B: Claim("c-0", 1)}, [], {}, 0, 10).claim == {A: "c-0", B: "c-1"}
     assert step({A: "c-0"}, {A: Claim("c-0", 1)}, [A], {}, 0, 10) == RebalanceStep()
 
 
 def test_what_nobody_reads_goes_at_once() -> None:
-    """Without readers there is nothing to wait for."""
+    """Partitions that nobody reads are released at once."""
     found = leaving({A, B}, [], 100)
     assert (found.release, found.overdue, found.revoking) == ({A, B}, set(), {})
     assert found.wait_until == float("inf")
 
 
 def test_what_is_read_is_kept_until_it_is_not_read_any_more() -> None:
-    """Each partition is released as soon as it is not read."""
+    """Each partition is released as soon as it is no longer read."""
     found = leaving({A, B, C}, [A, B], 100)
     assert (found.release, found.revoking) == ({C}, {A: 110, B: 110})
     found = leaving({A, B}, [B], 101, found.revoking)
@@ -80,7 +80,7 @@ def test_what_is_read_is_kept_until_it_is_not_read_any_more() -> None:
 
 
 def test_the_time_counts_from_the_first_step() -> None:
-    """Another step does not prolong it; when it is over, the partition is released, and named as overdue."""
+    """The hold counts from the first step; when it is over, the partition is released as overdue."""
     found = leaving({A}, [A], 105, leaving({A}, [A], 100).revoking)
     assert (found.release, found.wait_until) == (set(), 110)
     found = leaving({A}, [A], 110, found.revoking)
@@ -88,7 +88,7 @@ def test_the_time_counts_from_the_first_step() -> None:
 
 
 def test_called_off() -> None:
-    """A partition that need not be released any more is not kept; should it have to later, the time begins anew."""
+    """A partition that may stay again is not held; if it must go later, its hold starts anew."""
     first = leaving({A}, [A], 100)
     second = leaving(set(), [A], 108, first.revoking)
     assert (second.release, second.revoking) == (set(), {})
@@ -96,6 +96,6 @@ def test_called_off() -> None:
 
 
 def test_attempts() -> None:
-    """Attempts count once a pause."""
+    """Attempts are counted at most once per pause."""
     assert Attempts(3, 50).fail(49, 2) == Attempts(3, 50)
     assert Attempts(3, 50).fail(50, 2) == Attempts(4, 52)

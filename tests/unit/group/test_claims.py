@@ -44,7 +44,7 @@ def claims(client: EnsembleClient) -> Claims:
 
 
 def claim_by_jvm(client: EnsembleClient, path: str) -> None:
-    """Claim a partition as a JVM consumer does, for a session of its own."""
+    """Claim a partition as a JVM consumer in another session does."""
     client.put(path.rpartition("/")[0])
     client.ensemble.apply([Create(path, b"g_jvm-0", ephemeral=True)], session=99)
 
@@ -58,7 +58,7 @@ def test_claim(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> Non
 
 
 def test_data_above_a_claim(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """Data that somebody has written above the claims is kept, but dropped if a transaction might not have room for it."""
+    """Foreign data in the claims' parent is kept, unless it is too large for a transaction."""
     for data, kept in ((b"note", b"note"), (b"x" * 1_000_000, None)):
         client.put("/consumers/g/owners/t", data)
         assert claims.claim(THREADS, owner) == []
@@ -77,7 +77,7 @@ def test_blocked(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> N
 
 
 def test_claim_of_an_earlier_session(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """A claim that an earlier session of the same member left behind is replaced."""
+    """A claim left by an earlier session of the same member is replaced."""
     earlier = EnsembleClient(client.ensemble)
     Claims(earlier, "g").claim({T0: "g_a-0"}, ClaimOwner("g_a", earlier.session_id))
     assert claims.claim({T0: "g_a-0"}, owner) == []
@@ -85,7 +85,7 @@ def test_claim_of_an_earlier_session(client: EnsembleClient, claims: Claims, own
 
 
 def test_another_thread(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """A claim for another thread is changed in place, and is the same claim."""
+    """A claim for another thread is changed in place, and stays the same claim."""
     claims.claim({T0: "g_a-0"}, owner)
     created = client.ensemble.nodes[PATH_0].stat.czxid
     claims.claim({T0: "g_a-1"}, owner)
@@ -94,7 +94,7 @@ def test_another_thread(client: EnsembleClient, claims: Claims, owner: ClaimOwne
 
 
 def test_release(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """Only claims that are still the session's own are deleted; all leave `owned`."""
+    """Only the session's own claims are deleted; all released partitions leave `owned`."""
     claims.claim(THREADS, owner)
     client.ensemble.apply([Delete(PATH_1)], 0)
     claim_by_jvm(client, PATH_1)
@@ -105,7 +105,7 @@ def test_release(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> N
 
 
 def test_lost_claims(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """A claim that is gone leaves `owned`, and is returned."""
+    """A deleted claim leaves `owned`, and is returned."""
     claims.claim(THREADS, owner)
     client.ensemble.apply([Delete(PATH_1)], 0)
     assert claims.verify(owner) == [T1]
@@ -113,7 +113,7 @@ def test_lost_claims(client: EnsembleClient, claims: Claims, owner: ClaimOwner) 
 
 
 def test_claims_without_an_answer(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """A claim whose creation received no answer is found afterwards, as a new one."""
+    """A claim whose creation received no response is found afterwards, as a new one."""
     client.lost_answers = 1
     with pytest.raises(ZooKeeperError):
         claims.claim({T0: "g_a-0"}, owner)
@@ -123,7 +123,7 @@ def test_claims_without_an_answer(client: EnsembleClient, claims: Claims, owner:
 
 
 def test_release_without_an_answer(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """A partition leaves `owned` before its claim is deleted, whether there is an answer or not."""
+    """A partition leaves `owned` before its claim is deleted, with or without a response."""
     claims.claim({T0: "g_a-0"}, owner)
     client.lost_answers = 1
     with pytest.raises(ZooKeeperError):
@@ -134,7 +134,7 @@ def test_release_without_an_answer(client: EnsembleClient, claims: Claims, owner
 
 
 def test_another_session(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:
-    """After the end of a session nothing is owned, and claims of the session before are not the next one's."""
+    """After a session nothing is owned, and its claims do not belong to the next session."""
     claims.claim({T0: "g_a-0"}, owner)
     claims.forget()
     assert not claims.owned
@@ -149,7 +149,7 @@ CLIENT = EnsembleClient()
 
 
 def claim(thread: bytes = b"g_c1-0", version: int = 1, session: int = 7) -> Znode:
-    """A claim's znode."""
+    """Return a claim's znode."""
     return Znode(thread, ZnodeStat(1, version, 0, session, 0))
 
 
@@ -163,14 +163,14 @@ def claim(thread: bytes = b"g_c1-0", version: int = 1, session: int = 7) -> Znod
     ],
 )
 def test_claims(node: Znode, by_member: bool, of_session: bool) -> None:
-    """A claim is the member's if it names the member and was written twice, and the session's if the session made it."""
+    """A claim is the member's if it names the member and was written twice, and the session's if that created it."""
     assert is_claim_by(node, "g_c1") is by_member
     assert is_claim_of(node, OWNER) is of_session
     assert not is_claim_of(None, OWNER)
 
 
 def test_undecodable_threads() -> None:
-    """A claim that is not UTF-8 names a thread all the same."""
+    """The thread of a claim that is not UTF-8 is decoded with replacement characters."""
     assert thread_of(claim(thread=b"g_\xff-0")) == "g_\N{REPLACEMENT CHARACTER}-0"
 
 
@@ -183,12 +183,12 @@ def test_owned_by_a_session() -> None:
 
 
 def test_a_missing_znode_is_never_checked_successfully() -> None:
-    """A claim that did not exist must not come into being meanwhile."""
+    """The check of a missing claim fails even if the claim is created meanwhile."""
     checks = OwnedBy(OWNER).operations(CLIENT, "g", [B], Results())
     assert checks == [Check("/consumers/g/owners/t", 2**31 - 1), Check(PATH_B, 2**31 - 1)]
 
 
 def test_owned_by_a_jvm_consumer() -> None:
-    """A claim that was written once is a JVM consumer's, and its partition is left out."""
+    """A claim written once belongs to a JVM consumer, and its partition is left out."""
     found = Results({PATH_A: claim(version=0), PATH_B: claim()})
     assert NoJvmOwner().lost(CLIENT, "g", [A, B], found) == {A}

@@ -1,4 +1,4 @@
-"""Commits of offsets, on an ensemble of values."""
+"""Commits of offsets, with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PATH_0 = "/consumers/g/offsets/t/0"
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """A client of an ensemble without any znode."""
+    """A client of an empty ensemble."""
     return EnsembleClient()
 
 
 def member(client: EnsembleClient, *partitions: TopicPartition) -> ClaimOwner:
-    """A member that has claimed partitions."""
+    """Claim partitions for a member, and return it."""
     owner = ClaimOwner("g_a", client.session_id)
     Claims(client, "g").claim(dict.fromkeys(partitions, "g_a-0"), owner)
     return owner
@@ -46,7 +46,7 @@ def test_first_commit(client: EnsembleClient) -> None:
 
 
 def test_never_backwards(client: EnsembleClient) -> None:
-    """A stored offset that is as high is kept, unless it belongs to a log that no longer exists."""
+    """A stored offset that is as high or higher is kept, unless it belongs to a log that no longer exists."""
     client.put(PATH_0, b"9")
     assert commit_offsets(client, "g", {T0: 5, T1: 1}) == CommitResult(written={T1: 1}, kept={T0: 9})
     assert commit_offsets(client, "g", {T0: 5}, resets=[T0]) == CommitResult(written={T0: 5})
@@ -61,7 +61,7 @@ def test_nothing_to_write(client: EnsembleClient) -> None:
 
 
 def test_owned_by_another(client: EnsembleClient) -> None:
-    """A member commits what it owns, and the rest is lost; without a member, an owner prevents the commit."""
+    """A member commits only what it owns; without a member, an owner prevents the commit."""
     owner = member(client, T0)
     assert commit_offsets(client, "g", {T0: 5, T1: 6}, OwnedBy(owner)) == CommitResult(
         written={T0: 5}, lost=frozenset({T1})
@@ -72,7 +72,7 @@ def test_owned_by_another(client: EnsembleClient) -> None:
 
 
 def test_owner_that_appears(client: EnsembleClient) -> None:
-    """A claim that is made after the partitions were looked at fails the transaction."""
+    """A claim made between check and transaction fails the transaction."""
 
     def claim_once() -> None:
         client.meanwhile = lambda: None
@@ -85,7 +85,7 @@ def test_owner_that_appears(client: EnsembleClient) -> None:
 
 
 def test_several_transactions(client: EnsembleClient) -> None:
-    """More partitions than fit into a transaction go in several, and an owner of any prevents all of them."""
+    """Partitions that exceed a transaction are committed in several, and an owner of any prevents all of them."""
     offsets = {TopicPartition("t", number): number for number in range(20)}
     assert commit_offsets(client, "g", offsets, max_transaction_bytes=2_000).written == offsets
     assert client.transactions > 2
@@ -96,7 +96,7 @@ def test_several_transactions(client: EnsembleClient) -> None:
 
 
 def test_lost_answer(client: EnsembleClient) -> None:
-    """A commit that was applied without an answer is reported as written."""
+    """A commit that was applied without a response is reported as written."""
     client.lost_answers = 1
     pauses: list[float] = []
     assert commit_offsets(client, "g", {T0: 5}, sleep=pauses.append, jitter=lambda: 0.5).written == {T0: 5}
@@ -104,7 +104,7 @@ def test_lost_answer(client: EnsembleClient) -> None:
 
 
 def test_no_answers(client: EnsembleClient) -> None:
-    """The third transaction in sequence without an answer is the last one."""
+    """Three consecutive transactions without a response end the commit with an error."""
     client.lost_answers = 9
     with pytest.raises(ZooKeeperError):
         commit_offsets(client, "g", {T0: 5}, resets=[T0], sleep=lambda s: None)
@@ -112,7 +112,7 @@ def test_no_answers(client: EnsembleClient) -> None:
 
 
 def test_contention(client: EnsembleClient) -> None:
-    """A commit that others always overtake is given up, and the error names the znode."""
+    """A commit that is always overtaken is given up, and the error names the znode."""
     client.put(PATH_0, b"0")
     client.meanwhile = lambda: client.put(PATH_0, b"1")
     with pytest.raises(GroupContended, match=r"changed them 2 times meanwhile, the last time /consumers/g/offsets/t/0"):
@@ -127,7 +127,7 @@ def test_invalid_offsets(client: EnsembleClient, offset: int) -> None:
 
 
 def test_starts(client: EnsembleClient) -> None:
-    """A start is committed where the group has no offset, or a negative one, whoever of this package owns the partition."""
+    """A start is committed if the group has no or a negative offset, even if this package's member owns the partition."""
     member(client, T0)
     client.put("/consumers/g/offsets/t/1", b"3")
     client.put("/consumers/g/offsets/t/2", b"-1")
@@ -137,7 +137,7 @@ def test_starts(client: EnsembleClient) -> None:
 
 
 def test_starts_of_a_jvm_consumer(client: EnsembleClient) -> None:
-    """The start of a partition that a JVM consumer owns is left to it."""
+    """The start of a partition owned by a JVM consumer is left to that consumer."""
     claim_by_jvm(client)
     assert commit_offsets(client, "g", {T0: 7, T1: 8}, NoJvmOwner()) == CommitResult({T1: 8}, lost=frozenset({T0}))
     assert PATH_0 not in client.ensemble.nodes
@@ -151,26 +151,26 @@ def stored(client: EnsembleClient) -> EnsembleClient:
 
 
 def read(client: EnsembleClient) -> StoredOffsets:
-    """What is stored now."""
+    """Return the currently stored offsets."""
     return stored_offsets(client, ["g"])["g"]
 
 
 def put(client: EnsembleClient, offsets: Any, before: StoredOffsets, inactive_only: bool = True, **settings: Any) -> None:
-    """Set offsets over those that were read before, without pauses."""
+    """Replace offsets read before, without pauses."""
     proof = Unchanged(before.versions, inactive_only)
     commit_offsets(client, "g", offsets, proof, sleep=lambda s: None, **settings)
 
 
 class TestUnchanged:
-    """Offsets set by an operator, over those that were read."""
+    """Offsets that an operator sets over those read before."""
 
     def test_write(self, stored: EnsembleClient) -> None:
-        """Offsets are set, back and forth, and those of Kafka 0.7 keep their place."""
+        """Offsets can be set in both directions; offsets of Kafka 0.7 keep their place."""
         put(stored, {T0: 3, T1: 7, LegacyPartition("t", 1, 0): 99}, read(stored))
         assert [stored.data(f"/consumers/g/offsets/t/{key}") for key in ("0", "1", "1-0")] == [b"3", b"7", b"99"]
 
     def test_changed_since(self, stored: EnsembleClient) -> None:
-        """An offset that somebody has committed since it was read is not overwritten."""
+        """An offset committed by another client since the read is not overwritten."""
         before = read(stored)
         stored.put(PATH_0, b"6")
         with pytest.raises(GroupContended, match=rf"changed by somebody else .*{PATH_0}: .*; nothing was written"):
@@ -178,7 +178,7 @@ class TestUnchanged:
         assert stored.data(PATH_0) == b"6"
 
     def test_created_since(self, stored: EnsembleClient) -> None:
-        """So is one that did not exist when it was read."""
+        """An offset created by another client since the read is not overwritten."""
         before = read(stored)
         stored.put("/consumers/g/offsets/t/1", b"6")
         with pytest.raises(GroupContended):
@@ -186,7 +186,7 @@ class TestUnchanged:
 
     @pytest.mark.parametrize("inactive_only", [True, False])
     def test_members(self, stored: EnsembleClient, inactive_only: bool) -> None:
-        """A group with members is refused, unless the writer follows these."""
+        """A group with members is refused, unless the writer works with active groups."""
         stored.put("/consumers/g/ids/g_a")
         if inactive_only:
             with pytest.raises(GroupError, match="Refused, nothing was written"):
@@ -196,7 +196,7 @@ class TestUnchanged:
         assert stored.data(PATH_0) == (b"5" if inactive_only else b"3")
 
     def test_member_that_joins(self, stored: EnsembleClient) -> None:
-        """A member that registers after the group was looked at makes the write fail."""
+        """A member that registers after the check makes the write fail."""
         stored.meanwhile = lambda: stored.put("/consumers/g/ids/g_a")
         with pytest.raises(GroupError, match="GROUP_ACTIVE"):
             put(stored, {T0: 3}, read(stored))
@@ -214,7 +214,7 @@ class TestUnchanged:
         assert stored.data(PATH_0) == b"1"
 
     def test_lost_answer(self, stored: EnsembleClient) -> None:
-        """A transaction that was applied without an answer is not repeated."""
+        """A transaction that was applied without a response is not repeated."""
         stored.lost_answers = 1
         put(stored, {T0: 3}, read(stored))
         assert (stored.data(PATH_0), stored.transactions) == (b"3", 1)

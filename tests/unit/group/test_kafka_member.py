@@ -1,4 +1,4 @@
-"""A member that Kafka coordinates, with a coordinator of values."""
+"""A member that Kafka coordinates, with a fake coordinator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGAIN = BrokersUnavailable("BROKERS_UNAVAILABLE", "the coordinator moved; try ag
 
 
 class Coordinator:
-    """A group's coordinator and its client: what a test puts into `happens` is called back by the next poll."""
+    """A group's coordinator and its client; the next poll calls back what a test puts into `happens`."""
 
     member_id = "c-1"
 
@@ -82,7 +82,7 @@ class Coordinator:
 
 
 class NothingStored(KafkaGroupOffsets):
-    """The offsets of a group that has none."""
+    """The offsets of a group without any."""
 
     def __init__(self) -> None: ...
 
@@ -92,7 +92,7 @@ class NothingStored(KafkaGroupOffsets):
 
 @pytest.fixture
 def coordinator() -> Coordinator:
-    """A coordinator that assigns nothing by itself."""
+    """A coordinator that assigns nothing on its own."""
     return Coordinator()
 
 
@@ -114,7 +114,7 @@ def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def assign(coordinator: Coordinator, member: KafkaGroupMember, *partitions: TopicPartition) -> None:
-    """Assign partitions; returns when the member knows."""
+    """Assign partitions, and wait until the member has them."""
     coordinator.happens.append(lambda events: events.handle(PartitionsAssigned(partitions)))
     eventually(lambda: member.settled and member.owned().keys() >= set(partitions))
 
@@ -125,7 +125,7 @@ def revoke(coordinator: Coordinator, *partitions: TopicPartition) -> None:
 
 
 def test_one_thread_asks_the_coordinator(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """One thread, and not the caller's, makes all requests."""
+    """One thread other than the caller's makes all requests."""
     member = new_member()
     assign(coordinator, member, T0)
     member.rebalance()
@@ -136,7 +136,7 @@ def test_one_thread_asks_the_coordinator(coordinator: Coordinator, new_member: C
 
 
 def test_commit_of_what_is_owned(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """Offsets of partitions that the member does not own are not sent; without any, nothing is."""
+    """Offsets of partitions that the member does not own are not sent, and without others no request is made."""
     member = new_member()
     assign(coordinator, member, T0)
     assert member.commit({T0: 5, T1: 6}, 0) == {T1}
@@ -154,7 +154,7 @@ def test_commit_of_many_partitions(coordinator: Coordinator, new_member: Callabl
 
 
 def test_starts_of_the_group(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A group's starts are committed for all partitions, but not by a member that has been expelled."""
+    """A group's starts are committed for all partitions, but not by an expelled member."""
     member = new_member()
     assign(coordinator, member, T0)
     assert not member.commit({T0: 5, T1: 6}, 0, of_group=True)
@@ -163,7 +163,7 @@ def test_starts_of_the_group(coordinator: Coordinator, new_member: Callable[...,
 
 
 def test_starts_during_a_revocation(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A group's starts are committed for all partitions, also while a revocation waits."""
+    """A group's starts are committed for all partitions even while a revocation waits."""
     member = new_member()
     assign(coordinator, member, T0)
     member.rebalance()
@@ -175,7 +175,7 @@ def test_starts_during_a_revocation(coordinator: Coordinator, new_member: Callab
 
 @pytest.mark.parametrize("status", ["again", "done"])
 def test_refused_commit(coordinator: Coordinator, new_member: Callable[..., Any], status: Any) -> None:
-    """A commit that comes during a rebalance is sent again; another refusal is raised."""
+    """A commit refused because of a rebalance is sent again; other refusals are raised."""
     member = new_member()
     assign(coordinator, member, T0)
     coordinator.answers.append(lambda offsets: CommitAnswer(offsets, status, AGAIN))
@@ -188,7 +188,7 @@ def test_refused_commit(coordinator: Coordinator, new_member: Callable[..., Any]
 
 
 def test_commit_after_a_rebalance(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """Before a commit is sent again, ownership is looked at again."""
+    """Ownership is checked again before a commit is sent again."""
     member = new_member()
     assign(coordinator, member, T0, T1)
     member.read(())
@@ -207,7 +207,7 @@ def test_commit_after_a_rebalance(coordinator: Coordinator, new_member: Callable
 
 
 def test_fenced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A member that the coordinator does not know any more owns nothing, and commits nothing that it planned before."""
+    """A member unknown to the coordinator owns nothing, and commits nothing of its earlier plans."""
     member = new_member()
     assign(coordinator, member, T0)
     before = member.owner
@@ -221,7 +221,7 @@ def test_fenced(coordinator: Coordinator, new_member: Callable[..., Any]) -> Non
 
 
 def test_hold_until_the_work_is_done(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A revocation waits for the work on the partition, commits go on meanwhile, and `rebalance` ends the wait."""
+    """A revocation waits for the work on the partition, commits continue meanwhile, and `rebalance` ends the wait."""
     member = new_member()
     assign(coordinator, member, T0, T1)
     assert member.rebalance().keys() == {T0, T1}
@@ -234,7 +234,7 @@ def test_hold_until_the_work_is_done(coordinator: Coordinator, new_member: Calla
 
 
 def test_hold_until_less_is_read(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A revocation ends as soon as the partition is read no more, whatever else is."""
+    """A revocation ends as soon as its partition is no longer read, whatever else is read."""
     member = new_member()
     assign(coordinator, member, T0, T1)
     member.rebalance()
@@ -245,7 +245,7 @@ def test_hold_until_less_is_read(coordinator: Coordinator, new_member: Callable[
 
 
 def test_hold_ends(coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
-    """After the hold a partition is released while it is read, with a warning."""
+    """After the hold a partition is released with a warning, although it is read."""
     member = new_member(hold_ms=100)
     assign(coordinator, member, T0)
     member.rebalance()
@@ -265,7 +265,7 @@ def test_revocation_of_nothing(coordinator: Coordinator, new_member: Callable[..
 
 
 def test_leaving_does_not_wait(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A member that leaves keeps nothing, though it is being read."""
+    """A member that leaves does not wait for partitions being read."""
     member = new_member()
     assign(coordinator, member, T0)
     member.rebalance()
@@ -279,7 +279,7 @@ def test_leaving_does_not_wait(coordinator: Coordinator, new_member: Callable[..
 
 
 def test_requests_of_a_member_that_leaves(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """When the member leaves, each request that waits for an answer is refused, whether it was taken or not."""
+    """When the member leaves, each waiting request is refused, whether it was sent or not."""
     member, waiting = new_member(), ThreadPoolExecutor(3)
     assign(coordinator, member, T0)
     coordinator.commit = coordinator.commits.append  # type: ignore[assignment, method-assign]
@@ -294,7 +294,7 @@ def test_requests_of_a_member_that_leaves(coordinator: Coordinator, new_member: 
 
 
 def test_lost(coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
-    """An expelled member says so, owns nothing, and is another owner afterwards."""
+    """An expelled member logs it, owns nothing, and is another owner afterwards."""
     member = new_member()
     assign(coordinator, member, T0)
     before = member.require_owner()
@@ -305,7 +305,7 @@ def test_lost(coordinator: Coordinator, new_member: Callable[..., Any], caplog: 
 
 
 def test_errors_of_the_group(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """An error that trying again does not mend is raised by `rebalance`, and ends the wait for an assignment."""
+    """`rebalance` raises an error that no retry resolves, which also ends the wait for an assignment."""
     member = new_member()
     coordinator.errors.append(GroupError("INCONSISTENT_GROUP_PROTOCOL", "no"))
     assert not member.wait_settled(20)
@@ -315,7 +315,7 @@ def test_errors_of_the_group(coordinator: Coordinator, new_member: Callable[...,
 
 @pytest.mark.parametrize("error", [AGAIN, UnknownTopic("UNKNOWN_TOPIC", "t")])
 def test_passing_errors(coordinator: Coordinator, new_member: Callable[..., Any], error: ZKafkaError) -> None:
-    """Errors that pass, and a topic that does not exist yet, are logged, and the member goes on."""
+    """Temporary errors, including a topic that does not exist yet, are logged, and the member continues."""
     member = new_member()
     coordinator.errors.append(error)
     assert member.rebalance() == {}
@@ -324,7 +324,7 @@ def test_passing_errors(coordinator: Coordinator, new_member: Callable[..., Any]
 
 
 def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that the coordinator does not admit, as it finds when it looks several times, raises that."""
+    """A member that the coordinator refuses in several checks raises the error."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
     looks: list[str] = []
 
@@ -340,13 +340,13 @@ def test_admission(coordinator: Coordinator, new_member: Callable[..., Any], mon
 
 
 def test_idle(new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member to whom the coordinator has nothing to assign is settled."""
+    """A member for which the coordinator has no partitions is settled."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
     assert new_member(is_final=lambda *asked: True, protocol="consumer").wait_settled(20)
 
 
 def test_final(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A member that is assigned its partitions in steps is settled when there are no more, until one is revoked."""
+    """A member that is assigned its partitions in steps is settled after the last one, until one is revoked."""
     asked: list[tuple[str, set[TopicPartition], tuple[str, ...]]] = []
 
     def is_final(member_id: str, owned: Collection[TopicPartition], topics: tuple[str, ...]) -> bool:
@@ -381,7 +381,7 @@ def test_partitions_without_an_owner(
     kafka: dict[str, str],
     joins_again: bool,
 ) -> None:
-    """A static member, whose restart brings no rebalance, joins again if its group leaves partitions without an owner."""
+    """A static member joins again if its restart leaves partitions of the group without an owner."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STALL_S", 0.5)
     member = new_member(is_final=lambda name, owned, topics: {T0, T1} <= set(owned), hold_ms=0, **kafka)
     coordinator.happens.append(lambda events: events.handle(PartitionsAssigned([T0])))
@@ -400,7 +400,7 @@ def test_partitions_without_an_owner(
 def test_rejoins_become_rare(
     coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leader that assigns by old metadata leaves partitions again: each rejoin, which stops the group, is later."""
+    """If a leader with old metadata leaves partitions again, each rejoin, which stops the group, comes later."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STALL_S", 0.2)
     member = new_member(is_final=lambda name, owned, topics: False, hold_ms=0, instance_id="i", strategy="range")
     subscribe = coordinator.subscribe
@@ -417,7 +417,7 @@ def test_rejoins_become_rare(
 
 @pytest.mark.parametrize("error", [AGAIN, GroupError("REFUSED", "no")])
 def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], error: ZKafkaError) -> None:
-    """Where the coordinator refuses to describe the group, what is assigned is final; without an answer, it is not."""
+    """If the coordinator refuses to describe the group, the assignment counts as final; without a response it does not."""
 
     def is_final(*asked: object) -> bool:
         raise error
@@ -428,7 +428,7 @@ def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], e
 
 
 def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A client that may still send a commit of the member that was expelled is replaced, and the member joins again."""
+    """A client that may still send an expelled member's commit is replaced, and the member joins again."""
     member = new_member()
     assign(coordinator, member, T0)
     coordinator.commit = lambda offsets: coordinator.happens.append(lambda events: events.handle(Expelled()))  # type: ignore[method-assign]
@@ -438,7 +438,7 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
 
 
 def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """Where no other client can be made, e.g. for want of a file, `rebalance` raises that, until it succeeds."""
+    """If no new client can be created, for example without a file, `rebalance` raises the error until it succeeds."""
     refusals: list[ZKafkaError] = []
 
     def open_client() -> None:
@@ -462,7 +462,7 @@ def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Ca
 def test_client_with_an_unanswered_commit(
     coordinator: Coordinator, new_member: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client is replaced that may still send a commit of partitions that the member has released."""
+    """A client that may still send a commit of released partitions is replaced."""
     member = new_member(hold_ms=100)
     assign(coordinator, member, T0, T1)
     coordinator.commit = lambda offsets: revoke(coordinator, T1)  # type: ignore[method-assign]
@@ -476,7 +476,7 @@ def test_client_with_an_unanswered_commit(
 def test_assignment_to_a_client_that_is_replaced(
     coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partitions assigned with the revocation after which a client is replaced are not the member's."""
+    """Partitions assigned to a client that is being replaced are not the member's."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_requests.COMMIT_S", 0.1)
     member = new_member()
     assign(coordinator, member, T0)
@@ -493,7 +493,7 @@ def test_assignment_to_a_client_that_is_replaced(
 
 
 def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
-    """A partition of which a commit is under way is released when that is answered, and the client stays."""
+    """A partition with a commit in progress is released after the response, and the client stays."""
     member = new_member()
     assign(coordinator, member, T0, T1)
 
@@ -509,7 +509,7 @@ def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callab
 
 
 def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
-    """A member is not settled any more when its pattern finds a topic, until that is assigned."""
+    """A member whose pattern finds a new topic is not settled until the topic is assigned."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
@@ -519,7 +519,7 @@ def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[...
 
 
 def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern is resolved again and again; without a topic, there is nothing to wait for."""
+    """A pattern is resolved repeatedly; a member without a matching topic is settled."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
@@ -531,7 +531,7 @@ def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monke
 
 
 def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
-    """A member by KIP-848 settles when its pattern finds a topic of which it is assigned nothing: no callback says so."""
+    """A KIP-848 member settles, without a callback, if its pattern finds a topic of which it is assigned nothing."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._CHECK_S", 0.05)
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
     coordinator.topics = ["t"]
@@ -546,7 +546,7 @@ def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any
 
 @pytest.fixture
 def stopped(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> KafkaGroupMember:
-    """A member of which the process stood still a moment ago."""
+    """A member whose process was stopped a moment ago."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._STOPPED_S", 0.3)
     monkeypatch.setattr("pyspark_zkafka.group.kafka_state._DOUBT_S", 1.0)
     member: KafkaGroupMember = new_member()
@@ -557,13 +557,13 @@ def stopped(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatc
 
 
 def test_doubt(stopped: KafkaGroupMember) -> None:
-    """After the process stood still, nothing is owned until the client has had time to notice what happened."""
+    """After a pause of the process, nothing is owned until the client has had time to learn what happened."""
     assert stopped.rebalance() == {}
     eventually(lambda: stopped.owned().keys() == {T0})
 
 
 def test_commit_in_doubt(coordinator: Coordinator, stopped: KafkaGroupMember) -> None:
-    """A commit after the process stood still waits until it is certain what the member owns, and loses nothing of that."""
+    """A commit after a pause of the process waits until ownership is known, and loses no owned partition."""
     done = KafkaMemberOffsets(stopped, NothingStored()).commit({T0: 5, T1: 6}, OwnedBy(stopped.owner))
     assert (done.written, done.lost) == ({T0: 5}, {T1})
     assert coordinator.commits == [{T0: 5}]

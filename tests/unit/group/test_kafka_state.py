@@ -1,4 +1,4 @@
-"""State of a member that Kafka coordinates."""
+"""State of a member in a group that Kafka coordinates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NEVER = float("inf")
 
 
 def test_assignment_ends_a_revocation() -> None:
-    """A member that is assigned partitions is one, waits for nothing, and counts a rebalance."""
+    """An assignment makes the member a member, ends a revocation, and counts as a rebalance."""
     state = MemberState().revoke([T0], NEVER).assign([T1], "c")
     assert (state.is_member, state.is_assigned, state.rebalances) == (True, True, 1)
     assert not state.is_holding([T0], now=0.0)
 
 
 def test_revocation_waits_for_what_is_read() -> None:
-    """A member keeps what is revoked until it is not read any more, or the time is over, and is not settled meanwhile."""
+    """A member keeps revoked partitions while they are read, within the hold, and is not settled meanwhile."""
     state = MemberState().assign([T0, T1], "c").revoke([T0], until=10.0)
     assert not state.is_assigned
     assert state.owned(now=1.0).keys() == {T0, T1}
@@ -34,7 +34,7 @@ def test_revocation_waits_for_what_is_read() -> None:
 
 
 def test_release() -> None:
-    """A release ends the ownership of what was revoked, and of nothing else."""
+    """A release ends the ownership of exactly the revoked partitions."""
     state = MemberState().assign([T0, T1], "c").revoke([T0], NEVER)
     assert state.overdue([T0, T1]) == {T0}
     released = state.release(is_assigned=True)
@@ -44,7 +44,7 @@ def test_release() -> None:
 
 
 def test_expulsion() -> None:
-    """An expelled member owns nothing, holds nothing, and is another incarnation."""
+    """An expelled member owns and holds nothing, and is another incarnation."""
     expelled = MemberState().assign([T0], "c").revoke([T0], NEVER).expel()
     assert expelled.owned(0.0) == {}
     assert not expelled.is_holding([T0], now=0.0)
@@ -52,7 +52,7 @@ def test_expulsion() -> None:
 
 
 def test_process_that_stood_still() -> None:
-    """After a process stood still it owns nothing, from before its first turn until two seconds after."""
+    """A paused process owns nothing, from before its first step until two seconds after it."""
     state = MemberState(seen_at=100.0).assign([T0], "c")
     assert state.owned(104.9).keys() == {T0}
     assert state.owned(105.1) == {}
@@ -63,13 +63,13 @@ def test_process_that_stood_still() -> None:
 
 
 def test_expulsion_ends_the_doubt() -> None:
-    """A member that knows that it was expelled owns what it is assigned then."""
+    """A member that knows of its expulsion owns its next assignment at once."""
     state, _ = MemberState(seen_at=100.0).assign([T0], "c").see(110.0)
     assert state.expel().assign([T0], "c").owned(110.1).keys() == {T0}
 
 
 def test_assignments_add_up() -> None:
-    """Each assignment adds to those before, and what stays keeps its claim."""
+    """Assignments accumulate, and partitions that stay keep their claims."""
     first = MemberState().assign([T0], "c")
     both = first.assign([T1], "c")
     assert both.claims[T0] == first.claims[T0]
@@ -78,7 +78,7 @@ def test_assignments_add_up() -> None:
 
 
 def test_revocation() -> None:
-    """What is revoked is owned no more; the rest stays as it was."""
+    """Revoked partitions are no longer owned; the others are unchanged."""
     assigned = MemberState().assign([T0, T1], "c")
     left = assigned.revoke([T1, T2], NEVER).release(is_assigned=False)
     assert left.claims == {T0: assigned.claims[T0]}
@@ -86,7 +86,7 @@ def test_revocation() -> None:
 
 
 def test_incarnation() -> None:
-    """What a member planned before its expulsion stays forbidden when it owns the same again."""
+    """Plans from before an expulsion stay forbidden even when the member owns the same partitions again."""
     again = MemberState().assign([T0, T1], "c").expel().assign([T0, T1], "c")
     assert again.committable({T0: 5}, incarnation=0) == {}
     assert again.committable({T0: 5}, incarnation=1) == {T0: 5}
@@ -98,7 +98,7 @@ def test_committable() -> None:
 
 
 def test_hold() -> None:
-    """A revocation waits for what is read of the revoked partitions, until its time is over."""
+    """A revocation waits for revoked partitions being read, until its time is over."""
     state = MemberState().revoke([T0, T1], until=10.0)
     assert state.overdue([T1, T2]) == {T1}
     assert state.is_holding([T1, T2], now=9.9)
@@ -107,7 +107,7 @@ def test_hold() -> None:
 
 
 def test_hold_within_the_poll_interval() -> None:
-    """A hold is shorter than the time after which the coordinator expels the member."""
+    """A hold is shorter than the time after which the coordinator expels a member."""
     assert hold_s(4_000, 300_000) == 4.0
     assert hold_s(300_000, 10_000) == 8.0
 
@@ -117,13 +117,13 @@ AGAIN = BrokersUnavailable("BROKERS_UNAVAILABLE", "the coordinator moved; try ag
 
 
 def queue(**given: Any) -> CommitQueue:
-    """A queue with one commit, of what is owned and what is not."""
+    """Return a queue with one commit, for an owned and a foreign partition."""
     commit = PendingCommit(**{"number": 1, "offsets": {T0: 5, T1: 6}, "incarnation": 0, "deadline": 30.0, **given})
     return CommitQueue("g").add(commit)
 
 
 def sent(**given: Any) -> CommitQueue:
-    """The queue after its commit was sent, at 0."""
+    """Return the queue after its commit was sent at time 0."""
     return queue(**given).advance(MEMBER, 0.0).queue
 
 
@@ -133,7 +133,7 @@ def test_nothing_to_commit() -> None:
 
 
 def test_owned_partitions() -> None:
-    """Only what the member owns is sent; the rest is left out."""
+    """Only offsets of owned partitions are sent; the others are left out."""
     step = queue().advance(MEMBER, 0.0)
     assert step.send == {T0: 5}
     ended = step.queue.answer(CommitAnswer({T0: 5}), 0.1)
@@ -142,14 +142,14 @@ def test_owned_partitions() -> None:
 
 
 def test_starts_of_the_group() -> None:
-    """A group's starts are sent for all partitions, by a member, in the incarnation that planned them."""
+    """A group's starts are sent for all partitions, by a member in the incarnation that planned them."""
     assert queue(of_group=True).advance(MEMBER, 0.0).send == {T0: 5, T1: 6}
     assert queue(of_group=True).advance(MemberState(), 0.0).outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
     assert queue(of_group=True).advance(MEMBER.expel().assign([T0], "c"), 0.0).send is None
 
 
 def test_one_at_a_time() -> None:
-    """The next commit is sent when the one before has ended, and passes over those with nothing to send."""
+    """The next commit with something to send is sent when the previous one has ended."""
     both = queue().add(PendingCommit(2, {T1: 7}, 0, 30.0)).add(PendingCommit(3, {T0: 8}, 0, 30.0))
     first = both.advance(MEMBER, 0.0).queue
     assert first.advance(MEMBER, 0.0).send is None
@@ -159,7 +159,7 @@ def test_one_at_a_time() -> None:
 
 
 def test_again() -> None:
-    """A commit that comes during a rebalance is sent again a little later, with what is owned then."""
+    """A commit refused because of a rebalance is sent again later, with the partitions owned then."""
     again = sent().answer(CommitAnswer({T0: 5}, "again", AGAIN), 1.0).queue
     assert again.advance(MEMBER, 1.05).send is None
     assert again.advance(MEMBER.assign([T1], "c"), 1.2).send == {T0: 5, T1: 6}
@@ -168,7 +168,7 @@ def test_again() -> None:
 
 
 def test_claims() -> None:
-    """A partition that was lost and gained again since the offsets were read is left out."""
+    """A partition lost and gained again since its offset was read is left out."""
     claimed = queue(claims=MEMBER.claims)
     assert claimed.advance(MEMBER, 0.0).send == {T0: 5}
     again = MEMBER.revoke([T0], 0.0).release(is_assigned=False).assign([T0, T1], "c")
@@ -176,7 +176,7 @@ def test_claims() -> None:
 
 
 def test_starts_are_not_sent_again() -> None:
-    """The group's starts that come during a rebalance are not sent again, as others may have committed meanwhile."""
+    """A group's starts refused because of a rebalance are not sent again, since others may have committed meanwhile."""
     step = sent(of_group=True).answer(CommitAnswer({T0: 5, T1: 6}, "again", AGAIN), 1.0)
     assert isinstance(step.outcomes[0].error, GroupContended)
     assert step.queue.waiting == ()
@@ -184,7 +184,7 @@ def test_starts_are_not_sent_again() -> None:
 
 @pytest.mark.parametrize("error", [None, AGAIN])
 def test_time_is_over(error: ZKafkaError | None) -> None:
-    """A commit whose time is over ends with the reason for its last retry, or with one of its own."""
+    """A commit whose time is over ends with the error of its last retry, or a new one."""
     waiting = queue(error=error)
     (outcome,) = waiting.advance(MEMBER, 30.0).outcomes
     assert isinstance(outcome.error, BrokersUnavailable)
@@ -193,14 +193,14 @@ def test_time_is_over(error: ZKafkaError | None) -> None:
 
 
 def test_awaited_answer() -> None:
-    """An answer is awaited for what was sent, until the commit is given up."""
+    """Sent partitions count as in progress until the commit is given up."""
     assert queue().under_way == frozenset()
     assert sent().under_way == {T0}
     assert sent().advance(MEMBER, 30.0).queue.under_way == frozenset()
 
 
 def test_answer_that_comes_too_late() -> None:
-    """An answer to a commit that was given up is passed over, and is not awaited any more."""
+    """A late response to a commit that was given up is ignored, and no longer awaited."""
     given_up = sent().advance(MEMBER, 30.0).queue
     assert given_up.has_stray
     late = given_up.answer(CommitAnswer({T0: 5}), 31.0)
@@ -209,12 +209,12 @@ def test_answer_that_comes_too_late() -> None:
 
 
 def test_refused() -> None:
-    """A refusal that is not of the member ends the commit with its error."""
+    """A refusal that does not concern the member ends the commit with its error."""
     assert sent().answer(CommitAnswer({T0: 5}, "done", AGAIN), 1.0).outcomes[0].error is AGAIN
 
 
 def test_fenced() -> None:
-    """A commit of a member that the coordinator does not know ends without a partition."""
+    """A commit of a member unknown to the coordinator ends with all partitions lost."""
     step = sent().answer(CommitAnswer({T0: 5}, "fenced", AGAIN), 1.0)
     assert step.is_fenced
     assert step.outcomes == (CommitOutcome(1, frozenset({T0, T1})),)
@@ -222,7 +222,7 @@ def test_fenced() -> None:
 
 
 def test_commit_under_way_at_an_expulsion() -> None:
-    """After an expulsion, a commit under way is a stray, and ends without a partition."""
+    """After an expulsion, a commit in progress is a stray, and ends with all partitions lost."""
     under_way = sent()
     assert under_way.has_stray
     expelled = under_way.expel()
@@ -235,12 +235,12 @@ REFUSED = GroupError("GROUP_PROTOCOL_UNSUPPORTED", "no")
 
 
 def test_pause() -> None:
-    """A check is due a while after the last one."""
+    """A check is due some time after the last one."""
     assert Admission().postpone(10.0).check_at == 11.5
 
 
 def test_refusals() -> None:
-    """A refusal is reported when it was repeated, without an answer in between; an error that passes is at once."""
+    """A refusal is reported at its third occurrence without a response in between; a retriable error at once."""
     once, is_reported = Admission().fail(REFUSED)
     assert not is_reported
     twice, is_reported = once.fail(REFUSED)

@@ -14,7 +14,7 @@ from pyspark_zkafka.retries import Timing
 
 
 def new_member(timing: Timing | None = None) -> GroupMember:
-    """A member that has not joined its group."""
+    """Return a member that has not joined its group."""
     options = parse_stream({"zookeeper.connect": "zk:2181", "group.id": "g", "subscribe": "t"})
     zookeeper = options.read.connection.zookeeper
     assert zookeeper is not None
@@ -23,7 +23,7 @@ def new_member(timing: Timing | None = None) -> GroupMember:
 
 
 def test_without_a_session() -> None:
-    """A member that has no session owns nothing; to need one fails with an error that is worth another try."""
+    """A member without a session owns nothing, and `require_owner` raises a retriable error."""
     member = new_member()
     assert member.owner is None
     with pytest.raises(ZKafkaError, match=r"\[NO_SESSION\] The member has no session with ZooKeeper") as caught:
@@ -32,7 +32,7 @@ def test_without_a_session() -> None:
 
 
 def test_session_that_may_be_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member that is cut off owns nothing from the moment on when ZooKeeper may have ended its session."""
+    """A member cut off from ZooKeeper owns nothing from the moment when its session may have expired."""
     now, claims = 10.0, {TopicPartition("t", 0): Claim("g_c-0", 1)}
     module = "pyspark_zkafka.group.member"
     monkeypatch.setattr(f"{module}.ZooKeeperClient", lambda config, **others: SimpleNamespace(session_ends_at=16.0))

@@ -24,13 +24,13 @@ CONNECTION = parse_connection({"kafka.bootstrap.servers": "broker1:9092"})
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """A client of an ensemble without any znode."""
+    """A client of an empty ensemble."""
     return EnsembleClient()
 
 
 @pytest.fixture
 def offsets(client: EnsembleClient) -> GroupOffsets:
-    """The group's offsets, in ZooKeeper alone."""
+    """The group's offsets, only in ZooKeeper."""
     return GroupOffsets(CONNECTION, "broker1:9092", "g", ("zookeeper",), client)
 
 
@@ -41,14 +41,14 @@ def test_no_zookeeper() -> None:
 
 
 def test_committed(client: EnsembleClient, offsets: GroupOffsets) -> None:
-    """Offsets come with the transactions that wrote them; a negative one is none."""
+    """Offsets come with the transactions that wrote them; negative ones are left out."""
     client.put(PATH_0, b"5")
     client.put("/consumers/g/offsets/t/1", b"-1")
     assert offsets.committed([T0, T1]) == {T0: StoredOffset(5, client.ensemble.nodes[PATH_0].stat.mzxid)}
 
 
 def test_malformed(client: EnsembleClient, offsets: GroupOffsets, caplog: pytest.LogCaptureFixture) -> None:
-    """A malformed offset is an error for the partition's owner, and 0, with a warning, for others."""
+    """A malformed offset is an error for the partition's owner, and 0 with a warning for others."""
     client.put(PATH_0, b"five")
     with pytest.raises(CodecError, match=PATH_0):
         offsets.committed([T0])
@@ -58,7 +58,7 @@ def test_malformed(client: EnsembleClient, offsets: GroupOffsets, caplog: pytest
 
 
 def test_marks_of_a_commit(client: EnsembleClient, offsets: GroupOffsets) -> None:
-    """The mark of a first offset, whose transaction has no id in its answer, is read."""
+    """The transaction of a first offset, which has no id in its response, is read from ZooKeeper."""
     first = offsets.commit({T0: 5})
     assert first.mzxids == {T0: client.ensemble.nodes[PATH_0].stat.mzxid}
     second = offsets.commit({T0: 6})
@@ -66,7 +66,7 @@ def test_marks_of_a_commit(client: EnsembleClient, offsets: GroupOffsets) -> Non
 
 
 def test_begin(client: EnsembleClient, offsets: GroupOffsets) -> None:
-    """The first member to begin decides."""
+    """The first member to call `begin` decides the starts."""
     client.put(PATH_0, b"5")
     begun = offsets.begin({T0: 9, T1: 7})
     assert {tp: stored.offset for tp, stored in begun.items()} == {T0: 5, T1: 7}
@@ -86,9 +86,10 @@ class KafkaStore:
 
 
 def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The larger offset counts, but none of a deleted topic, which ZooKeeper keeps: that one is neither read nor copied.
+    """The larger offset of two stores counts, except ZooKeeper's offset of a deleted topic, which is neither read nor
+    copied.
 
-    Two equal ones were committed together, and the one in ZooKeeper tells that both are of the deleted topic.
+    Two equal offsets were committed together, so that ZooKeeper's shows that both belong to the deleted topic.
     """
     for number, offset in enumerate((b"5", b"100", b"100", b"7", b"8")):
         client.put(f"/consumers/g/offsets/t/{number}", offset)
@@ -107,7 +108,7 @@ def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An offset that another client has set ahead in one store is reported, though the other store was written."""
+    """An offset that another client has set ahead in one store is reported, although the other store was written."""
     monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50, p1=5))
     for stores in ("kafka", "zookeeper"), ("zookeeper", "kafka"):
         client.put(PATH_0, b"3")
@@ -116,7 +117,7 @@ def test_higher_offset_in_one_store(client: EnsembleClient, monkeypatch: pytest.
 
 
 def test_commit_over_an_offset_of_a_deleted_topic(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two stores, ZooKeeper's offset of a deleted topic, which is not read, does not stand against a commit."""
+    """With two stores, ZooKeeper's offset of a deleted topic does not prevent a commit."""
     monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: KafkaStore(p0=50))
     offsets = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka", "zookeeper"), client)  # type: ignore[arg-type]
     client.put(PATH_0, b"1000")
@@ -127,7 +128,7 @@ def test_commit_over_an_offset_of_a_deleted_topic(client: EnsembleClient, monkey
 
 
 def test_outdated(caplog: pytest.LogCaptureFixture) -> None:
-    """Offsets of a deleted topic are data loss, unless nothing was read of it."""
+    """Offsets of a deleted topic are data loss, unless they are 0."""
     stored = {T0: StoredOffset(5), T1: StoredOffset(0)}
     report_outdated([T1], stored, fail_on_data_loss=True)
     with pytest.raises(DataLoss, match="t-0 at 5 are older than the topic"):
@@ -138,7 +139,7 @@ def test_outdated(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_lost_partitions() -> None:
-    """A commit that left out partitions is an error that names them."""
+    """A commit that left out partitions raises an error that names them."""
     require_none_lost(CommitResult(written={T0: 1}), "g")
     with pytest.raises(PartitionLost, match=r"offsets of t-1 were not committed: this member of group g .* 1 partition"):
         require_none_lost(CommitResult(written={T0: 1}, lost=frozenset({T1})), "g")
@@ -148,7 +149,7 @@ T0, T1 = (TopicPartition("t", n) for n in range(2))
 
 
 class Group:
-    """A member and its group's stored offsets; `refusals` are the offsets that others commit before each refusal."""
+    """A member and its group's stored offsets; `refusals` has the offsets that others commit before each refusal."""
 
     owner = ClaimOwner("c", 0)
 
@@ -159,13 +160,13 @@ class Group:
         self.is_member = True
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The stored offsets."""
+        """Return the stored offsets."""
         return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
 
     def commit(
         self, starts: Mapping[TopicPartition, int], incarnation: int, *, of_group: bool
     ) -> Collection[TopicPartition]:
-        """Note the starts, and commit them."""
+        """Record the starts, and commit them."""
         self.begun.append(dict(starts))
         if self.refusals:
             self.offsets |= self.refusals.pop(0)
@@ -177,32 +178,32 @@ class Group:
 
 
 def offsets_of(group: Any) -> KafkaMemberOffsets:
-    """The group's offsets."""
+    """Return the group's offsets."""
     return KafkaMemberOffsets(group, group)
 
 
 def test_start_during_a_rebalance() -> None:
-    """A start is tried again after a rebalance, without the partitions that another member has committed meanwhile."""
+    """A start is retried after a rebalance, without partitions that another member has committed meanwhile."""
     group = Group({}, {T1: 9})
     assert offsets_of(group).begin({T0: 5, T1: 6}) == {T0: StoredOffset(5), T1: StoredOffset(9)}
     assert group.begun == [{T0: 5, T1: 6}, {T0: 5, T1: 6}, {T0: 5}]
 
 
 def test_start_that_others_commit() -> None:
-    """Nothing is committed where the group has all offsets."""
+    """`begin` returns the group's offsets, and sends no start again once all are stored."""
     group = Group({T0: 3})
     assert offsets_of(group).begin({T0: 5}) == {T0: StoredOffset(3)}
     assert group.begun == [{T0: 5}]
 
 
 def test_start_of_an_expelled_member() -> None:
-    """The start of a member that was expelled is none."""
+    """The start of an expelled member is empty."""
     group = Group()
     group.is_member = False
     assert offsets_of(group).begin({T0: 5}) == {}
 
 
 def test_start_in_an_endless_rebalance() -> None:
-    """A start that no pause helps is refused in the end."""
+    """A start fails after enough retries during an endless rebalance."""
     with pytest.raises(GroupContended, match="GROUP_REBALANCES"):
         offsets_of(Group(*[{}] * 1_000)).begin({T0: 5})

@@ -1,4 +1,4 @@
-"""What a member leaves in ZooKeeper: its registration, and traces of its subscription."""
+"""Znodes of a member: its registration, and traces of its subscription."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def test_filters() -> None:
 
 
 def test_assigned_partitions() -> None:
-    """A member cannot name its partitions."""
+    """A member cannot subscribe to named partitions."""
     with pytest.raises(GroupError, match=r"\[ASSIGN_IN_GROUP\]"):
         registration_of(group_options("g"), Assign((TopicPartition("t", 0),)))
 
 
 def test_ids() -> None:
-    """The id is the one that the options name, else made of the host's name, the time and a random number."""
+    """The id is the one in the options, or is made of host name, time and a random number."""
     assert consumer_id_of(group_options("g", consumer_id="c1")) == "g_c1"
     generated = consumer_id_of(group_options("g"), lambda: 1.5)
     assert re.fullmatch(r"g_.+-1500-[0-9a-f]{1,8}", generated)
@@ -48,19 +48,19 @@ def test_ids() -> None:
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """A client of an ensemble that has the group."""
+    """A client of an ensemble with the group."""
     client = EnsembleClient()
     client.put("/consumers/g")
     return client
 
 
 def czxid(client: EnsembleClient, path: str) -> int:
-    """The transaction that created a znode."""
+    """Return the transaction that created a znode."""
     return client.ensemble.nodes[path].stat.czxid
 
 
 def test_trace(client: EnsembleClient) -> None:
-    """The trace of a topic is left once, so that the first member's time stays."""
+    """The trace of a topic is created once, so that the first member's time stays."""
     create_owner_znodes(client, "g", ["t"])
     since = subscribed_since(client, "g", ["t", "u"], by_pattern=False)
     create_owner_znodes(client, "g", ["t", "u"])
@@ -69,21 +69,21 @@ def test_trace(client: EnsembleClient) -> None:
 
 
 def test_committed_before(client: EnsembleClient) -> None:
-    """A committed offset is a trace, too; the older one counts."""
+    """A committed offset is also a trace; the older of the two counts."""
     client.put("/consumers/g/offsets/t/0", b"5")
     create_owner_znodes(client, "g", ["t"])
     assert subscribed_since(client, "g", ["t"], by_pattern=False) == {"t": czxid(client, "/consumers/g/offsets/t")}
 
 
 def test_pattern(client: EnsembleClient) -> None:
-    """A pattern covers all topics since the group exists."""
+    """A pattern covers all topics since the group was created."""
     assert subscribed_since(client, "g", ["t", "new"], by_pattern=True) == dict.fromkeys(
         ["t", "new"], czxid(client, "/consumers/g")
     )
 
 
 def test_younger() -> None:
-    """A partition without a known creation, or in a topic without a trace, is not younger than the subscription."""
+    """A partition of unknown creation, or in a topic without a trace, does not count as newer than the subscription."""
     partitions = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("gone", 0)]
     created = {partitions[0]: 70, partitions[1]: None, partitions[2]: 70}
     states = {tp: PartitionState(1, 0, (1,), czxid=czxid) for tp, czxid in created.items()}
@@ -91,14 +91,14 @@ def test_younger() -> None:
 
 
 def test_created_by_others(client: EnsembleClient) -> None:
-    """A trace that another member leaves at the same time is as good."""
+    """A trace that another member creates at the same time is accepted."""
     client.meanwhile = lambda: client.put("/consumers/g/owners/t")
     create_owner_znodes(client, "g", ["t"])
     assert client.transactions == 2
 
 
 def test_group_that_is_gone(client: EnsembleClient) -> None:
-    """Without the group's znode there is nothing to leave a trace below."""
+    """Without the group's znode, creating a trace raises an error."""
     client.ensemble.nodes.clear()
     with pytest.raises(GroupContended, match="/consumers/g/owners was not created"):
         create_owner_znodes(client, "g", ["t"])

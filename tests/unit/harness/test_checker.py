@@ -1,4 +1,4 @@
-"""The checker finds nothing in right histories, and each planted violation."""
+"""The checker: no violation in correct histories, and every planted violation found."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.faults.harness.history import (
 from tests.support.right_histories import TERMS, right_history, right_sink
 
 Plant = Callable[[Random, History], "History | None"]
-"""Plants a violation in a right history; None if it has no place for it."""
+"""Plant a violation in a correct history, or return None if there is no place for it."""
 
 SEEDS = st.integers(0, 2**32)
 PLANTS: list[tuple[str, Plant]] = []
@@ -57,13 +57,13 @@ def _swap(history: History, old: Event, new: Event) -> History:
 
 
 def _counted(history: History) -> list[Read]:
-    """The reads of completed batches."""
+    """Return the reads of completed batches."""
     done = {(f.member, f.batch) for f in history.of(Finished)}
     return [read for read in history.of(Read) if (read.member, read.batch) in done]
 
 
 def _quiet(history: History) -> list[Event]:
-    """The events without those that may explain a duplicate, a failure or a wait."""
+    """Return the events except those that may explain a duplicate, a failure or a wait."""
     return [e for e in history.events if not isinstance(e, Fault | Life | Reset)]
 
 
@@ -77,7 +77,7 @@ def _last(history: History, kind: type[Event]) -> Event:
 
 @plant("I1")
 def batch_unread(random: Random, history: History) -> History | None:
-    """The only delivery of an acknowledged record is left out of its batch, and of the plan."""
+    """Leave the only delivery of an acknowledged record out of its batch and of the plan."""
     known = {(s.topic, s.partition, s.offset) for s in history.of(Sent) if s.acknowledged}
     counts: dict[tuple[str, int, int], int] = {}
     for read in _counted(history):
@@ -92,7 +92,7 @@ def batch_unread(random: Random, history: History) -> History | None:
 
 @plant("I1")
 def record_unwritten(random: Random, history: History) -> History | None:
-    """The log has lost a record that was acknowledged at its end."""
+    """Lose an acknowledged record at the end of the log."""
     end = random.choice(history.of(LogEnd))
     more = Sent(history.events[1].at, end.topic, end.partition, end.latest, "k", "lost", True)
     return _with(history, more)
@@ -100,7 +100,7 @@ def record_unwritten(random: Random, history: History) -> History | None:
 
 @plant("I2")
 def batch_again(random: Random, history: History) -> History | None:
-    """A member completes the same records under another number, without any event that would explain it."""
+    """Let a member complete the same records under another number, without any event that explains it."""
     calm = History(tuple(_quiet(history)))
     read = _one(random, _counted(calm))
     if read is None:
@@ -112,7 +112,7 @@ def batch_again(random: Random, history: History) -> History | None:
 
 @plant("I2")
 def two_members(random: Random, history: History) -> History | None:
-    """Two members complete the same records, and no member has come or gone."""
+    """Let two members complete the same records although no member has come or gone."""
     calm = History(tuple(_quiet(history)))
     read = _one(random, _counted(calm))
     if read is None:
@@ -124,14 +124,14 @@ def two_members(random: Random, history: History) -> History | None:
 
 @plant("I3")
 def value_altered(random: Random, history: History) -> History | None:
-    """A record has another value than was sent."""
+    """Change the value of a record."""
     read = _one(random, _counted(history))
     return read and _swap(history, read, replace(read, digests=("altered", *read.digests[1:])))
 
 
 @plant("I3")
 def value_of_an_earlier_record(random: Random, history: History) -> History | None:
-    """A record that was not acknowledged has the value of another one, before it."""
+    """Give an unacknowledged record the value of an earlier record."""
     known = {(s.topic, s.partition, s.offset) for s in history.of(Sent) if s.acknowledged}
     fit = [
         (read, number)
@@ -151,7 +151,7 @@ def value_of_an_earlier_record(random: Random, history: History) -> History | No
 
 @plant("I3")
 def values_exchanged(random: Random, history: History) -> History | None:
-    """Two acknowledged records have each other's offsets."""
+    """Exchange the values of two acknowledged records."""
     known = {(s.topic, s.partition, s.offset) for s in history.of(Sent) if s.acknowledged}
     fit = [
         read
@@ -164,7 +164,7 @@ def values_exchanged(random: Random, history: History) -> History | None:
 
 @plant("I4")
 def out_of_order(random: Random, history: History) -> History | None:
-    """Two records of a batch come in the wrong order."""
+    """Swap two records of a batch."""
     read = _one(random, [read for read in _counted(history) if len(read.offsets) > 1])
     return read and _swap(
         history,
@@ -175,7 +175,7 @@ def out_of_order(random: Random, history: History) -> History | None:
 
 @plant("I4")
 def hole(random: Random, history: History) -> History | None:
-    """A record in the midst of a batch is left out."""
+    """Leave out a record in the middle of a batch."""
     read = _one(random, [read for read in _counted(history) if len(read.offsets) > 2])
     return read and _swap(
         history,
@@ -186,7 +186,7 @@ def hole(random: Random, history: History) -> History | None:
 
 @plant("I4")
 def run_again_differently(random: Random, history: History) -> History | None:
-    """A batch that is run again reads one record more than before."""
+    """Let a batch that runs again read one record more than before."""
     read = _one(random, [read for read in _counted(history) if len(read.offsets) > 1])
     return read and _with(
         history, replace(read, at=read.at - 0.01, run=read.run - 1, offsets=read.offsets[:-1], digests=read.digests[:-1])
@@ -195,14 +195,14 @@ def run_again_differently(random: Random, history: History) -> History | None:
 
 @plant("I4")
 def outside_the_plan(random: Random, history: History) -> History | None:
-    """A batch has a partition that it does not plan."""
+    """Let a batch read a partition that it does not plan."""
     done = _one(random, [f for f in history.of(Finished) if any(start < until for _, _, start, until in f.ranges)])
     return done and _swap(history, done, replace(done, ranges=()))
 
 
 @plant("I5")
 def commit_backward(random: Random, history: History) -> History | None:
-    """An offset goes back between two samples, without a reset."""
+    """Move an offset back between two samples without a reset."""
     still = History(tuple(event for event in history.events if not isinstance(event, Reset)))
     commit = _one(random, [commit for commit in still.of(Committed) if commit.offset > 1])
     return commit and _with(still, replace(commit, at=commit.at + 0.01, offset=commit.offset - 1))
@@ -210,14 +210,14 @@ def commit_backward(random: Random, history: History) -> History | None:
 
 @plant("I5")
 def commit_ahead(random: Random, history: History) -> History | None:
-    """An offset is committed that nobody has finished."""
+    """Commit an offset that nobody has finished."""
     commit = _one(random, history.of(Committed))
     return commit and _swap(history, commit, replace(commit, offset=commit.offset + 10_000))
 
 
 @plant("I5")
 def commit_missing(random: Random, history: History) -> History | None:
-    """The last batch is never committed."""
+    """Leave out the commit of the last batch."""
     last = history.of(Committed)[-1]
     if last.offset == 0:
         return None
@@ -226,28 +226,28 @@ def commit_missing(random: Random, history: History) -> History | None:
 
 @plant("I6")
 def two_owners(random: Random, history: History) -> History | None:
-    """A partition has two owners in a sample."""
+    """Give a partition two owners in a sample."""
     sample = _one(random, [sample for sample in history.of(Owners) if sample.owners])
     return sample and _swap(history, sample, replace(sample, owners=(*sample.owners, (*sample.owners[0][:2], "member-9"))))
 
 
 @plant("I6")
 def no_owner(random: Random, history: History) -> History | None:
-    """A partition has no owner at rest."""
+    """Leave a partition without an owner at rest."""
     sample = _last(history, Owners)
     return _swap(history, sample, replace(sample, owners=sample.owners[1:]))
 
 
 @plant("I6")
 def dead_owner(random: Random, history: History) -> History | None:
-    """A partition is owned at rest by a member that is not registered."""
+    """Let a member that is not registered own partitions at rest."""
     sample = _last(history, Owners)
     return _swap(history, sample, replace(sample, members=()))
 
 
 @plant("I7")
 def registered_ghost(random: Random, history: History) -> History | None:
-    """A killed member is still registered after its session's timeout."""
+    """Leave a killed member registered after its session time-out."""
     at = history.events[-1].at
     late = at + 2 * TERMS.session_s + 60
     return _with(history, Life(at, "ghost", 0, "killed"), Owners(late, (), ("ghost",)))
@@ -255,7 +255,7 @@ def registered_ghost(random: Random, history: History) -> History | None:
 
 @plant("I7")
 def owning_ghost(random: Random, history: History) -> History | None:
-    """A stopped member still owns a partition after its session's timeout."""
+    """Let a stopped member own a partition after its session time-out."""
     at = history.events[-1].at
     late = at + 2 * TERMS.session_s + 60
     owned = (("orders", 0, "ghost"),)
@@ -264,7 +264,7 @@ def owning_ghost(random: Random, history: History) -> History | None:
 
 @plant("I8")
 def late_record(random: Random, history: History) -> History | None:
-    """A record waits for longer than is allowed, without a fault."""
+    """Let a record wait longer than is allowed without a fault."""
     calm = [event for event in history.events if not isinstance(event, Fault | Life)]
     sent = _one(random, [event for event in calm if isinstance(event, Sent) and event.acknowledged])
     return sent and _swap(History(tuple(calm)), sent, replace(sent, at=sent.at - TERMS.stall_s - 1_000))
@@ -272,13 +272,13 @@ def late_record(random: Random, history: History) -> History | None:
 
 @plant("I8")
 def unstopped_member(random: Random, history: History) -> History | None:
-    """A member that is told to stop goes on."""
+    """Let a member continue after a request to stop."""
     return _with(history, Life(history.events[-1].at, "stubborn", 0, "stopping"))
 
 
 @plant("I9")
 def failure_without_a_fault(random: Random, history: History) -> History | None:
-    """A query fails though nothing was broken."""
+    """Let a query fail although nothing was broken."""
     calm = [event for event in history.events if not isinstance(event, Fault)]
     at = random.choice(calm[1:]).at
     return _with(History(tuple(calm)), Life(at, "member-0", 0, "failed", "[BROKERS_UNAVAILABLE] No broker answers"))
@@ -286,7 +286,7 @@ def failure_without_a_fault(random: Random, history: History) -> History | None:
 
 @plant("I9")
 def failure_without_a_cause(random: Random, history: History) -> History | None:
-    """A query fails during a fault, with an error that does not say why."""
+    """Let a query fail during a fault with an error that does not give the reason."""
     at = random.choice(history.events[1:]).at
     failed = Life(at, "member-7", 0, "failed", "[STREAM_FAILED] KeyError: 'leader'")
     return _with(history, Fault(at - 1, at + 1, "stop", "broker 2"), failed)
@@ -294,38 +294,38 @@ def failure_without_a_cause(random: Random, history: History) -> History | None:
 
 @plant("I10")
 def never_at_rest(random: Random, history: History) -> History | None:
-    """The lag never reaches 0."""
+    """Never let the lag reach 0."""
     return _with(history, without=history.of(Rest))
 
 
 @plant("I10")
 def late_rest(random: Random, history: History) -> History | None:
-    """The lag reaches 0 later than is allowed."""
+    """Let the lag reach 0 later than is allowed."""
     healed = history.of(Healed)[0]
     return _swap(history, healed, replace(healed, at=healed.at - 10_000))
 
 
 @plant("I10")
 def unread_end(random: Random, history: History) -> History | None:
-    """The log is longer than what was committed."""
+    """Make the log longer than the committed offsets."""
     end = _one(random, history.of(LogEnd))
     return end and _swap(history, end, replace(end, latest=end.latest + 5))
 
 
 @given(SEEDS)
 def test_right_histories(seed: int) -> None:
-    """A right history, with deaths, failures and resets, has no violation."""
+    """A correct history with deaths, failures and resets has no violation."""
     assert check(right_history(seed)) == []
 
 
 @given(SEEDS, st.booleans())
 def test_right_sinks(seed: int, exactly_once: bool) -> None:
-    """A right sink, also one with rows that were written again, has no violation."""
+    """A correct sink has no violation, even if it contains rewritten rows."""
     assert check(right_sink(seed, exactly_once=exactly_once)) == []
 
 
 def test_each_invariant_is_planted_twice() -> None:
-    """Each invariant has two plants at least."""
+    """Each invariant has at least two plants."""
     assert [i for i in INVARIANTS if sum(planted == i for planted, _ in PLANTS) < 2] == []
 
 
@@ -333,7 +333,7 @@ def test_each_invariant_is_planted_twice() -> None:
 @given(seed=SEEDS)
 @settings(max_examples=40)
 def test_planted(invariant: str, violate: Plant, seed: int) -> None:
-    """A planted violation is found, under the name of its invariant."""
+    """A planted violation is found under the name of its invariant."""
     planted = violate(Random(seed), right_history(seed))
     assume(planted is not None)
     assert invariant in {violation.invariant for violation in check(planted)}
@@ -341,7 +341,7 @@ def test_planted(invariant: str, violate: Plant, seed: int) -> None:
 
 @given(SEEDS, st.booleans())
 def test_planted_sinks(seed: int, exactly_once: bool) -> None:
-    """A row that is missing, that was never sent, or that is there twice in an exactly-once sink, is found."""
+    """A missing row, a row that was never sent, and a repeated row in an exactly-once sink are violations."""
     history = right_sink(seed, exactly_once=exactly_once)
     stored = history.of(Stored)[0]
     acknowledged = {sent.digest for sent in history.of(Sent) if sent.acknowledged}
@@ -354,7 +354,7 @@ def test_planted_sinks(seed: int, exactly_once: bool) -> None:
 
 @given(SEEDS)
 def test_repetition_without_a_cause(seed: int) -> None:
-    """Rows that an at-least-once sink has twice though nothing has failed are a violation."""
+    """Repeated rows in an at-least-once sink are a violation if nothing has failed."""
     history = right_sink(seed, exactly_once=False)
     calm = History(tuple(event for event in history.events if not isinstance(event, Fault | Life)))
     stored = calm.of(Stored)[0]
@@ -363,7 +363,7 @@ def test_repetition_without_a_cause(seed: int) -> None:
 
 
 def test_explained_gaps() -> None:
-    """Offsets without a record to read are no gaps of a batch, and no losses."""
+    """Offsets without a record to read are neither gaps of a batch nor losses."""
     history = right_history(7)
     read = max(_counted(history), key=lambda found: len(found.offsets))
     less = replace(read, offsets=(read.offsets[0], *read.offsets[2:]), digests=(read.digests[0], *read.digests[2:]))
@@ -372,7 +372,7 @@ def test_explained_gaps() -> None:
 
 
 def test_handed_over_unfinished() -> None:
-    """A partition that moves while a batch reads it may be read twice, if the owners show that it has moved."""
+    """A partition that moves while a batch reads it may be read twice, if the owners show the move."""
     place, records = ("t", 0), ((0, 1), ("d0", "d1"))
     sent = [Sent(0.0, *place, offset, "k", f"d{offset}", True) for offset in range(2)]
     reads = [Read(at, member, 0, 0, *place, *records) for at, member in ((40.0, "a"), (50.0, "b"))]

@@ -1,4 +1,4 @@
-"""The judgement of resources."""
+"""The assessment of resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _samples(*values: float) -> History:
 
 @given(st.integers(0, 2**32), st.floats(20, 500))
 def test_noise_is_flat(seed: int, level: float) -> None:
-    """A figure that varies around a level is flat, also with a few outliers."""
+    """A figure that varies around a level is flat, even with a few outliers."""
     random = Random(seed)
     values = [level * random.uniform(0.97, 1.03) for _ in range(60)]
     values[50] = values[7] = level * 10
@@ -31,13 +31,13 @@ def test_growth_is_found(level: float, rate: float) -> None:
 
 
 def test_decrease_is_flat() -> None:
-    """A figure that falls is flat, and so are few samples."""
+    """A falling figure is flat, and so are few samples."""
     assert is_flat(list(range(100, 40, -1)), LIMITS["threads"])
     assert is_flat([1, 100, 1000], LIMITS["threads"])
 
 
 def test_growths() -> None:
-    """The growth of each figure, with its medians at the begin and at the end."""
+    """The growth of a figure has its medians at the start and at the end."""
     [growth] = growths(_samples(*[10.0] * 30, *[30.0] * 20))
     assert (growth.subject, growth.figure, growth.first, growth.last, growth.flat) == ("planner", "threads", 10, 30, False)
     assert growths(_samples()) == []

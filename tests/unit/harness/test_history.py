@@ -1,4 +1,4 @@
-"""Lines of JSON and events are the same thing."""
+"""Histories: events as lines of JSON, and merged journals."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.support.right_histories import right_history, right_sink
 
 @given(st.integers(0, 1000))
 def test_round_trip(seed: int) -> None:
-    """Each event is the one that its line is parsed to."""
+    """Each event is the same after it was written as a line and parsed."""
     for event in (*right_history(seed).events, *right_sink(seed, exactly_once=True).events):
         assert parse(line(event)) == event
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '["unknown", 1]', '["committed", 1]', "3"])
 def test_foreign_lines(text: str) -> None:
-    """Any other text is refused."""
+    """Text that is no event is refused."""
     with pytest.raises(ValueError, match="event"):
         parse(text)
 
 
 def test_merged_journals(tmp_path: Path) -> None:
-    """Journals become one history in the order of time, without the torn last line of a killed process."""
+    """Journals are merged in the order of time, without the torn last line of a killed process."""
     first, second = Committed(2.0, "t", 0, 5), Life(1.0, "member-0", 0, "killed")
     (tmp_path / "a").write_text(line(first) + "\n" + line(second)[:9])
     (tmp_path / "b").write_text(line(second) + "\n")

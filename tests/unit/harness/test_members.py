@@ -13,7 +13,7 @@ from tests.support.cases import each
 @each("kind", KINDS)
 @each("transport", TRANSPORTS)
 def test_options(kind: str, transport: str) -> None:
-    """The options of each workload are options of the package."""
+    """The package accepts the options of each workload."""
     found = workload(kind, transport)
     for member in found.member_names:
         options = parse_stream(found.source(member, "127.0.0.1:1/x", "127.0.0.1:2"))
@@ -23,12 +23,12 @@ def test_options(kind: str, transport: str) -> None:
 
 
 def test_short_errors() -> None:
-    """A short error is left as it is, a long one names all of its conditions."""
+    """A short error stays as it is, and a long error is shortened but names all of its conditions."""
     assert shortened("[NO_LEADER] text") == "[NO_LEADER] text"
     assert shortened(f"[STREAM_FAILED] {'x' * 5000} [NO_LEADER] y").endswith("... [STREAM_FAILED] [NO_LEADER]")
 
 
 def test_values() -> None:
-    """Each record has a value of its own."""
+    """Each record has a different value."""
     values = {value(topic, number) for topic in ("a", "b") for number in range(200)}
     assert len({digest(one) for one in values}) == 400

@@ -14,7 +14,7 @@ SEEDS = st.integers(0, 2**32)
 
 @given(SEEDS, st.floats(1, 600))
 def test_within_the_duration(seed: int, duration_s: float) -> None:
-    """Faults begin in order, and end within the duration."""
+    """Faults are ordered by their start, and end within the duration."""
     planned = schedule(seed, duration_s, KINDS)
     assert list(planned) == sorted(planned, key=lambda one: one.at_s)
     assert all(0 <= one.at_s <= one.end_s <= duration_s for one in planned)
@@ -31,13 +31,13 @@ def test_one_fault_of_a_resource(seed: int) -> None:
 
 @given(SEEDS)
 def test_every_kind_comes(seed: int) -> None:
-    """Within some minutes each kind comes."""
+    """Each kind of fault occurs within 20 minutes."""
     assert {one.kind for one in schedule(seed, 1200, KINDS)} == {kind.name for kind in KINDS}
 
 
 @given(SEEDS)
 def test_the_same_again(seed: int) -> None:
-    """A seed gives one schedule, another seed another one."""
+    """Equal seeds give the same schedule, and different seeds different ones."""
     assert schedule(seed, 300, KINDS) == schedule(seed, 300, KINDS)
     assert schedule(seed, 300, KINDS) != schedule(seed + 1, 300, KINDS)
 

@@ -13,7 +13,7 @@ from tests.support.right_histories import right_history
 
 
 def test_page(tmp_path: Path) -> None:
-    """A right run's page says so, names each fault, and has its picture beside it."""
+    """The page of a correct run says so, names each fault, and comes with a picture."""
     history = right_history(3)
     write_report(history, check(history), [], tmp_path, "orders, seed 3")
     text = (tmp_path / "report.md").read_text()
@@ -32,7 +32,7 @@ def test_page_of_a_failure() -> None:
 
 
 def test_lag() -> None:
-    """The lag at a sample is what was acknowledged before and is not committed."""
+    """The lag at a sample is the number of records acknowledged before it but not committed."""
     sent = [Sent(10.0 + n, "t", 0, n, "k", f"d{n}", True) for n in range(4)]
     history = History((*sent[:3], Committed(12.5, "t", 0, 1), sent[3], Committed(14.0, "t", 0, 4)))
     assert lag_series(history) == ([2.5, 4.0], [2.0, 0.0])
@@ -45,7 +45,7 @@ def test_nothing_happened(tmp_path: Path) -> None:
 
 
 def test_table_of_faults() -> None:
-    """A line for each kind of fault and workload."""
+    """The table has a line for each kind of fault and workload."""
     found = Figures(
         faults={"broker killed": 4},
         acknowledged=1_234,

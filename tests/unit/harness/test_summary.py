@@ -48,7 +48,7 @@ _SECOND = Run(2, 1_700_003_600.0, 8, 5, "012345", True)
 
 
 def test_sum_of_figures() -> None:
-    """Counts add up, and the longest time until rest counts; never is longer than any time."""
+    """Sums add the counts and keep the longest time until rest; "never" exceeds any time."""
     other = replace(_FIGURES, faults={"broker killed": 1}, acknowledged=5, recovery_s=60.0)
     total = _FIGURES + other
     assert total.faults == {"broker killed": 5, "worker killed": 1}
@@ -100,7 +100,7 @@ def test_page_with_violations() -> None:
 
 
 def test_page_with_an_unfinished_episode() -> None:
-    """An unfinished episode is listed with what ended it, and does not count as passed."""
+    """An unfinished episode is listed with its cause, and does not count as passed."""
     ended = replace(_EPISODE, rows=None, ended_by="KeyboardInterrupt()")
     page = folder_page([ended])
     assert page.splitlines()[2] == "No episode has finished."
@@ -113,7 +113,7 @@ def test_page_with_an_unfinished_episode() -> None:
 
 
 def test_totals_of_faults() -> None:
-    """Runs of each kind of fault add up by fault and workload; runs at random are left out."""
+    """Runs of single kinds of faults are added up by fault and workload; random runs are left out."""
     killed = replace(_SINK, faults="broker killed", violations=("I1",))
     each = replace(_EPISODE, run=replace(_RUN, minutes=None), rows=(killed,))
     found = fault_totals([each, _EPISODE, replace(each, number=2, rows=(killed, replace(killed, faults="worker killed")))])
@@ -124,7 +124,7 @@ def test_totals_of_faults() -> None:
 
 
 def test_recorded_episodes(tmp_path: Path) -> None:
-    """An episode is unfinished until it ends, also after an error; runs and episodes are numbered on."""
+    """An episode is unfinished until it ends without an error, and runs and episodes are numbered consecutively."""
     run = next_run(tmp_path, 7, 20)
     assert (run.number, next_number(tmp_path)) == (1, 0)
     begun = replace(_EPISODE, run=run, rows=None)

@@ -1,4 +1,4 @@
-"""Reports of a cluster, from an ensemble of values and from brokers' metadata of values."""
+"""Reports of a cluster from a fake ensemble and from fake brokers' metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Metadata:
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """An ensemble with the topics a and b, with settings, and one of them is being deleted."""
+    """An ensemble with the topics a and b, which have settings; b is being deleted."""
     client = EnsembleClient()
     for topic in ("a", "b"):
         client.put_topic(topic)
@@ -44,7 +44,7 @@ def only_b(names: Iterable[str]) -> list[str]:
 
 
 def test_only_what_is_asked_for(client: EnsembleClient) -> None:
-    """Parts that are not asked for are empty."""
+    """Parts that are not requested are empty."""
     assert read_cluster(client, ()) == ClusterReport()
     report = read_cluster(client, ("brokers",))
     assert [found.broker.id for found in report.registrations or ()] == [1]
@@ -52,7 +52,7 @@ def test_only_what_is_asked_for(client: EnsembleClient) -> None:
 
 
 def test_controller_and_administration(client: EnsembleClient) -> None:
-    """The controller has its epoch and the cluster's id; deletions that are under way are read."""
+    """A report has the controller, its epoch, the cluster's id and pending deletions."""
     report = read_cluster(client, ("controller", "admin"))
     assert (report.controller, report.controller_epoch, report.cluster_id) == (ControllerInfo(1, "5"), 7, "c")
     assert report.admin.deletions == ("b",)
@@ -61,7 +61,7 @@ def test_controller_and_administration(client: EnsembleClient) -> None:
 
 @pytest.mark.parametrize("topics", [["b"], only_b])
 def test_chosen_topics(client: EnsembleClient, topics: list[str]) -> None:
-    """Topics are named, or chosen from the existing ones; settings are those of the same topics."""
+    """Topics are given by name or by a filter of all names, and only their settings are read."""
     report = read_cluster(client, ("topics", "configs"), topics)
     assert (list(report.snapshot.topics), report.configs) == (["b"], {"b": {"retention.ms": "1"}})
     assert read_cluster(client, ("configs",), topics).configs == {"b": {"retention.ms": "1"}}
@@ -69,13 +69,13 @@ def test_chosen_topics(client: EnsembleClient, topics: list[str]) -> None:
 
 
 def test_all_topics(client: EnsembleClient) -> None:
-    """By default, all topics are read; settings also of topics that do not exist any more, unless topics are read, too."""
+    """By default, all topics are read; settings of deleted topics are read only if topics are not."""
     assert sorted(read_cluster(client, ("topics", "configs")).configs or ()) == ["a", "b"]
     assert sorted(read_cluster(client, ("configs",)).configs or ()) == ["a", "b", "gone"]
 
 
 def test_malformed_znodes(client: EnsembleClient) -> None:
-    """A report of all topics, or of chosen ones, lists malformed znodes; a report of named topics fails for theirs."""
+    """Reports of all or filtered topics list malformed znodes, and a report of topics given by name fails for theirs."""
     malformed = ["/brokers/ids/2", "/brokers/topics/bad", "/config/topics/bad"]
     for path in malformed:
         client.put(path, b"{")
@@ -92,7 +92,7 @@ def test_malformed_znodes(client: EnsembleClient) -> None:
 
 
 def test_metadata() -> None:
-    """Of brokers' metadata there are neither registrations nor settings; topics are left out unless asked for."""
+    """Brokers' metadata give neither registrations nor settings, and topics are left out unless requested."""
     report = read_cluster(Metadata(), ("controller",))
     assert (report.snapshot.topics, report.registrations, report.configs) == ({}, None, None)
     assert (report.controller, report.cluster_id) == (ControllerInfo(1), "c")

@@ -1,4 +1,4 @@
-"""Reads of groups where brokers are not needed, not there, or do not answer."""
+"""Reads of groups if brokers are not needed, missing or silent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T0 = TopicPartition("t", 0)
 
 
 def no_brokers() -> NoReturn:
-    """Fail as where no broker is registered."""
+    """Fail as if no broker were registered."""
     raise ClusterStateError("NO_BROKERS", "No live broker is registered")
 
 
 def test_logs_without_brokers() -> None:
-    """If no broker is registered, the bounds of logs are unknown, which is noted, and no broker is looked up."""
+    """If no partition has a live leader, the bounds of logs are unknown, and no broker is looked up."""
     snapshot = ClusterSnapshot({}, {"t": Topic("t", {0: (1,)})}, {T0: PartitionState(1, 0, (1,), czxid=7)})
     logs = read_logs(no_brokers, snapshot)
     assert logs.bounds == {T0: LogBounds(czxid=7)}
@@ -33,7 +33,7 @@ def test_logs_without_brokers() -> None:
 
 
 def outdated(*brokers: int) -> ClusterSnapshot:
-    """A partition led by broker 1, in a ZooKeeper that all brokers but some have left."""
+    """Return a partition led by broker 1, with only some brokers left in ZooKeeper."""
     states = {T0: PartitionState(1, 0, (1, 2), czxid=7)}
     live = {number: Broker(number, (), None) for number in brokers}
     return ClusterSnapshot(live, {"t": Topic("t", {0: (1, 2)})}, states, kraft_epoch=3)
@@ -43,7 +43,7 @@ def outdated(*brokers: int) -> ClusterSnapshot:
     ("registered", "note"), [((), "All brokers have left ZooKeeper"), ((2,), "some brokers have left")]
 )
 def test_brokers_that_have_left(registered: tuple[int, ...], note: str) -> None:
-    """Brokers that have left ZooKeeper for KRaft are known from the others, and lead their partitions."""
+    """Brokers that left ZooKeeper for KRaft are found through the others, and still lead their partitions."""
     brokers = FakeBrokers()
     logs = read_logs(lambda: cast(GroupAdmin, brokers), outdated(*registered))
     assert (logs.bounds[T0].start, logs.bounds[T0].end) == (0, 9)
@@ -52,12 +52,12 @@ def test_brokers_that_have_left(registered: tuple[int, ...], note: str) -> None:
 
 
 def test_all_have_left_unseen() -> None:
-    """Where all brokers have left ZooKeeper, and no address is known, that is the note, and not that nobody leads."""
+    """If all brokers have left ZooKeeper and no address is known, the note says so instead of blaming missing leaders."""
     assert read_logs(no_brokers, outdated()).problems == ("No live broker is registered",)
 
 
 def test_malformed_topics() -> None:
-    """A group's topic with a malformed znode does not hide the others; it is listed with the problems of the logs."""
+    """A topic with a malformed znode does not hide a group's other topics, and is listed among the problems of the logs."""
     client = ensemble()
     client.put_topic("t")
     client.put("/brokers/topics/bad", b"?")
@@ -68,7 +68,7 @@ def test_malformed_topics() -> None:
 
 
 class FakeBrokers:
-    """Brokers of which broker 2, the leader of odd partitions, does not answer."""
+    """Brokers of which broker 2, the leader of odd partitions, never responds."""
 
     def __init__(self) -> None:
         self.requests: list[dict[TopicPartition, Position]] = []
@@ -90,7 +90,7 @@ class FakeBrokers:
 
 
 def test_leader_that_does_not_answer() -> None:
-    """A leader that does not answer is asked once, within one deadline for all; one line names its partitions."""
+    """A silent leader is asked once, all requests share a deadline, and one line lists its partitions."""
     partitions = range(14)
     states = {TopicPartition("t", n): PartitionState(1 + n % 2, 0, (1, 2)) for n in partitions}
     live = {number: Broker(number, (), None) for number in (1, 2)}
@@ -110,7 +110,7 @@ def test_leader_that_does_not_answer() -> None:
 
 
 def ensemble(version: int = 2) -> EnsembleClient:
-    """An ensemble with the groups g and h, and a broker whose registration has this version."""
+    """Return an ensemble with the groups g and h, and a broker whose registration has this version."""
     client = EnsembleClient()
     endpoints = '"endpoints":["PLAINTEXT://b:1"],' if version > 1 else ""
     client.put("/brokers/ids/1", b'{"version":%d,%s"host":"b","port":1}' % (version, endpoints.encode()))
@@ -120,31 +120,31 @@ def ensemble(version: int = 2) -> EnsembleClient:
 
 
 def coordinators() -> GroupAdmin:
-    """Coordinators of group g, with two members, and of h, without any."""
+    """Return coordinators of the group g with two members, and of h without any."""
     return cast(GroupAdmin, GroupBrokers({}, {"g": {T0: 7}}, {"g": GroupState("STABLE", ("m1", "m2"))}))
 
 
 def test_members_in_kafka() -> None:
-    """Members in Kafka are counted by group; they are unknown unless the brokers are asked."""
+    """Members in Kafka are counted by group, and are unknown unless brokers are asked."""
     found = read_groups(ensemble(), brokers_with_short_timeout=coordinators)
     assert (found.member_counts, found.kafka_problem) == ({"g": (0, 2), "h": (0, 0)}, None)
     assert [group.kafka_members for group in read_groups(ensemble()).groups.values()] == [None, None]
 
 
 def test_old_brokers() -> None:
-    """Brokers that coordinate no groups are not asked, and there are no members."""
+    """Brokers too old to coordinate groups are not asked, and there are no members."""
     found = read_groups(ensemble(version=1), brokers_with_short_timeout=no_brokers)
     assert (found.member_counts, found.member_notes) == ({"g": (0, 0), "h": (0, 0)}, [])
 
 
 def test_unknown_members() -> None:
-    """Where brokers cannot be asked, the reason is noted."""
+    """If brokers cannot be asked, a note has the reason."""
     found = read_groups(ensemble(), brokers_with_short_timeout=no_brokers)
     assert found.member_notes == ["Members in Kafka are unknown: No live broker is registered"]
 
 
 def test_offsets_in_kafka() -> None:
-    """The brokers are asked for the groups' offsets only if these are wanted."""
+    """Brokers are asked for the groups' offsets only if these are requested."""
     found = read_groups(ensemble(), coordinators, ["g"], storage="both")
     assert [(row.offset, row.zookeeper_offset, row.kafka_offset) for row in found.partitions] == [(7, 5, 7)]
     alone = read_groups(ensemble(), coordinators, ["g"])

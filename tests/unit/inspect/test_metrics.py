@@ -1,4 +1,4 @@
-"""Metrics of a cluster and its groups, from values."""
+"""Metrics of a cluster and its groups, from made-up values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def described(bounds: dict[TopicPartition, LogBounds]) -> list[PartitionReport]:
 
 
 def test_brokers_and_controller() -> None:
-    """The number of live brokers, their addresses where they are registered, and the controller."""
+    """Metrics show the number of live brokers, the addresses of registered brokers, and the controller."""
     found = values(cluster_metrics(ClusterReport(SNAPSHOT, controller_epoch=7)))
     assert found["kafka_brokers"] == {(): 2}
     assert found["kafka_broker_info"] == {("1", "h:9092"): 1}
@@ -55,13 +55,13 @@ def test_brokers_and_controller() -> None:
 
 
 def test_without_a_controller() -> None:
-    """While no broker is the controller, its id is absent."""
+    """If no broker is the controller, the controller's id is absent."""
     found = values(cluster_metrics(ClusterReport()))
     assert (found["zkafka_active_controllers"], found["zkafka_controller_id"]) == ({(): 0}, {})
 
 
 def test_partitions() -> None:
-    """Leader, preferred leader, replicas and ISR of each partition; one without a live leader has none, and is offline."""
+    """Each partition has its leader, preferred leader, replicas and ISR; without a live leader, it is offline."""
     found = values(cluster_metrics(ClusterReport(SNAPSHOT)))
     assert found["kafka_topic_partitions"] == {("t",): 3}
     assert found["kafka_topic_partition_leader"] == {("t", "0"): 1, ("t", "1"): 1}
@@ -73,21 +73,21 @@ def test_partitions() -> None:
 
 
 def test_logs() -> None:
-    """The bounds of a log are absent where its leader did not answer."""
+    """The bounds of a log are absent if its leader did not respond."""
     found = values(log_metrics({T0: LogBounds(2, 9), T1: LogBounds()}))
     assert found["kafka_topic_partition_current_offset"] == {("t", "0"): 9}
     assert found["kafka_topic_partition_oldest_offset"] == {("t", "0"): 2}
 
 
 def test_members() -> None:
-    """Each member's number of partitions, with its host where its id has one; members that own none have 0."""
+    """Each member has its number of partitions, which may be 0, and its host if its id contains one."""
     found = values(group_metrics([GROUP]))
     assert found["kafka_consumergroup_members"] == {("g",): 2}
     assert found["zkafka_consumergroup_member_partitions"] == {("g", CONSUMER, "vm-1"): 1, ("g", "idle", ""): 0}
 
 
 def test_partitions_of_groups() -> None:
-    """Offset, lag, owner and last commit of each of a group's partitions, and the sums by topic."""
+    """Each partition of a group has its offset, lag, owner and last commit, and each topic has sums."""
     found = values(partition_metrics(described({T0: LogBounds(0, 9), T1: LogBounds(0, 10), T2: LogBounds(0, 5)})))
     lag = {("g", "t", "0"): 6, ("g", "t", "1"): 0}
     assert found["kafka_consumergroup_current_offset"] == {("g", "t", "0"): 3, ("g", "t", "1"): 10}
@@ -101,7 +101,7 @@ def test_partitions_of_groups() -> None:
 
 @each("end", [None, 9])
 def test_unknown_lags_are_absent(end: int | None) -> None:
-    """Where the end of a log is unknown, so is the lag, and the sum of the topic, which would fall."""
+    """If the end of a log is unknown, its lag is absent, and so is the topic's sum of lags, which would otherwise drop."""
     found = values(partition_metrics(described({T0: LogBounds(), T1: LogBounds(None, end)})))
     assert "kafka_consumergroup_lag" in found
     assert ("g", "t", "0") not in found["kafka_consumergroup_lag"]

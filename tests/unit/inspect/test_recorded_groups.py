@@ -1,4 +1,4 @@
-"""Groups that were recorded from clusters of 3.9.1 and 1.1.1, beside Kafka's tools; see tests/vectors/cli/groups."""
+"""Groups recorded from clusters of 3.9.1 and 1.1.1, compared with Kafka's tools; see tests/vectors/cli/groups."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ FOLDER = Path(__file__).parents[2] / "vectors" / "cli" / "groups"
 VERSIONS = sorted(path.name for path in FOLDER.iterdir() if path.is_dir() and path.name[0].isdigit())
 FAILED, SUCCESSFUL = "Rebalance operation failed !", "Rebalance operation successful !"
 BEYOND_KAFKA = {"foreign", "garbage", "offsets", "shuffled"}
-"""Groups with problems that VerifyConsumerRebalance does not see."""
+"""Groups with problems that VerifyConsumerRebalance does not detect."""
 
 
 class Recorded:
-    """The groups of a version."""
+    """The recorded groups of a version of Kafka."""
 
     def __init__(self, version: str) -> None:
         self.folder = FOLDER / version
@@ -40,37 +40,37 @@ class Recorded:
         self.logs = {place(name): LogBounds(*bounds) for name, bounds in facts["logs"].items()}
 
     def descriptions(self) -> dict[str, list[PartitionReport]]:
-        """Reports of the partitions by group, with the offsets in Kafka."""
+        """Return the reports of partitions by group, with the offsets in Kafka."""
         return {
             name: GroupReports({name: group}, "both", LogsReport(self.logs)).partitions
             for name, group in self.groups.items()
         }
 
     def lines(self, file: str) -> list[list[str]]:
-        """The words of a file's lines, without errors, headings and rules."""
+        """Return the words of a file's lines, without errors, headings and rules."""
         words = [line.split() for line in (self.folder / file).read_text().splitlines()]
         return [line for line in words if line and line[0] not in ("Error:", "TOPIC", "GROUP", '"') and "─" not in line[0]]
 
 
 def place(name: str) -> TopicPartition:
-    """The partition of a name such as ``orders-3``."""
+    """Return the partition of a name such as ``orders-3``."""
     topic, _, number = name.rpartition("-")
     return TopicPartition(topic, int(number))
 
 
 @pytest.fixture(params=VERSIONS)
 def recorded(request: pytest.FixtureRequest) -> Recorded:
-    """The groups of each version."""
+    """The recorded groups of each version of Kafka."""
     return Recorded(request.param)
 
 
 def words(*values: Any) -> list[str]:
-    """Values as Kafka's tools write them."""
+    """Return values as Kafka's tools write them."""
     return ["-" if value is None else str(value) for value in values]
 
 
 def test_descriptions_are_those_of_kafka(recorded: Recorded) -> None:
-    """Each row of kafka-consumer-groups is one of ours; ours has more only for partitions that do not exist."""
+    """Descriptions equal the rows of kafka-consumer-groups, apart from partitions that do not exist."""
     for group, rows in recorded.descriptions().items():
         ours = [words(row.topic, row.partition, row.offset, row.latest, row.lag, row.consumer) for row in rows]
         theirs = sorted(recorded.lines(f"describe-{group}.txt"))
@@ -83,7 +83,7 @@ def test_descriptions_are_those_of_kafka(recorded: Recorded) -> None:
 
 
 def test_written_tables(recorded: Recorded) -> None:
-    """The recorded output of the command has these rows, too, with the offsets of both stores."""
+    """The recorded output of the commands has the same rows and groups, with the offsets of both stores."""
     rows = [row for rows in recorded.descriptions().values() for row in rows]
     expected = [
         words(r.group, r.topic, r.partition, r.offset, r.latest, r.lag, r.consumer, r.host)
@@ -97,7 +97,7 @@ def test_written_tables(recorded: Recorded) -> None:
 
 
 def test_verdicts_are_those_of_kafka(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    """A group has problems where VerifyConsumerRebalance fails, and where it does not look; the output has them all."""
+    """Problems are found wherever VerifyConsumerRebalance fails and where it does not look, and all are in the output."""
     found = {name: verify_group(group, recorded.logs) for name, group in recorded.groups.items()}
     for name, problems in found.items():
         verdict = (recorded.folder / f"verify-{name}.txt").read_text().strip()

@@ -1,4 +1,4 @@
-"""All that lies under a group's offsets."""
+"""All znodes below a group's offsets."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pyspark_zkafka.zookeeper.connection import Znode, ZnodeStat
 
 
 def node(data: bytes | None, version: int = 3) -> Znode:
-    """A znode that transaction 77 wrote."""
+    """Return a znode written by transaction 77."""
     return Znode(data, ZnodeStat(1, version, 0, 0, 0, mzxid=77))
 
 
 def stored(nodes: dict[str, Znode]) -> StoredOffsets:
-    """The stored offsets of the group g."""
+    """Return the stored offsets of the group g."""
     return stored_in(decode_groups(["g"], {}, nodes)["g"])
 
 
 def test_each_kind_of_znode() -> None:
-    """Offsets, none, garbage, positions of Kafka 0.7 and foreign names are told apart; none is dropped."""
+    """Offsets, -1, garbage, positions of Kafka 0.7 and foreign names are distinguished, and none is dropped."""
     path = "/consumers/g/offsets/t/"
     data = {"0": b"5", "1": b"-1", "2": b"7\n", "3": None, "1-4": b"99", "1-5": b"x", "no": b"1", "10": b"0"}
     found = stored({f"{path}{key}": node(value) for key, value in data.items()})
@@ -37,7 +37,7 @@ def test_each_kind_of_znode() -> None:
 
 
 def test_name_that_no_topic_has() -> None:
-    """An offset below such a name is a problem and no value, as no import would accept it."""
+    """An offset below a name that no topic can have is a problem and no value, since no import would accept it."""
     found = stored({"/consumers/g/offsets/a topic/0": node(b"1"), "/consumers/g/offsets/t/0": node(b"2")})
     assert found.misnamed.keys() == {"/consumers/g/offsets/a topic/0"}
     assert found.values == {TopicPartition("t", 0): 2}

@@ -1,4 +1,4 @@
-"""Rows of the views, from recorded znodes, from broken ones, and from snapshots made by hand."""
+"""Rows of the views, from recorded znodes, malformed znodes and made-up snapshots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 def recorded_brokers(version: str) -> list[BrokerRegistration]:
-    """The recorded registrations of a Kafka version."""
+    """Return the recorded registrations of a Kafka version."""
     znodes = VECTORS[f"brokers_{version}"]["znodes"]
     found = [z for z in znodes if z["path"].startswith("/brokers/ids/")]
     return [decode_broker(z["path"], z["value"].encode()) for z in found]
@@ -46,7 +46,7 @@ def recorded_brokers(version: str) -> list[BrokerRegistration]:
 
 @pytest.mark.parametrize(("kafka", "version"), [("3.9.1", 5), ("1.1.1", 4), ("0.8.2.2", 1)])
 def test_recorded_brokers(kafka: str, version: int) -> None:
-    """A registration of each form gives host, port, endpoints, version and time."""
+    """Registrations in each format give host, port, endpoints, version and time."""
     rows = broker_rows(ClusterReport(registrations=tuple(recorded_brokers(kafka))))
     for row in rows:
         assert (row["version"], row["host"], row["rack"]) == (version, "127.0.0.1", None)
@@ -55,7 +55,7 @@ def test_recorded_brokers(kafka: str, version: int) -> None:
 
 
 def test_broker_without_plaintext_listener() -> None:
-    """Where the registration has no host, host and port are those of the first endpoint."""
+    """If the registration has no host, host and port are those of the first endpoint."""
     data = (
         b'{"listener_security_protocol_map":{"A":"SSL","B":"SASL_SSL"},"endpoints":["A://h1:1","B://h2:2"],'
         b'"rack":"r","jmx_port":-1,"host":null,"timestamp":"never","port":-1,"version":4}'
@@ -74,7 +74,7 @@ def test_broker_without_plaintext_listener() -> None:
 
 
 def test_brokers_of_metadata() -> None:
-    """From the brokers' metadata come id, address and rack, sorted; a broker without endpoints has no address."""
+    """Brokers' metadata give sorted ids, addresses and racks; a broker without endpoints has no address."""
     brokers = {2: Broker(2, ()), 1: Broker(1, (Endpoint("SSL", "SSL", "::1", 9093),), "r")}
     assert broker_rows(ClusterReport(ClusterSnapshot(brokers))) == [
         {"id": 1, "host": "::1", "port": 9093, "rack": "r", "endpoints": ["SSL://[::1]:9093"]},
@@ -83,7 +83,7 @@ def test_brokers_of_metadata() -> None:
 
 
 def test_topics() -> None:
-    """Topics are sorted and counted; the replication is that of the first partition, as Kafka's tool shows it."""
+    """Topics are sorted, and their replication is that of the first partition, as in Kafka's tool."""
     topics = {"b": Topic("b", {}, None), "a": Topic("a", {0: (1, 2), 1: (2,)}, "id")}
     snapshot = ClusterSnapshot({}, topics)
     counts = [
@@ -96,7 +96,7 @@ def test_topics() -> None:
 
 
 def test_partition_with_all_replicas() -> None:
-    """A partition in order is neither offline nor under-replicated."""
+    """A fully replicated partition with a leader is neither offline nor under-replicated."""
     brokers = {n: Broker(n, ()) for n in (1, 2)}
     states = {A0: PartitionState(2, 7, (2, 1))}
     row = partition_rows(ClusterReport(ClusterSnapshot(brokers, {"a": Topic("a", {0: (1, 2)})}, states)))
@@ -126,7 +126,7 @@ def test_partition_with_all_replicas() -> None:
     ids=["ISR is short", "no leader", "leader died unnoticed", "metadata has no epoch", "being created"],
 )
 def test_partition_states(state: PartitionState | None, shown: tuple[object, ...]) -> None:
-    """Leader, epoch and ISR are shown as they are, and what follows for readers."""
+    """Leader, epoch and ISR are shown as they are, with flags for offline and under-replicated partitions."""
     snapshot = ClusterSnapshot({1: Broker(1, ())}, {"a": Topic("a", {0: (1, 2)})}, {} if state is None else {A0: state})
     (row,) = partition_rows(ClusterReport(snapshot))
     columns = ("leader", "leader_epoch", "isr", "offline", "under_replicated")
@@ -134,7 +134,7 @@ def test_partition_states(state: PartitionState | None, shown: tuple[object, ...
 
 
 def test_empty_cluster() -> None:
-    """A cluster without anything gives no rows, apart from the controller's."""
+    """An empty cluster has no rows except the controller's."""
     empty = ClusterReport(registrations=(), configs={})
     assert broker_rows(empty) == broker_rows(ClusterReport()) == []
     assert topic_rows(empty) == partition_rows(empty) == config_rows({}) == admin_rows(AdminState()) == []
@@ -142,13 +142,13 @@ def test_empty_cluster() -> None:
 
 
 def test_controller() -> None:
-    """The controller's row has its broker, the time of its election, epoch and cluster id."""
+    """The controller's row has its broker, the time of its election, its epoch and the cluster's id."""
     cluster = ClusterReport(controller=ControllerInfo(2, "1795224999896"), controller_epoch=5, cluster_id="id")
     assert controller_rows(cluster) == [{"broker": 2, "timestamp": 1_795_224_999_896_000, "epoch": 5, "cluster_id": "id"}]
 
 
 def test_admin() -> None:
-    """Reassignments, elections and deletions come in this order, each sorted."""
+    """Reassignments, elections and deletions are listed in this order, and each kind is sorted."""
     state = AdminState({B0: (3, 1), A1: (2,)}, (A1, A0), ("b", "c"))
     rows = admin_rows(state)
     assert [(r["operation"], r["topic"], r.get("partition"), r.get("replicas")) for r in rows] == [
@@ -162,7 +162,7 @@ def test_admin() -> None:
 
 
 def test_configs() -> None:
-    """Each setting is a row, by topic and name; a topic without settings has none."""
+    """Each setting is a row, sorted by topic and name; a topic without settings has no row."""
     assert config_rows({"b": {"z": "1", "a": "2"}, "a": {}}) == [
         {"topic": "b", "name": "a", "value": "2"},
         {"topic": "b", "name": "z", "value": "1"},
@@ -170,7 +170,7 @@ def test_configs() -> None:
 
 
 def test_plan_rows() -> None:
-    """Each range of each Spark task is a row, with the rack of its leader if it has one."""
+    """Each range of each Spark task is a row, with the rack of its leader if there is one."""
     a, b = (Split(TopicPartition("t", n), 10, 15, n, 0, (n, 2), ()) for n in range(2))
     snapshot = ClusterSnapshot({0: Broker(0, (), "r"), 1: Broker(1, ())})
     common = {"topic": "t", "start": 10, "until": 15, "records": 5}
@@ -187,26 +187,26 @@ GROUPS = sorted(name for name in VECTORS if not name.startswith("brokers"))
 
 
 def recorded(name: str, part: str) -> dict[str, bytes | None]:
-    """The recorded znodes below a group's ids, owners or offsets by path, without their parents."""
+    """Return the recorded znodes below a group's ids, owners or offsets by path, without their parents."""
     depth = 4 if part == "ids" else 5
     found = [z for z in VECTORS[name]["znodes"] if f"/{part}/" in z["path"] and z["path"].count("/") == depth]
     return {z["path"]: None if z["value"] is None else z["value"].encode() for z in reversed(found)}
 
 
 def reports(data: dict[str, bytes | None]) -> list[GroupReport]:
-    """Reports of groups with these znodes, all of them written one second after the epoch."""
+    """Return reports of groups with these znodes, all written one second after the epoch."""
     nodes = {path: Znode(value, ZnodeStat(1, 0, 1000, 0, 0)) for path, value in data.items()}
     return list(decode_groups(sorted({path.split("/")[2] for path in data}), {}, nodes).values())
 
 
 def rows_of(project: Callable[..., list[Row]], data: dict[str, bytes | None], *more: Any) -> list[Row]:
-    """The rows of all groups."""
+    """Return the rows of all groups."""
     return [row for group in reports(data) for row in project(group, *more)]
 
 
 @each("name", GROUPS)
 def test_recorded_groups_are_readable(name: str) -> None:
-    """All that the consumers of 1.1.1 and 0.8.2.2 wrote is readable, a row a znode, sorted."""
+    """Everything that consumers of 1.1.1 and 0.8.2.2 wrote is readable, and each znode is a row, sorted."""
     members, owners = recorded(name, "ids"), recorded(name, "owners")
     committed = recorded(name, "offsets")
     assert len(rows_of(member_rows, members)) == len(members)
@@ -219,7 +219,7 @@ def test_recorded_groups_are_readable(name: str) -> None:
 
 
 def test_members() -> None:
-    """A member's row has what it subscribes to and since when."""
+    """A member's row has its subscription and the time of its registration."""
     (row,) = rows_of(member_rows, recorded("whitelist", "ids"))
     assert row == {
         "group": "g-wl",
@@ -233,7 +233,7 @@ def test_members() -> None:
 
 @pytest.mark.parametrize("data", [None, b"", b"peer-a", b"\xff", b'{"pattern":"static"}'])
 def test_unreadable_member(data: bytes | None) -> None:
-    """A foreign znode that nobody can read is a row that says so; the others are there, too."""
+    """An unreadable foreign znode is a row that says so, and does not hide the other rows."""
     rows = rows_of(member_rows, {"/consumers/g/ids/h:uuid": data, **recorded("whitelist", "ids")})
     assert [(row["group"], row["readable"]) for row in rows] == [("g", False), ("g-wl", True)]
     assert rows[0]["consumer"] == "h:uuid"
@@ -241,7 +241,7 @@ def test_unreadable_member(data: bytes | None) -> None:
 
 
 def test_owners() -> None:
-    """An owner's row has the thread, and the consumer that it belongs to."""
+    """An owner's row has the thread and its consumer."""
     rows = rows_of(owner_rows, recorded("two_consumers_two_topics_two_threads_range", "owners"))
     assert len(rows) == 8
     assert rows[3] == {
@@ -260,7 +260,7 @@ def test_partitions_sort_as_numbers() -> None:
 
 
 def test_owners_of_0_7_and_broken_ones() -> None:
-    """A claim of 0.7 names its broker; a name or a value that cannot be read is told, with what could be read."""
+    """A claim of 0.7 names its broker; a name or value that cannot be read gives an error next to the readable columns."""
     base = "/consumers/g/owners/t"
     rows = rows_of(owner_rows, {f"{base}/1-3": b"g_h-0", f"{base}/x": b"g_h-0", f"{base}/2": b""})
     shown = [(r.get("partition"), r.get("broker"), r.get("thread"), "error" in r) for r in rows]
@@ -269,7 +269,7 @@ def test_owners_of_0_7_and_broken_ones() -> None:
 
 
 def test_offsets_and_lag() -> None:
-    """The lag is the distance to the latest offset, negative beyond the log's end, null where either is missing."""
+    """The lag is the distance to the latest offset: negative beyond the log's end, and null if either is missing."""
     base = "/consumers/g/offsets/t"
     data: dict[str, bytes | None] = {f"{base}/{n}": v for n, v in enumerate((b"5", b"20", b"-1", b"7"))}
     latest = {TopicPartition("t", n): 12 for n in range(3)}
@@ -280,7 +280,7 @@ def test_offsets_and_lag() -> None:
 
 
 def test_offsets_of_0_7_and_broken_ones() -> None:
-    """Byte positions of 0.7 and offsets that cannot be read are shown, and never compared with the log."""
+    """Positions of 0.7 and unreadable offsets are shown, but not compared with the log."""
     base = "/consumers/g/offsets/t"
     data: dict[str, bytes | None] = {f"{base}/0-1": b"4096", f"{base}/0": b"7\n", f"{base}/x": b"7"}
     rows = rows_of(offset_rows, data, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 10})
@@ -289,6 +289,6 @@ def test_offsets_of_0_7_and_broken_ones() -> None:
 
 
 def test_groups() -> None:
-    """A group's row counts its members and lists the topics it owns or committed."""
+    """A group's row counts its members and lists the topics that it owns or has committed."""
     group = GroupReport("b", topics=frozenset({"t2", "t1"}))
     assert group_row(group, ["b_1", "b_2"]) == {"group": "b", "members": 2, "topics": ["t1", "t2"]}

@@ -33,32 +33,33 @@ NAMES = ["__consumer_offsets", "__transaction_state", "orders", "orders-eu", "pe
     ],
 )
 def test_topics_of(pattern: Pattern, subscribed: list[str], expected: list[str]) -> None:
-    """Named topics count even if they do not exist. A filter selects existing topics by whole name, none internal."""
+    """Named topics count even if they do not exist; a filter selects existing ones by whole name, except internal ones."""
     assert topics_of(ConsumerRegistration(dict.fromkeys(subscribed, 1), pattern), iter([*NAMES, *NAMES])) == expected
 
 
 @pytest.mark.parametrize(
     ("stored", "expected"),
     [
-        # 0.8.2.2 to 1.0.0 escape once; 1.0.1 to 1.1.1 twice, and so match names with a backslash, which no topic has
+        # 0.8.2.2 to 1.0.0 escape once. 1.0.1 to 1.1.1 escape twice, which matches names with a backslash, but no topic has
+        # one.
         (rb'{"version":1,"subscription":{"peer\\.w.*":1},"pattern":"white_list","timestamp":"0"}', ["peer.w1"]),
         (rb'{"version":1,"subscription":{"peer\\\\.w.*":1},"pattern":"white_list","timestamp":"0"}', []),
     ],
 )
 def test_a_regex_that_was_escaped_twice_matches_nothing(stored: bytes, expected: list[str]) -> None:
-    """A filter that Kafka 1.0.1 to 1.1.1 stored is read as those consumers read it."""
+    """A filter stored by Kafka 1.0.1 to 1.1.1 is read as those consumers read it."""
     assert topics_of(decode_registration("/consumers/g/ids/c", stored), NAMES) == expected
 
 
 def test_a_filter_that_is_no_regex_once_normalised() -> None:
-    """Each comma becomes an alternative. The error shows the resulting regex."""
+    """A filter that is no regex after commas became alternatives is an error that shows the resulting regex."""
     with pytest.raises(GroupError, match=r"\[BAD_FILTER\] .* found '\[\|-a\]'; ") as caught:
         topics_of(ConsumerRegistration({"[,-a]": 1}, "black_list"), NAMES)
     assert caught.value.parameters == {"regex": "[,-a]"}
 
 
 def test_threads_by_topic() -> None:
-    """Static and filtering members mix, with numbers of threads of their own. Thread 10 comes before thread 2."""
+    """Static and filtering members mix, each with its own number of threads, and thread 10 comes before thread 2."""
     members = {
         "g_c2": ConsumerRegistration({"orders.*": 1}, "white_list"),
         "g_c1": ConsumerRegistration({"orders": 11, "absent": 1}),
@@ -71,7 +72,7 @@ def test_threads_by_topic() -> None:
 
 
 def test_threads_come_in_the_order_of_utf_16() -> None:
-    """A character above U+FFFF sorts before the last characters below it, as in Java."""
+    """Threads are sorted by UTF-16 code units as in Java, so a character above U+FFFF precedes U+FF5E."""
     members = {name: ConsumerRegistration({"orders": 1}) for name in ("c\uff5e", "c\U0001f600", "c")}
     assert threads_by_topic(members, []) == {"orders": ("c-0", "c\U0001f600-0", "c\uff5e-0")}
 
@@ -96,6 +97,6 @@ def test_java_hash(text: str, expected: int) -> None:
 
 
 def test_java_order() -> None:
-    """The order equals that of Java 17."""
+    """Strings are ordered as in Java 17."""
     ordered = ["B", "a", "a\U0001f600", "a\uff5e", "c1-1", "c1-10", "c1-2"]
     assert sorted(reversed(ordered), key=java_order) == ordered

@@ -1,4 +1,4 @@
-"""Assignors, compared with recorded assignments of Kafka's, and the sticky assignor."""
+"""Assignors, compared with recorded assignments by Kafka, and the sticky assignor."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def test_recorded_owner_tables(scenario: str) -> None:
 
 
 def test_no_recorded_table_is_left_out() -> None:
-    """Eleven groups were recorded with members, and each has owners to compare."""
+    """All eleven groups that were recorded with members have owners to compare."""
     assert len(WITH_OWNERS) == 11
     assert [scenario for scenario in SCENARIOS if recorded_members(scenario)] == WITH_OWNERS
     assert set(RECORDED_STRATEGIES) < set(WITH_OWNERS)
 
 
 def test_the_two_round_robins_swap_all_owners() -> None:
-    """The hashed string matters: 1.1.1 assigns each of the 6 partitions that 0.8.2.2 assigned to the other consumer."""
+    """The hashed string matters: 1.1.1 gives each of the 6 partitions to the other consumer than 0.8.2.2 did."""
     older = recorded_owners("v0822_roundrobin_order")
     newer = assign("roundrobin", recorded_subscribers("v0822_roundrobin_order"))
     other = {"g-rr4_c1-0": "g-rr4_c2-0", "g-rr4_c2-0": "g-rr4_c1-0"}
@@ -102,14 +102,14 @@ def test_articles_four_partitions_two_consumers(strategy: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "expected"),
     [
-        # The articles' own example is what real Kafka does ...
+        # The articles' own example shows what Kafka does ...
         ("range", {"node1": ["report-logp0", "report-logp1"], "node2": ["report-logp2"], "node3": ["report-logp3"]}),
-        # ... and not what their formula says: M is 4 / 3, rounded up, so that nothing is left for node3.
+        # ... but contradicts their formula: M is 4 / 3 rounded up, so nothing is left for node3.
         ("legacy-range", {"node1": ["report-logp0", "report-logp1"], "node2": ["report-logp2", "report-logp3"]}),
     ],
 )
 def test_articles_four_partitions_three_threads(strategy: str, expected: Table) -> None:
-    """The articles' formula contradicts their example; the example is right: the last thread gets a partition, too."""
+    """Kafka follows the articles' example, not their formula: the last thread gets a partition, too."""
     # seeds 000 and 003: report-log, three nodes of one thread
     report_log = subscribers({"report-log": 4}, node1="report-log", node2="report-log", node3="report-log")
     assert table(assign(strategy, report_log)) == expected
@@ -119,7 +119,7 @@ def test_articles_four_partitions_three_threads(strategy: str, expected: Table) 
 @pytest.mark.parametrize("started", [["node1", "node2", "node3"], ["node3", "node1", "node2"]])
 def test_articles_four_partitions_six_threads(strategy: str, started: list[str]) -> None:
     """If there are more threads than partitions, the last threads by name get nothing."""
-    # seeds 000 and 003: report-log, three nodes of two threads; they say that the order of start decides, which it does not
+    # seeds 000 and 003: report-log, three nodes of two threads; they say that the order of starting decides, which is wrong
     members = {node: ConsumerRegistration({"report-log": 2}) for node in started}
     report_log = Subscribers(threads_by_topic(members, ["report-log"]), {"report-log": (0, 1, 2, 3)})
     assert list(assign(strategy, report_log).values()) == ["node1-0", "node1-1", "node2-0", "node2-1"]
@@ -130,23 +130,23 @@ T0_T1 = subscribers({"t0": 3, "t1": 3}, C0="t0 t1", C1="t0 t1")
 
 @pytest.mark.parametrize("strategy", ["range", "legacy-range"])
 def test_articles_range(strategy: str) -> None:
-    """Range assigns by topic: the first consumer gets more of each topic."""
-    # seed 004: RangeAssignor of kafka-clients 2.0; 3 / 2 rounded up happens to give the same
+    """The range assignor assigns each topic separately, so the first consumer gets more of each topic."""
+    # seed 004: RangeAssignor of kafka-clients 2.0; 3 / 2 rounded up happens to give the same result
     assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p1", "t1p0", "t1p1"], "C1": ["t0p2", "t1p2"]}
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8"])
 def test_articles_round_robin(strategy: str) -> None:
-    """Round robin assigns over all topics: both consumers get the same number."""
-    # seed 004: RoundRobinAssignor of kafka-clients 2.0, which goes by topic and number; the old consumer goes by hashes,
-    # and those of names that differ in one digit come in the same order
+    """The round-robin assignor assigns all topics together, so both consumers get the same number."""
+    # seed 004: RoundRobinAssignor of kafka-clients 2.0, which orders by topic and number; the old consumer orders by
+    # hashes, whose order is the same for names that differ in one digit
     assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p2", "t1p1"], "C1": ["t0p1", "t1p0", "t1p2"]}
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8", "range", "legacy-range"])
 def test_articles_different_subscriptions(strategy: str) -> None:
-    """A consumer that does not read the topic is skipped, and counts can be uneven, here also with range."""
-    # seed 004, which says that range gives the same
+    """A consumer that does not read the topic is skipped, so counts can be uneven, here even with range."""
+    # seed 004, which says that range gives the same result
     uneven = subscribers({"t0": 1, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
     expected = {"C0": ["t0p0"], "C1": ["t1p0"], "C2": ["t1p1", "t2p0", "t2p1", "t2p2"]}
     assert table(assign(strategy, uneven)) == expected
@@ -160,7 +160,7 @@ def test_articles_different_subscriptions(strategy: str) -> None:
     ],
 )
 def test_range_and_round_robin_differ_with_different_subscriptions(strategy: str, expected: Table) -> None:
-    """With one partition more than in the article's example, its two tables differ."""
+    """With one more partition than in the article's example, range and round robin differ."""
     uneven = subscribers({"t0": 2, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
     assert table(assign(strategy, uneven)) == expected
 
@@ -179,14 +179,14 @@ def test_range_and_round_robin_differ_with_different_subscriptions(strategy: str
     ],
 )
 def test_shares(strategy: str, expected: list[int]) -> None:
-    """Ten partitions among four threads."""
+    """Ten partitions are shared among four threads."""
     found = table(assign(strategy, subscribers({"t": 10}, a="t", b="t", c="t", d="t")))
     assert [len(found[consumer]) for consumer in "abcd"] == expected
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_only_what_exists_and_is_read_is_assigned(strategy: str) -> None:
-    """A topic without partitions, threads or subscribers is left out. Owners are ordered."""
+    """Topics without partitions, threads or subscribers are left out, and owners are sorted by partition."""
     threads = {"b": ("c-0",), "a": ("c-0",), "gone": ("c-0", "d-0"), "nobody": ()}
     partitions = {"a": (0, 10, 9), "b": (7,), "nobody": (0,), "unread": (0,), "empty": ()}
     found = assign(strategy, Subscribers(threads, partitions))
@@ -201,39 +201,39 @@ def test_nothing_to_assign(strategy: str) -> None:
 
 
 def test_strategies_are_listed_in_order() -> None:
-    """The names of the strategies, Kafka's first."""
+    """The strategies are listed in order, Kafka's first."""
     assert list(STRATEGIES) == ["range", "roundrobin", "roundrobin-0.8", "sticky", "legacy-range"]
 
 
 def test_unknown_strategy() -> None:
-    """The error names all strategies."""
+    """The error for an unknown strategy names all strategies."""
     with pytest.raises(OptionError, match=r"\[UNKNOWN_ASSIGNOR\] .*'Range'; choose one of range, roundrobin, ") as caught:
         assign("Range", T0_T1)
     assert caught.value.parameters == {"strategy": "Range"}
 
 
 def test_a_skipped_thread_loses_its_turn() -> None:
-    """A thread that was skipped waits until it is next in the circle."""
-    # t0p0 -> a; t0p1 -> c, b is skipped; t1p0 -> a again, though b has nothing yet; t1p1 -> b
+    """A skipped thread waits for its next turn."""
+    # t0p0 -> a; t0p1 -> c, b is skipped; t1p0 -> a again, although b has nothing yet; t1p1 -> b
     found = assign("roundrobin", subscribers({"t0": 2, "t1": 2}, a="t0 t1", b="t1", c="t0"))
     assert table(found) == {"a": ["t0p0", "t1p0"], "b": ["t1p1"], "c": ["t0p1"]}
 
 
 def test_turns_go_round_in_the_order_of_utf_16() -> None:
-    """The circle of threads is in Java's order of strings."""
+    """Threads take turns in Java's order of strings."""
     threads = ("c-0", "c\U0001f600-0", "c\uff5e-0")
     assert list(assign("roundrobin", Subscribers({"t": threads}, {"t": (0, 1, 2)})).values()) == list(threads)
 
 
 def test_negative_hashes_come_first_in_round_robin() -> None:
-    """Hashes are compared as signed numbers."""
+    """Hashes are compared as signed numbers, so negative ones come first."""
     assert java_hash("quotes-0") < 0 < java_hash("orders-0")
     found = assign("roundrobin", subscribers({"orders": 1, "quotes": 1}, a="orders quotes", b="orders quotes"))
     assert table(found) == {"a": ["quotesp0"], "b": ["ordersp0"]}
 
 
 def test_equal_hashes_come_by_topic() -> None:
-    """Partitions with the same hash are ordered by topic, then by number, not by the order of the mapping."""
+    """Partitions with equal hashes are sorted by topic and number, whatever the order of the mapping."""
     assert java_hash("BB-0") == java_hash("Aa-0")
     found = assign("roundrobin", subscribers({"BB": 1, "Aa": 1}, a="Aa BB", b="Aa BB"))
     assert table(found) == {"a": ["Aap0"], "b": ["BBp0"]}
@@ -258,7 +258,7 @@ def test_equal_hashes_come_by_topic() -> None:
             {"a": ["tp3", "tp4"], "b": ["tp1", "tp2"], "c": ["tp0"]},
             id="a full table stays",
         ),
-        # the lower quota is 1, and two threads get 2: c has no claim to 2 by owning 1
+        # the lower quota is 1, and two threads get 2: owning 1 gives c no claim to 2
         pytest.param(
             {"c": ["tp4"]}, {"a": ["tp0", "tp1"], "b": ["tp2", "tp3"], "c": ["tp4"]}, id="one owned is no reason for two"
         ),
@@ -278,12 +278,12 @@ def test_equal_hashes_come_by_topic() -> None:
     ],
 )
 def test_sticky(owners: Table, expected: Table) -> None:
-    """Threads keep their partitions while counts stay even. The others are assigned in order."""
+    """Threads keep their partitions while counts stay even, and other partitions are assigned in order."""
     assert table(assign("sticky", subscribers({"t": 5}, owners, a="t", b="t", c="t"))) == expected
 
 
 def test_sticky_balances_topics_of_the_same_threads_together() -> None:
-    """Three topics with one partition each go to three threads. A topic with other readers is balanced separately."""
+    """Topics with the same readers are balanced together, and a topic with other readers is balanced separately."""
     mixed = subscribers({"t1": 1, "t2": 1, "t3": 1, "u": 2}, a="t1 t2 t3 u", b="t1 t2 t3 u", c="t1 t2 t3")
     assert table(assign("sticky", mixed)) == {"a": ["t1p0", "up0"], "b": ["t2p0", "up1"], "c": ["t3p0"]}
     assert list(assign("range", mixed).values())[:3] == ["a-0", "a-0", "a-0"]
@@ -304,13 +304,13 @@ PARTITIONS = [TopicPartition("t", n) for n in range(5)]
     ],
 )
 def test_balance(owners: str, expected: str) -> None:
-    """Threads keep their first partitions up to their quotas. The others go to threads below their quotas."""
+    """Threads keep their first partitions up to their quotas, and the others go to threads below their quotas."""
     found = balance(["a", "b"], PARTITIONS, dict(zip(PARTITIONS, owners, strict=True)))
     assert "".join(found[tp] for tp in PARTITIONS) == expected
 
 
 def test_more_threads_than_partitions() -> None:
-    """The first threads get a partition each, unless a later one owns it."""
+    """If threads outnumber partitions, the first threads get a partition each, unless a later one owns it."""
     assert list(balance(["a", "b", "c"], PARTITIONS[:2], {}).values()) == ["a", "b"]
     found = balance(["a", "b", "c"], PARTITIONS[:2], {PARTITIONS[0]: "c"})
     assert found == {PARTITIONS[0]: "c", PARTITIONS[1]: "a"}

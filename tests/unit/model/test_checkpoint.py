@@ -1,4 +1,4 @@
-"""The offsets of a stream, as its checkpoint stores them."""
+"""Offsets of a stream as its checkpoint stores them."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ TEXT = (
 
 
 def valid(**changes: Any) -> dict[str, Any]:
-    """An offset of one topic, with some of the topic's fields changed."""
+    """Return an offset of one topic, with some of the topic's fields changed."""
     return {"version": 1, "topics": {"a": {"czxid": 7, "id": "i", "known": 1, "partitions": {"0": [1, 5]}, **changes}}}
 
 
 def test_text() -> None:
-    """The text has a version, topics by name, partitions by number, and the committed offsets that are known."""
+    """The text has a version, topics by name, partitions by number, and committed offsets if known."""
     assert json.dumps(OFFSET.to_json()) == TEXT
 
 
 def test_back() -> None:
-    """Reading returns what was written."""
+    """An offset is the same after it was written and read."""
     found = StreamOffset.from_json(json.loads(TEXT))
     assert found == OFFSET
     assert json.dumps(found.to_json()) == TEXT
 
 
 def test_order_of_insertion() -> None:
-    """Equal offsets give equal text, as Spark compares offsets by their texts."""
+    """Equal offsets give equal text, since Spark compares offsets by their text."""
     turned = StreamOffset(dict(reversed(OFFSET.ranges.items())), dict(reversed(OFFSET.topics.items())))
     assert turned == OFFSET
     assert json.dumps(turned.to_json()) == TEXT
@@ -61,7 +61,7 @@ def test_partitions_without_a_topic() -> None:
 
 
 def test_empty() -> None:
-    """A stream that reads nothing yet has an offset."""
+    """A stream that does not read anything yet has an offset."""
     assert StreamOffset().to_json() == {"version": 1, "topics": {}}
     assert StreamOffset.from_json({"version": 1, "topics": {}}) == StreamOffset()
 
@@ -81,7 +81,7 @@ def test_first_identity() -> None:
 
 @each(("positions", "known"), [(set(), 1), ({1}, 2), ({1, 2}, 3), ({2}, 1), ({1, 3}, 2), ({1, 2, 3, 4}, 4)])
 def test_identity_after(positions: set[int], known: int) -> None:
-    """New partitions are known up to the first one without a range."""
+    """New partitions become known up to the first one without a range."""
     topic = Topic("a", dict.fromkeys(range(4), (1,)), "xYz", 77)
     before = TopicIdentity("old", 7, 1)
     found = identity_after(topic, before, {TopicPartition("a", n) for n in positions})
@@ -89,7 +89,7 @@ def test_identity_after(positions: set[int], known: int) -> None:
 
 
 def test_pickle() -> None:
-    """Offsets pickle."""
+    """Offsets can be pickled."""
     assert pickle.loads(pickle.dumps(OFFSET)) == OFFSET
 
 
@@ -113,7 +113,7 @@ def test_pickle() -> None:
 def test_another_topic_of_the_same_name(
     identity: TopicIdentity, topic_id: str | None, czxid: int | None, other: bool
 ) -> None:
-    """Topics are compared by id, or else by czxid. Unknown values are not compared."""
+    """Topics are compared by id, or else by czxid, and unknown values are not compared."""
     assert identity.differs_from(Topic("a", {}, topic_id, czxid)) is other
 
 
@@ -181,7 +181,7 @@ def test_damaged(found: object) -> None:
 
 
 def test_another_version() -> None:
-    """A newer version is named next to ours, and a long offset is quoted in part."""
+    """A newer version is named together with the expected one, and a long offset is quoted in part."""
     newer = {"version": 2, "topics": {"a": {"known": 1, "partitions": {str(n): [1, 5] for n in range(500)}}}}
     with pytest.raises(CheckpointError, match=r"\(version 2, expected 1\)") as caught:
         StreamOffset.from_json(newer)

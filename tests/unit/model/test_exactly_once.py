@@ -1,4 +1,4 @@
-"""The steps of a task that writes its rows once, in each state in which it can find the ledger."""
+"""Steps of a task that writes its rows exactly once, for each state of the ledger."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Script = Sequence[tuple[Step, Any]]
 
 
 def follow(attempt: Attempt, script: Script) -> Result:
-    """What the task returns after exactly these steps, each with the answer to it."""
+    """Return the task's result after exactly these steps, each paired with its answer."""
     steps, answer = write_slot(attempt), None
     for expected, next_answer in script:
         step = steps.send(answer)
@@ -58,7 +58,7 @@ def follow(attempt: Attempt, script: Script) -> Result:
 
 
 def failure(attempt: Attempt, script: Script) -> LedgerError:
-    """What the task raises after exactly these steps."""
+    """Return the task's error after exactly these steps."""
     with pytest.raises(LedgerError) as caught:
         follow(attempt, script)
     return caught.value
@@ -69,32 +69,32 @@ def failure(attempt: Attempt, script: Script) -> LedgerError:
 
 @pytest.mark.parametrize("entries", [{}, {0: replace(OTHER, batch=6)}, {0: replace(OTHER, run="new")}])
 def test_first(entries: dict[int, Entry]) -> None:
-    """A slot without an entry looks at the others, and writes if no other run has recorded this micro-batch."""
+    """A slot without an entry reads the others, and writes if no other run has recorded this micro-batch."""
     script = [(Begin(), None), (ReadLedger(), entries), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
 def test_next_micro_batch() -> None:
-    """A slot that this run has written before does not look at the others."""
+    """A slot that this run has written before does not read the others."""
     assert follow(ATTEMPT, [(Begin(), BEFORE), (Send(), ROWS), (Commit(WRITTEN), None)]) == Result(10, was_written=False)
 
 
 def test_first_micro_batch_of_a_run() -> None:
-    """A slot that another run has written before does."""
+    """A slot that only another run has written before reads the others."""
     own = replace(BEFORE, run="old")
     script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
 def test_next_micro_batch_of_foreach_batch() -> None:
-    """A write of a foreachBatch does in each micro-batch: the user may have tried it before in the same one."""
+    """A write in a foreachBatch reads the ledger in each micro-batch, since the user may have tried the write before."""
     own = replace(BEFORE, write="w1")
     script = [(Begin(), own), (ReadLedger(), {1: own}), (Send(), ROWS), (Commit(replace(WRITTEN, write="w2")), None)]
     assert follow(FOREACH, script) == Result(10, was_written=False)
 
 
 def test_batch_job() -> None:
-    """A batch job's slot looks in every run of the job, and before it commits: another run may write at the same time."""
+    """A batch job's slot reads the ledger in every run, and again before the commit, as other runs may write meanwhile."""
     own = replace(BEFORE, run="another call")
     look = (ReadLedger(), {1: own})
     script = [(Begin(), own), look, (ReadOthers(), {}), (Send(), ROWS), look]
@@ -102,7 +102,7 @@ def test_batch_job() -> None:
 
 
 def test_job_of_a_group() -> None:
-    """A group's job does not look elsewhere: each of the group's ledgers has numbers of its own."""
+    """A group's job does not look elsewhere, since each of the group's ledgers has its own numbers."""
     recorded = replace(WRITTEN, run="call", ends=OF_GROUP.ends)
     script = [(Begin(), None), (ReadLedger(), {}), (Send(), ROWS), (ReadLedger(), {}), (Commit(recorded), None)]
     assert follow(OF_GROUP, script) == Result(10, was_written=False)
@@ -114,13 +114,13 @@ def test_no_rows() -> None:
 
 
 def test_no_rows_beside_others() -> None:
-    """Nor does it wait for others."""
+    """A slot without rows does not wait for other slots."""
     script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {}), (Send(), NONE)]
     assert follow(ATTEMPT, script) == Result(0, was_written=False)
 
 
 def test_waits() -> None:
-    """A slot commits when this run has verified all that others have recorded, also of those that it sees late."""
+    """A slot commits once this run has verified all slots that others have recorded, including those that appear late."""
     late, verified = replace(OTHER, slot=2), replace(OTHER, run="new")
     script: Script = [
         (Begin(), None),
@@ -139,7 +139,7 @@ def test_waits() -> None:
 
 
 def test_waits_in_vain() -> None:
-    """What is not verified in time was written in another layout: the transaction is aborted."""
+    """If a slot is not verified in time, the layout has changed, and the transaction is aborted."""
     looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
     error = failure(ATTEMPT, [*looks, (Send(), ROWS), (Await((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
@@ -148,7 +148,7 @@ def test_waits_in_vain() -> None:
 
 
 def test_overtaken_while_it_waits() -> None:
-    """An entry that is overwritten by a later micro-batch while a slot waits for it is not verified."""
+    """A slot's entry that a later micro-batch overwrites during the wait does not count as verified."""
     ahead = replace(OTHER, batch=8, run="newer")
     looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
     waits: Script = [(Send(), ROWS), (Await((0,)), True), (ReadLedger(), {0: ahead}), (Abort(), None)]
@@ -156,7 +156,7 @@ def test_overtaken_while_it_waits() -> None:
 
 
 def test_two_runs_of_a_job() -> None:
-    """A slot that another run of the job records while this one sends is seen before the commit."""
+    """A slot that another run of the job records during the sends is noticed before the commit."""
     looks: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), {}), (Send(), ROWS)]
     error = failure(JOB, [*looks, (ReadLedger(), {0: OTHER}), (Await((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
@@ -180,7 +180,7 @@ def test_renamed(attempt: Attempt, former: Script) -> None:
 
 @pytest.mark.parametrize("attempt", [NAMED, JOB])
 def test_renumbered(attempt: Attempt) -> None:
-    """So does one that may have recorded its micro-batch before its batchId was set or left out."""
+    """A write that may have recorded its micro-batch before its batchId was set or removed stops before it sends a row."""
     error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), ELSEWHERE)])
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders): this write may" in error.message
@@ -189,39 +189,39 @@ def test_renumbered(attempt: Attempt) -> None:
 
 @pytest.mark.parametrize("batch", [6, 8])
 def test_renumbered_between_micro_batches(batch: int) -> None:
-    """Other micro-batches are complete, or those of other writes."""
+    """A former ledger does not stop a write if its entries belong to other micro-batches."""
     former = {"zkafka-8f1c-orders (topic orders)": [replace(OTHER, batch=batch)]}
     script: Script = [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), former), (ReadOthers(), {}), (Send(), NONE)]
     assert follow(JOB, script) == Result(0, was_written=False)
 
 
 def test_numbered_before() -> None:
-    """A job that has a ledger looks for no other: a query that happens to be at the same number is no reason to stop."""
+    """A job that has a ledger does not look for a former one, since a query may be at the same number by chance."""
     script: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), {}), (Send(), NONE)]
     assert follow(JOB, script) == Result(0, was_written=False)
 
 
 def test_numbered_in_this_batch() -> None:
-    """Nor does a write that has recorded a slot of this batch: it was accepted before."""
+    """A write that has recorded a slot of this batch does not look for a former ledger, since it was accepted before."""
     looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
     assert follow(NAMED, [*looks, (Send(), NONE)]) == Result(0, was_written=False)
 
 
 def test_renamed_and_rolled_back() -> None:
-    """So does one that is behind what is recorded elsewhere."""
+    """A write that is behind a micro-batch recorded under another name stops."""
     ahead = {"old-8f1c (topic orders)": [replace(OTHER, batch=8)]}
     error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ahead)])
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_renamed_between_micro_batches() -> None:
-    """A micro-batch that nobody has tried under the old name is written under the new one."""
+    """A micro-batch that was never tried under the old name is written under the new one."""
     script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), {"old": [replace(OTHER, batch=6)]}), (Send(), ROWS)]
     assert follow(ATTEMPT, [*script, (Commit(WRITTEN), None)]) == Result(10, was_written=False)
 
 
 def test_waits_for_another_write() -> None:
-    """A write of a foreachBatch waits until this run has repeated the other writes that an earlier run recorded."""
+    """A write in a foreachBatch waits until this run has repeated the other writes that an earlier run recorded."""
     repeated = {"old-8f1c (topic orders)": [replace(OTHER, run="new", write="w1")]}
     places = tuple(ELSEWHERE)
     script: Script = [
@@ -240,7 +240,7 @@ def test_waits_for_another_write() -> None:
 
 
 def test_waits_for_another_write_in_vain() -> None:
-    """Where nobody repeats it, a write was renamed: the transaction is aborted."""
+    """If the recorded write is not repeated, it was renamed, and the transaction is aborted."""
     looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), {}), (ReadOthers(), ELSEWHERE)]
     error = failure(NAMED, [*looks, (Send(), ROWS), (Await((), tuple(ELSEWHERE)), False), (Abort(), None)])
     assert error.condition == "LEDGER_MOVED"
@@ -251,7 +251,7 @@ def test_waits_for_another_write_in_vain() -> None:
 
 
 def test_repeated_by_another_run() -> None:
-    """A slot that another run has recorded is compared, and marked as verified; it does not wait for others."""
+    """A slot that another run has recorded is compared and marked as verified without waiting for others."""
     own = replace(WRITTEN_BEFORE, at_ms=5)
     commit = Commit(replace(WRITTEN, at_ms=5))
     looks: Script = [(ReadLedger(), {0: OTHER, 1: own}), (ReadOthers(), {})]
@@ -259,19 +259,19 @@ def test_repeated_by_another_run() -> None:
 
 
 def test_job_that_is_run_again() -> None:
-    """So is a slot of a job, which looks at the other entries in each run."""
+    """A slot of a job that another run has recorded is compared and marked as verified after reading the ledger."""
     commit = Commit(replace(WRITTEN, run="call"))
     script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (Measure(), ROWS), (commit, None)]
     assert follow(JOB, script) == Result(10, was_written=True)
 
 
 def test_repeated_by_the_same_run() -> None:
-    """A slot that this run has recorded is compared alone."""
+    """A slot that this run has recorded is only compared."""
     assert follow(ATTEMPT, [(Begin(), WRITTEN), (Measure(), ROWS)]) == Result(10, was_written=True)
 
 
 def test_repeated_by_another_write() -> None:
-    """A slot that an earlier try of a named write has recorded is marked as verified by this one."""
+    """A slot recorded by an earlier try of a named write is marked as verified by this try."""
     own = replace(WRITTEN, write="w1")
     looks: Script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {})]
     commit = Commit(replace(WRITTEN, write="w2"))
@@ -279,7 +279,7 @@ def test_repeated_by_another_write() -> None:
 
 
 def test_batch_job_repeats_a_task() -> None:
-    """A task of a batch job that is tried again compares what the first attempt has committed."""
+    """A repeated task of a batch job compares its rows with those that the first attempt has committed."""
     own = replace(WRITTEN, run="call")
     assert follow(JOB, [(Begin(), own), (Measure(), ROWS)]) == Result(10, was_written=True)
 
@@ -290,7 +290,7 @@ def test_batch_job_repeats_a_task() -> None:
     [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), {})]],
 )
 def test_other_rows(before: list[tuple[Step, Any]], found: RowSet) -> None:
-    """Another count, or another digest, of whatever run, is an error before anything is sent."""
+    """Another count or digest than any run has recorded is an error before anything is sent."""
     error = failure(ATTEMPT, [*before, (Measure(), found)])
     assert error.condition == "ROWS_DIFFER"
     assert error.parameters["recorded"] == (10, "aa")
@@ -306,20 +306,20 @@ def test_own_entry_is_ahead() -> None:
 
 
 def test_another_entry_is_ahead() -> None:
-    """So does one that sees another slot's entry of a later one."""
+    """A slot that finds another slot's entry of a later micro-batch stops."""
     error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=9)})])
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
     assert (error.parameters["slot"], error.parameters["recorded_batch"]) == (0, 9)
 
 
 def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
-    """So does one that is recorded itself: the next micro-batch of this run would not look at the others any more."""
+    """A recorded slot stops at another slot's later entry, since this run's next micro-batch would not look at it."""
     entries = {0: replace(OTHER, batch=8), 1: WRITTEN_BEFORE}
     assert failure(ATTEMPT, [(Begin(), WRITTEN_BEFORE), (ReadLedger(), entries)]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
-    """So does one whose query was renamed, wrote the next micro-batch, and got its old name and checkpoint back."""
+    """A recorded slot stops if its query wrote the next micro-batch under another name before it was set back."""
     ahead = {"team-8f1c (topic orders)": [replace(OTHER, batch=8)]}
     script: Script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), ahead)]
     assert failure(ATTEMPT, script).condition == "CHECKPOINT_ROLLED_BACK"
@@ -329,19 +329,19 @@ def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
     "script", [[(Begin(), WRITTEN_BEFORE)], [(Begin(), None), (ReadLedger(), {0: replace(OTHER, ends="{}")})]]
 )
 def test_another_job_of_the_same_number(script: Script) -> None:
-    """A group's job is refused before it writes, if another one that was planned at the same time has begun to write."""
+    """A group's job is refused before it writes if another job planned at the same time has begun to write."""
     error = failure(OF_GROUP, script)
     assert error.condition == "UNFINISHED_JOB"
     assert '{"orders":{"0":7}}' in error.message
 
 
 def test_second_write_of_the_same_name() -> None:
-    """A second write of a foreachBatch stops at its own slot's entry of the first one."""
+    """A second write in a foreachBatch stops at the first write's entry in its own slot."""
     assert failure(FOREACH, [(Begin(), replace(WRITTEN, write="w1"))]).condition == "WRITTEN_TWICE"
 
 
 def test_second_write_of_the_same_name_in_another_slot() -> None:
-    """So it does at another slot's."""
+    """A second write in a foreachBatch stops at the first write's entry in another slot."""
     entries = {0: replace(OTHER, run="new", write="w1")}
     assert failure(FOREACH, [(Begin(), None), (ReadLedger(), entries)]).condition == "WRITTEN_TWICE"
 
@@ -351,7 +351,7 @@ def test_second_write_of_the_same_name_in_another_slot() -> None:
     [replace(OTHER, write="w1"), replace(OTHER, run="new", write="w2"), replace(OTHER, batch=6, run="new", write="w1")],
 )
 def test_no_second_write(other: Entry) -> None:
-    """A write of another run, of this call, or of an earlier micro-batch is not another one under the same name."""
+    """A write of another run, of this call or of an earlier micro-batch is no second write under the same name."""
     former: Script = [(ReadFormer(), {})] if other.batch < FOREACH.batch else []
     looks: Script = [(Begin(), None), (ReadLedger(), {0: other}), *former, (ReadOthers(), {})]
     assert follow(FOREACH, [*looks, (Send(), NONE)]) == Result(0, was_written=False)
@@ -369,10 +369,10 @@ def test_no_second_write(other: Entry) -> None:
     ],
 )
 def test_unverified(attempt: Attempt, entry: Entry, expected: tuple[int, ...]) -> None:
-    """A slot is verified if this try has recorded it, in this run."""
+    """A slot is verified if this try has recorded it in this run."""
     assert unverified(attempt, {0: entry}) == expected
 
 
 def test_unverified_in_order() -> None:
-    """Slots are in order."""
+    """Unverified slots are sorted."""
     assert unverified(ATTEMPT, {n: replace(OTHER, slot=n) for n in (2, 0, 1)}) == (0, 1, 2)

@@ -1,4 +1,4 @@
-"""Registrations that would block a whole group: too many threads, regexes that take unbounded time."""
+"""Registrations that would block a whole group: too many threads, and regexes that take unbounded time."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_many_threads(data: bytes) -> None:
 
 
 def test_threads_of_many_topics() -> None:
-    """Topics with the same readers share one list of threads."""
+    """Topics with the same readers share a single list of threads."""
     members = {"g_c1": ConsumerRegistration({"t.*": 50_000}, "white_list"), "g_c2": ConsumerRegistration({"t1": 1})}
     found = threads_by_topic(members, [f"t{n}" for n in range(5000)])
     assert len(found) == 5000
@@ -56,7 +56,7 @@ def test_threads_of_many_topics() -> None:
     ["(a+)+[.]", "(a|a)*[.]", "(.*)*[.]", "(((((a+)+b?)+c?)+d?)+e?)+[.]", "(a?){60}a{60}[.]", "(.*.*.*.*.*.*.*.*)[.]"],
 )
 def test_regexes_that_backtrack(regex: str) -> None:
-    """A regex on which a backtracking matcher would never end is matched like any other."""
+    """A regex that would never end in a backtracking matcher is matched like any other."""
     names = ["a" * 249, "a" * 100 + "."]
     assert topics_of(decode_registration(PATH, encoded({regex: 1}, "white_list")), names) == names[1:]
 

@@ -31,19 +31,19 @@ def test_first_job() -> None:
 
 
 def test_new_job() -> None:
-    """A new job follows the last one if the last one's offsets, or later ones, are committed."""
+    """A new job follows the last one once the last one's offsets, or later ones, are committed."""
     ends = {FIRST: 15, SECOND: 20}
     assert group_job(NAME, ends, [LAST], {FIRST: 10, SECOND: 25}) == GroupJob(NAME, 4, canonical_json(ends))
 
 
 @pytest.mark.parametrize("last", [[], [LAST]])
 def test_committed_job(last: list[LastJob]) -> None:
-    """There is no job if its offsets are committed: it may be the same job again, or the group may be ahead."""
+    """There is no job if its offsets are committed, since it is repeated or the group is ahead."""
     assert group_job(NAME, ENDS, last, {FIRST: 10, SECOND: 21}) is None
 
 
 def test_job_elsewhere() -> None:
-    """An unfinished job under another name or topic must be finished there. A job of other partitions does not matter."""
+    """An unfinished job under another name or topic must be finished there, unless it is of other partitions."""
     elsewhere = LastJob("team-group.billing (topic orders)", 3, LAST.ends)
     with pytest.raises(LedgerError, match=r"LEDGER_MOVED.*under team-group.billing \(topic orders\).*\"1\":20"):
         group_job(NAME, ENDS, [], {FIRST: 10}, [elsewhere])
@@ -64,18 +64,18 @@ def test_job_elsewhere() -> None:
     ],
 )
 def test_ledgers_of_a_group(base: str, is_of_it: bool) -> None:
-    """The ledgers of a group's jobs are found under each prefix and writer, without those of other members."""
+    """Ledgers of a group's jobs are found under all prefixes and writers, without those of other members."""
     assert is_ledger_of(base, "billing", [FIRST]) == is_of_it
 
 
 @pytest.mark.parametrize("committed", [{}, {FIRST: 10}, {FIRST: 10, SECOND: 19}])
 def test_repeated_job(committed: dict[TopicPartition, int]) -> None:
-    """A job with the ends of the last one repeats it while any of these is not committed."""
+    """A job with the last job's ends repeats it while any of them is not committed."""
     assert group_job(NAME, ENDS, [LAST], committed).number == 3
 
 
 def test_unfinished_job() -> None:
-    """Another job is refused until the last one is finished. The error has the offsets with which to repeat it."""
+    """Another job is refused until the last one is finished, and the error has the offsets for repeating it."""
     with pytest.raises(LedgerError, match=r"UNFINISHED_JOB.*\{\"orders\":\{\"0\":10,\"1\":20\}\}.*endingOffsets") as caught:
         group_job(NAME, {FIRST: 12, SECOND: 20}, [LAST], {FIRST: 10})
     assert caught.value.parameters["unfinished"] == canonical_json(ENDS)
@@ -98,7 +98,7 @@ def test_member_after_an_unfinished_job() -> None:
 
 
 def test_last_job() -> None:
-    """The last job has the highest number. Some slots may only have entries of an earlier job."""
+    """The last job has the highest number, even if some slots only have entries of an earlier job."""
     entries = [Entry(0, 2, 1, "", "a", ends="{}"), Entry(2, 3, 1, "", "a", ends=LAST.ends[0]), Entry(1, 1, 1, "", "a")]
     assert last_job(NAME, entries) == LAST
     assert last_job(NAME, []) is None
@@ -117,7 +117,7 @@ def test_jobs_of_one_number() -> None:
 
 
 def test_names() -> None:
-    """Members of a group have ledgers by their partitions, writers have their own, and other programs have the group's."""
+    """Members have ledgers by their partitions, writers have their own, and other programs share the group's."""
     of_members = {job_names("g", [tp], is_member=True)[0] for tp in (FIRST, SECOND)}
     of_writers = {job_names("g", [FIRST], "w", is_member=is_member)[0] for is_member in (True, False)}
     of_groups = {job_names(group, [FIRST], is_member=False)[0] for group in ("g", "g-w")}
@@ -125,13 +125,13 @@ def test_names() -> None:
 
 
 def test_ends() -> None:
-    """Reading ends returns what was written."""
+    """Ends are the same after they were written and read."""
     assert parse_ends(canonical_json(ENDS)) == ENDS
     assert parse_ends("") == {}
 
 
 def test_size_of_an_entry() -> None:
-    """Brokers accept an entry with the longest ends and long names."""
+    """An entry with the longest ends and long names is small enough for brokers."""
     ends = canonical_json({TopicPartition("t" * 100, p): 10**8 for p in range(180)})
     assert 0.9 * MAX_ENDS_BYTES < len(ends) <= MAX_ENDS_BYTES
     entry = Entry(2**31, 2**31, 2**31, "0" * 32, "r" * 36, "w" * 36, 2**41, ends)

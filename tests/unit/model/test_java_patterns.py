@@ -16,7 +16,7 @@ NOT_SUPPORTED = {"[&&&a]", "[a&&]", "{2}", "((?!a$|).)*"}
 
 @each(("pattern", "expected"), [row for row in VECTORS["patterns"] if row[0] not in NOT_SUPPORTED])
 def test_like_java(pattern: str, expected: list[str] | None) -> None:
-    """A pattern matches the names that Java's Pattern matches, and is refused where Java refuses it."""
+    """A pattern matches the names that Java's Pattern matches, and is refused if Java refuses it."""
     if expected is None:
         with pytest.raises(FilterError):
             topic_filter(pattern)
@@ -28,7 +28,7 @@ def test_like_java(pattern: str, expected: list[str] | None) -> None:
     ("pattern", "name", "matches"), [("o{01}rders", "orders", True), ("o{002,010}", "oo", True), ("o{10}", "o{10}", False)]
 )
 def test_leading_zeros(pattern: str, name: str, matches: bool) -> None:
-    """A count may have leading zeros, as in Java. RE2 alone would read it as literal text."""
+    """A count may have leading zeros as in Java, although RE2 would read it as literal text."""
     assert bool(topic_filter(pattern).select([name])) is matches
 
 

@@ -21,13 +21,13 @@ HASHES = [row[1] for row in JAVA]
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
 def test_murmur2_equals_java(kind: pa.DataType) -> None:
-    """Every recorded key has the hash of Utils.murmur2, with any width of Arrow's offsets."""
+    """Every recorded key has the hash of Utils.murmur2, with 32-bit and 64-bit offsets."""
     assert murmur2(pa.array(KEYS, kind)).tolist() == HASHES
 
 
 @pytest.mark.parametrize("rows", [1, 2, 23, 24, 25])
 def test_murmur2_equals_java_in_small_batches(rows: int) -> None:
-    """Hashes are the same on both sides of the size from which numpy is used."""
+    """Hashes are the same below and above the size from which numpy is used."""
     keys = pa.array(KEYS, pa.binary())
     found = [h for first in range(0, len(keys), rows) for h in murmur2(keys.slice(first, rows)).tolist()]
     assert found == HASHES
@@ -36,7 +36,7 @@ def test_murmur2_equals_java_in_small_batches(rows: int) -> None:
 @each("hash_of", [murmur2, murmur3, crc32, fnv1a])
 @each("kind", [pa.string(), pa.large_string()])
 def test_strings_hash_as_their_utf8(hash_of: Any, kind: pa.DataType) -> None:
-    """A string key hashes as the same text's UTF-8 bytes."""
+    """A string key has the hash of its UTF-8 bytes."""
     texts = ["", "a", "Zoë", "日本語", "🚀"]
     assert hash_of(pa.array(texts, kind)).tolist() == hash_of(pa.array([t.encode() for t in texts])).tolist()
 
@@ -51,7 +51,7 @@ def test_nulls_hash_to_zero_and_chunks_follow_each_other(hash_of: Any) -> None:
 
 @pytest.mark.parametrize("hash_of", [murmur2, murmur3, crc32, fnv1a])
 def test_nothing_hashes_to_nothing(hash_of: Any) -> None:
-    """Without keys there are no hashes: an empty array, an empty slice, no chunk."""
+    """An empty array, an empty slice and an array without chunks have no hashes."""
     for keys in (pa.array([], pa.binary()), pa.array([b"a"]).slice(1), pa.chunked_array([], pa.binary())):
         assert hash_of(keys).tolist() == []
 

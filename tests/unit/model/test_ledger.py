@@ -1,4 +1,4 @@
-"""The ledger of exactly-once writes: names, keys, and entries as metadata, also those that others wrote."""
+"""The ledger of exactly-once writes: names, keys, and entries as metadata, including foreign ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_METADATA = 4096
 
 
 def test_name() -> None:
-    """The writer is a part of the name if there is one."""
+    """The name includes the writer if there is one."""
     assert str(QueryName("zkafka", "8f1c")) == "zkafka-8f1c"
     assert str(QueryName("zkafka", "8f1c", "orders")) == "zkafka-8f1c-orders"
 
@@ -46,7 +46,7 @@ def test_name() -> None:
     ],
 )
 def test_owns(group: str, owned: bool) -> None:
-    """A query owns the groups of its own name, and not those of its other writers."""
+    """A query owns the groups of its name, but not those of its other writers."""
     assert QueryName("zkafka", "8f1c").owns(group) is owned
 
 
@@ -74,12 +74,12 @@ def test_owns(group: str, owned: bool) -> None:
     ],
 )
 def test_foreign_group(name: str) -> None:
-    """A name that no ledger writes is no ledger's group."""
+    """A group whose name no ledger would have is not a ledger."""
     assert LedgerGroup.parse(name) is None
 
 
 def test_keys() -> None:
-    """The slots of a width fill a group after the other."""
+    """Slots fill one group up to its width before the next."""
     found = [key_of(QueryName("z", "q"), slot, width=2) for slot in range(4)]
     first, second = "z-q.slots-2-0", "z-q.slots-2-1"
     assert found == [LedgerKey(first, 0), LedgerKey(first, 1), LedgerKey(second, 0), LedgerKey(second, 1)]
@@ -92,20 +92,20 @@ def test_size() -> None:
 
 
 def test_unknown_fields() -> None:
-    """A field that this version does not know is ignored."""
+    """Fields that this version does not know are ignored."""
     assert decode(json.dumps(VALUES | {"more": [1]})) == ENTRY
 
 
 @each("sink", [SinkIdentity("orders", "a-b_cdefghijklmnopqrst"), SinkIdentity("orders", 77)])
 def test_topic(sink: SinkIdentity) -> None:
-    """An entry may name the topic of its rows, which one that was written before this version does not."""
+    """An entry may name the topic of its rows, which entries of earlier versions lack."""
     assert decode(encode(replace(ENTRY, sink=sink))) == replace(ENTRY, sink=sink)
     assert "sink" not in VALUES
 
 
 @each("sink", [1, "orders", {}, [], ["orders"], ["orders", None], ["a/b", 7], ["orders", -1], ["orders", True], [7, 7]])
 def test_no_topic(sink: Any) -> None:
-    """An entry whose topic is none is unreadable."""
+    """An entry with an invalid topic is unreadable."""
     with pytest.raises(LedgerError):
         decode(json.dumps(VALUES | {"sink": sink}))
 
@@ -121,7 +121,7 @@ def test_no_topic(sink: Any) -> None:
     ],
 )
 def test_topic_created_again(before: SinkIdentity | None, is_replaced: bool) -> None:
-    """A topic replaces another one of its name; an id from Kafka and one from ZooKeeper cannot be compared."""
+    """A topic replaces one of the same name with another id; ids from Kafka and ZooKeeper cannot be compared."""
     assert SinkIdentity("orders", 77).replaces(before) is is_replaced
 
 
@@ -151,7 +151,7 @@ def test_topic_created_again(before: SinkIdentity | None, is_replaced: bool) -> 
     ],
 )
 def test_unreadable(metadata: str) -> None:
-    """Whatever is no entry is an error that quotes the beginning of it."""
+    """Text that is no entry is an error that quotes its beginning."""
     with pytest.raises(LedgerError, match="cannot be read") as caught:
         decode(metadata)
     assert caught.value.condition == "UNREADABLE_LEDGER"
@@ -160,7 +160,7 @@ def test_unreadable(metadata: str) -> None:
 
 @each("name", VALUES)
 def test_missing_field(name: str) -> None:
-    """An entry has all its fields."""
+    """An entry that lacks a field is unreadable."""
     with pytest.raises(LedgerError):
         decode(json.dumps({key: value for key, value in VALUES.items() if key != name}))
 
@@ -171,20 +171,20 @@ def test_missing_field(name: str) -> None:
     [-1, 1.0, 7.5, 1e300, 10**30, 2**63, True, False, None, "7", [], [7], {}, float("nan"), float("inf"), float("-inf")],
 )
 def test_no_number(name: str, value: Any) -> None:
-    """A number is an integer of 63 bits: neither a float nor a Boolean, a text or nothing."""
+    """A number must be a non-negative integer of 63 bits, and no other JSON value."""
     with pytest.raises(LedgerError):
         decode(json.dumps(VALUES | {name: value}))
 
 
 def test_impossible_time() -> None:
-    """A time that no clock of a worker shows is none; the entry counts."""
+    """A time that no worker's clock can show is read as 0, and the entry still counts."""
     for at_ms in (LAST_MS + 1, 2**63 - 1):
         assert decode(encode(replace(ENTRY, at_ms=at_ms))) == replace(ENTRY, at_ms=0)
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_other_version(version: int) -> None:
-    """An entry of another version is not guessed at."""
+    """An entry of another version is refused."""
     with pytest.raises(LedgerError, match="later version"):
         decode(json.dumps(VALUES | {"v": version}))
 
@@ -192,13 +192,13 @@ def test_other_version(version: int) -> None:
 @each("name", ["digest", "run", "write"])
 @each("value", [None, 1, True, ["a"], {"a": "b"}, float("nan")])
 def test_no_text(name: str, value: Any) -> None:
-    """A text is a text."""
+    """A text field must be a string."""
     with pytest.raises(LedgerError):
         decode(json.dumps(VALUES | {name: value}))
 
 
 def test_newest() -> None:
-    """The entry of the latest micro-batch counts, in any order; of two of the same, the later one."""
+    """The entry of the latest micro-batch counts in any order, and of two for the same micro-batch, the later one."""
     first, second, again = Entry(0, 1, 5, "a", "r1"), Entry(0, 2, 5, "b", "r1"), Entry(0, 2, 5, "b", "r2", at_ms=9)
     other = Entry(1, 1, 5, "c", "r1")
     assert newest([]) == {}

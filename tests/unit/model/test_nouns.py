@@ -44,7 +44,7 @@ def test_no_owner(text: str) -> None:
     [(-1, (), 1, False), (5, (), -1, True), (5, (1, 2), 1, False), (5, (1, 2), -1, False), (5, (2,), 1, True)],
 )
 def test_outdated(kraft_epoch: int, brokers: tuple[int, ...], leader: int, outdated: bool) -> None:
-    """A snapshot of a cluster that migrates is outdated when a leader, or every broker, is missing from ZooKeeper."""
+    """A snapshot of a migrating cluster is outdated if a leader or every broker is missing from ZooKeeper."""
     states = {TopicPartition("t", 0): PartitionState(leader, 0, (1,))}
     snapshot = ClusterSnapshot({b: Broker(b, ()) for b in brokers}, states=states, kraft_epoch=kraft_epoch)
     assert snapshot.is_outdated == outdated

@@ -33,13 +33,13 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 def test_canonical_json_of_nothing() -> None:
-    """No offsets are an empty object, and names are not escaped."""
+    """No offsets give an empty object, and names are not escaped."""
     assert canonical_json({}) == "{}"
     assert canonical_json({TopicPartition("tä", 0): 1}) == '{"tä":{"0":1}}'
 
 
 def test_partition_wins_over_topic_and_topic_over_everywhere() -> None:
-    """The most specific position takes precedence, also if it is 0."""
+    """The most specific position takes precedence, even if it is 0."""
     spec = OffsetSpec("o", everywhere=7, by_topic={"a": LATEST}, by_partition={A1: 0})
     assert [spec.of(tp) for tp in (A0, A1, B0)] == [LATEST, 0, 7]
 
@@ -51,7 +51,7 @@ class Log:
     earliest: int
     latest: int
     times: dict[int, int] = field(default_factory=dict)  # offset -> ms
-    high_watermark: int | None = None  # where transactions are open behind latest
+    high_watermark: int | None = None  # the end with open transactions, if later than latest
 
     def at(self, position: Position) -> int:
         if isinstance(position, AtTimestamp):
@@ -60,7 +60,7 @@ class Log:
 
 
 class FakeLogs:
-    """Answers from logs that do not change, and records the requests."""
+    """Logs that do not change, with a list of the requests."""
 
     def __init__(self, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, int] | None = None) -> None:
         self.logs = logs
@@ -79,7 +79,7 @@ class FakeLogs:
 
 
 def log() -> Log:
-    """The log `[10, 20)`, one record a second from 10 s on."""
+    """Return the log `[10, 20)`, with one record per second from 10 s on."""
     return Log(10, 20, {offset: offset * 1000 for offset in range(10, 20)})
 
 
@@ -115,7 +115,7 @@ PAIRS = [(start, end) for start in STARTS for end in ENDS if (start, end) != ("e
 
 @each(("start", "end"), PAIRS)
 def test_every_start_meets_every_end(start: str, end: str) -> None:
-    """Each form of a start works with each form of an end. An end before the start in time gives an empty range."""
+    """Each form of start works with each form of end, and an end before the start in time gives an empty range."""
     (start_spec, begin), (end_spec, until) = STARTS[start], ENDS[end]
     logs = FakeLogs({A0: log()}, {A0: 16})
     found = resolve([A0], start_spec, end_spec, logs, committed=logs.offsets)
@@ -150,7 +150,7 @@ def test_a_record_that_arrives_while_offsets_are_requested() -> None:
 
 
 def test_third_request_asks_only_for_open_partitions() -> None:
-    """Only partitions with an end after all records are requested again."""
+    """Only partitions whose end is after all records are requested again."""
     logs = FakeLogs({A0: log(), A1: Log(0, 5, {4: 50_000}), B0: Log(3, 3)})
     found = resolve([A0, A1, B0], everywhere(EARLIEST), everywhere(AtTimestamp(30_000)), logs)
     assert logs.asked[2:] == [{A0: LATEST, B0: LATEST}]
@@ -188,14 +188,14 @@ def test_ranges_keep_the_given_order() -> None:
 def test_offsets_outside_the_log_are_moved_and_reported(
     start: Position, end: Position, expected: tuple[int, int], outside: list[tuple[Any, int]]
 ) -> None:
-    """An exact offset outside the log moves to the nearer end of the log and is reported."""
+    """An exact offset outside the log is moved to the nearer end and reported."""
     found = resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
     assert found.ranges == (OffsetRange(A0, *expected),)
     assert found.outside == tuple(Outside(A0, bound, offset, 10, 20) for bound, offset in outside)
 
 
 def test_committed_offset_outside_the_log_is_reported() -> None:
-    """A committed offset that retention has overtaken is treated as an exact one."""
+    """A committed offset outside the log is moved and reported like an exact one."""
     logs = FakeLogs({A0: log(), A1: log()}, {A0: 2, A1: 30})
     found = resolve([A0, A1], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets)
     assert found.ranges == (OffsetRange(A0, 10, 20), OffsetRange(A1, 20, 20))
@@ -206,7 +206,7 @@ def test_committed_offset_outside_the_log_is_reported() -> None:
 
 
 def unstable() -> Log:
-    """The log `[10, 20)`, with open transactions up to 30."""
+    """Return the log `[10, 20)`, with open transactions up to 30."""
     return replace(log(), high_watermark=30)
 
 
@@ -228,7 +228,7 @@ def unstable() -> Log:
 def test_open_transactions_are_inside_the_log(
     start: Position, end: Position, expected: tuple[int, int], outside: list[tuple[Any, int]]
 ) -> None:
-    """An exact offset among open transactions is kept. `latest`, and timestamps after all records, stop before them."""
+    """An exact offset among open transactions is kept; `latest` and timestamps after all records stop before them."""
     found = resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: unstable()}))
     assert found.ranges == (OffsetRange(A0, *expected),)
     assert found.outside == tuple(Outside(A0, bound, offset, 10, 30) for bound, offset in outside)
@@ -245,7 +245,7 @@ def test_open_transactions_are_asked_for_only_where_they_matter() -> None:
 
 
 def elected(logs: FakeLogs, after: Log, pauses: list[float]) -> Callable[[float], None]:
-    """A sleep, in the second of which the new leader of a log learns its end."""
+    """Return a sleep whose second call lets the log's new leader learn its end."""
 
     def sleep(seconds: float) -> None:
         pauses.append(seconds)
@@ -266,7 +266,7 @@ def elected(logs: FakeLogs, after: Log, pauses: list[float]) -> Callable[[float]
     ],
 )
 def test_the_end_of_a_new_leader_is_asked_for_again(start: Position, end: Position, expected: tuple[int, int]) -> None:
-    """An offset beyond the log's end is no loss if the leader, which was just elected, reports a later end soon."""
+    """An offset beyond the log's end is no loss if the newly elected leader soon reports a later end."""
     logs, pauses = FakeLogs({A0: replace(log(), latest=13)}), list[float]()
     found = resolve_with([A0], of_a0(start), of_a0(end), logs, retry=Retry(3, 0.5, elected(logs, log(), pauses)))
     assert found == Resolution((OffsetRange(A0, *expected),))
@@ -274,14 +274,14 @@ def test_the_end_of_a_new_leader_is_asked_for_again(start: Position, end: Positi
 
 
 def test_the_end_of_open_transactions_is_asked_for_again() -> None:
-    """With read_committed the end of a new leader's open transactions may be too low, too."""
+    """With read_committed, a new leader's end of open transactions is requested again, too."""
     logs, pauses = FakeLogs({A0: replace(log(), latest=13, high_watermark=13)}), list[float]()
     retry = Retry(3, 0.5, elected(logs, replace(log(), latest=17, high_watermark=20), pauses))
     assert resolve_with([A0], of_a0(18), everywhere(LATEST), logs, retry=retry) == Resolution((OffsetRange(A0, 18, 18),))
 
 
 def test_only_offsets_beyond_the_end_are_confirmed() -> None:
-    """The end of the last retry counts. The ends of other partitions are requested once."""
+    """Only ends of partitions with an offset beyond the end are requested again, and the last retry counts."""
     logs, pauses = FakeLogs({A0: log(), A1: log()}, {A0: 20, A1: 21}), list[float]()
     retry = Retry(2, 0.5, pauses.append)
     found = resolve_with([A0, A1], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets, retry=retry)
@@ -301,7 +301,7 @@ def test_start_after_all_records_is_an_error_by_default(end: Position) -> None:
 
 @pytest.mark.parametrize(("end", "requests"), [(LATEST, 2), (20, 2), (12, 2), (AtTimestamp(99_000), 3)])
 def test_start_after_all_records_may_mean_latest(end: Position, requests: int) -> None:
-    """With the strategy latest, such a partition reads nothing."""
+    """With the strategy latest, a partition without a record at the starting timestamp reads nothing."""
     logs = FakeLogs({A0: log()})
     found = resolve([A0], everywhere(AtTimestamp(50_000)), everywhere(end), logs, no_match="latest")
     assert [r.size for r in found.ranges] == [0]
@@ -320,7 +320,7 @@ def test_partition_without_committed_offset_is_reset(reset: Any, start: int) -> 
 
 
 def test_reset_may_be_an_error() -> None:
-    """With the policy error, all partitions without an offset are named."""
+    """With the policy error, the error names all partitions without an offset."""
     logs = FakeLogs({A0: log(), A1: log(), B0: log()}, {A1: 12})
     with pytest.raises(ClusterStateError, match=r"\[NO_COMMITTED_OFFSET\] No offset is known for a-0, b-0, and"):
         resolve([B0, A1, A0], everywhere("committed"), everywhere(LATEST), logs, committed=logs.offsets, reset="error")
@@ -329,7 +329,7 @@ def test_reset_may_be_an_error() -> None:
 
 @pytest.mark.parametrize(("reset", "start"), [("latest", 20), ("earliest", 10)])
 def test_reset_serves_partitions_that_the_start_does_not_name(reset: Any, start: int) -> None:
-    """A partition that startingOffsets leaves out starts by the policy, if one was given."""
+    """A partition that startingOffsets leaves out starts by the reset policy, if one is given."""
     found = resolve([A0, A1], of_a0(15), everywhere(LATEST), FakeLogs({A0: log(), A1: log()}), reset=reset)
     assert found.ranges == (OffsetRange(A0, 15, 20), OffsetRange(A1, start, 20))
 
@@ -342,7 +342,7 @@ def test_reset_error_serves_partitions_that_the_start_does_not_name() -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(15, 14), (1, 0), (8, 6), (30, 25)])
 def test_start_after_end_is_an_error(start: int, end: int) -> None:
-    """An explicit start after an explicit end is refused, regardless of the log."""
+    """An explicit start after an explicit end is refused, whatever the log contains."""
     with pytest.raises(OptionError, match=rf"\[START_AFTER_END\] a-0 starts at {start} and ends at {end}; "):
         resolve([A0], of_a0(start), of_a0(end), FakeLogs({A0: log()}))
 
@@ -363,7 +363,7 @@ def test_start_after_end_is_an_error(start: int, end: int) -> None:
     ],
 )
 def test_a_number_of_records_from_an_edge(start: NamedPosition, end: NamedPosition, expected: tuple[int, int]) -> None:
-    """Records are counted from an edge of the log, never beyond the other edge."""
+    """Records are counted from an edge of the log, but never beyond the other edge."""
     logs = FakeLogs({A0: log(), B0: Log(0, 5)})
     found = resolve(
         [A0, B0], of_a0(start, "s") if start != LATEST else everywhere(start), everywhere(end), logs, reset="earliest"
@@ -373,7 +373,7 @@ def test_a_number_of_records_from_an_edge(start: NamedPosition, end: NamedPositi
 
 
 def test_retention_after_an_edge_was_found() -> None:
-    """Records that retention removes while the start is resolved are no loss: the start is the log's own edge."""
+    """Records that retention removes during the resolution are no loss if the start is relative to the log's edge."""
     logs = FakeLogs({A0: log()})
     whole = logs.list_offsets
 
@@ -389,7 +389,7 @@ def test_retention_after_an_edge_was_found() -> None:
 
 
 def test_times_before_the_plan() -> None:
-    """A time before the plan becomes a timestamp once, and 1970 is the earliest."""
+    """A time relative to the plan is converted to a timestamp once, not before 1970."""
     spec = OffsetSpec("o", everywhere=Ago(1000), by_topic={"b": LATEST}, by_partition={A0: Ago(99), A1: 7})
     expected = OffsetSpec("o", AtTimestamp(0), {"b": LATEST}, {A0: AtTimestamp(401), A1: 7})
     assert spec.at(500) == expected
@@ -416,13 +416,13 @@ def test_start_after_end_in_time_is_an_error() -> None:
 
 
 def test_committed_behind_the_end_is_empty() -> None:
-    """A committed start after an explicit end reads nothing, as a batch may be run again."""
+    """A committed start after an explicit end reads nothing, since a batch may be repeated."""
     logs = FakeLogs({A0: log()}, {A0: 15})
     assert resolve([A0], everywhere("committed"), of_a0(12), logs, committed=logs.offsets).ranges[0].size == 0
 
 
 def test_thousands_of_partitions_take_no_time() -> None:
-    """Resolution is linear in the number of partitions, also if each is named or has no offset."""
+    """Resolution is linear in the number of partitions, even if each is named or has no offset."""
     partitions = [TopicPartition("t", n) for n in range(20_000)]
     logs = dict.fromkeys(partitions, log())
     named = OffsetSpec("s", by_partition=dict.fromkeys(partitions, 12))
@@ -439,7 +439,7 @@ def test_thousands_of_partitions_take_no_time() -> None:
 
 
 def test_a_record_that_arrives_while_an_end_is_asked_for_again() -> None:
-    """A start at a time that no record reaches yet is the log's first end: records that arrive meanwhile are read."""
+    """A start at a time that no record reaches is the log's first end, so records that arrive meanwhile are read."""
 
     class Growing:
         end, time = 50, -1

@@ -39,7 +39,7 @@ def keys_of(recorded: dict[str, Any], kind: pa.DataType | None = None) -> pa.Arr
 
 @each("index", range(len(JAVA["partition_counts"])))
 def test_default_partition_equals_java(index: int) -> None:
-    """The default partitioner chooses as BuiltInPartitioner.partitionForKey does."""
+    """The default partitioner chooses the partitions of BuiltInPartitioner.partitionForKey."""
     router = Router("t", JAVA["partition_counts"][index], [0])
     routed, _ = router.route(len(JAVA["keys"]), keys_of(JAVA))
     assert routed.tolist() == [chosen[index] for chosen in column(JAVA["keys"], 2)]
@@ -48,7 +48,7 @@ def test_default_partition_equals_java(index: int) -> None:
 @each("index", range(len(LIBRDKAFKA["partition_counts"])))
 @each(("partitioner", "place"), [("murmur2", 1), ("crc32", 2), ("fnv1a", 3)])
 def test_partition_equals_librdkafka(partitioner: str, place: int, index: int) -> None:
-    """Partitioners of librdkafka choose the same partitions, also for the lowest FNV-1a."""
+    """The partitioners of librdkafka choose the same partitions as librdkafka, even for the lowest FNV-1a."""
     router = Router("t", LIBRDKAFKA["partition_counts"][index], [0], partitioner)
     routed, _ = router.route(len(LIBRDKAFKA["keys"]), keys_of(LIBRDKAFKA))
     assert routed.tolist() == [chosen[index] for chosen in column(LIBRDKAFKA["keys"], place)]
@@ -65,7 +65,7 @@ def test_murmur3_equals_published_vectors() -> None:
 @each("partitioner", PARTITIONERS)
 @each("turns", JAVA["turns"])
 def test_null_keys_take_turns_as_in_java(turns: dict[str, Any], partitioner: str) -> None:
-    """Rows without a key go in turn to the partitions with a leader, or to all if there is none."""
+    """Rows without a key are sent in turn to the partitions with a leader, or to all if none has one."""
     router = Router("t", turns["partitions"], turns["available"], partitioner)
     expected = turns["chosen"]
     assert router.route(len(expected))[0].tolist() == expected
@@ -81,7 +81,7 @@ def test_turns_go_on_in_the_next_batch() -> None:
 
 
 def test_only_rows_that_take_a_turn_move_the_counter() -> None:
-    """An explicit partition takes precedence over the key. The counter counts only rows without either."""
+    """An explicit partition takes precedence over the key, and only rows without either advance the counter."""
     keys = pa.array([b"21", None, b"21", None, None])
     explicit = pa.array([None, 9, 0, None, None], pa.int32())
     routed, counter = Router("t", 10, [4, 7]).route(5, keys, explicit)
@@ -89,14 +89,14 @@ def test_only_rows_that_take_a_turn_move_the_counter() -> None:
 
 
 def test_round_robin_looks_at_no_key_but_at_explicit_partitions() -> None:
-    """With roundrobin, all rows go in turn except those with an explicit partition."""
+    """With roundrobin, all rows take turns except those with an explicit partition."""
     routed, _ = Router("t", 3, [0, 1, 2], "roundrobin").route(4, pa.array([b"a"] * 4), pa.array([None, None, 0, None]))
     assert routed.tolist() == [0, 1, 0, 2]
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8()], ids=str)
 def test_explicit_partitions_of_any_integer_type(kind: pa.DataType) -> None:
-    """The partition column may have any integer type, in one piece, sliced or chunked."""
+    """The partition column may have any integer type, and may be sliced or chunked."""
     asked, router = pa.array([99, 1, None, 0], kind).slice(1), Router("t", 2, [1])
     for explicit in (asked, pa.chunked_array([asked.slice(0, 1), asked.slice(1)])):
         assert router.route(3, None, explicit)[0].tolist() == [1, 1, 0]
@@ -115,7 +115,7 @@ def test_partition_out_of_range_names_row_value_count_and_topic(partition: int) 
 
 @pytest.mark.parametrize("partitioner", PARTITIONERS)
 def test_empty_batches_route_to_nothing(partitioner: str) -> None:
-    """A batch without rows is routed without error, and moves no counter."""
+    """A batch without rows is routed without error, and does not advance the counter."""
     router = Router("t", 3, [0], partitioner)
     for keys in (None, pa.array([], pa.binary()), pa.chunked_array([], pa.binary())):
         routed, counter = router.route(0, keys, pa.array([], pa.int32()), start=5)
@@ -131,7 +131,7 @@ def test_keys_of_another_type_are_refused(partitioner: str) -> None:
 
 
 def test_a_router_checks_what_it_is_made_of() -> None:
-    """A topic without partitions and an unknown partitioner are errors when the router is made."""
+    """A topic without partitions and an unknown partitioner are errors when the router is created."""
     with pytest.raises(UnknownTopic, match="TOPIC_WITHOUT_PARTITIONS"):
         Router("t", 0, [])
     with pytest.raises(OptionError, match=r"UNKNOWN_PARTITIONER.*'sticky'.*murmur2, murmur3, crc32, fnv1a, roundrobin"):
@@ -139,6 +139,6 @@ def test_a_router_checks_what_it_is_made_of() -> None:
 
 
 def test_a_router_survives_pickling() -> None:
-    """A router pickles."""
+    """A router can be pickled."""
     router = Router("t", 3, (0, 2), "crc32")
     assert pickle.loads(pickle.dumps(router)) == router

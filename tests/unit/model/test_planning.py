@@ -1,4 +1,4 @@
-"""From subscription, snapshot and ranges to splits."""
+"""Planning of a read: from subscription, snapshot and ranges to splits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def topic(name: str, partitions: int = 1, **identity: Any) -> Topic:
 
 
 def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
-    """Brokers 1, 2 and 3 in racks x, y and x; broker 4 is down. States by topic, for all its partitions."""
+    """Return brokers 1, 2 and 3 in racks x, y and x, and each topic's state for all its partitions; broker 4 is down."""
     brokers = {n: Broker(n, (plain(f"k{n}"),), rack) for n, rack in ((1, "x"), (2, "y"), (3, "x"))}
     by_name = {t.name: t for t in topics}
     led = {TopicPartition(name, p): state for name, state in states.items() for p in by_name[name].partitions}
@@ -75,7 +75,7 @@ def cluster(*topics: Topic, **states: PartitionState) -> ClusterSnapshot:
     ],
 )
 def test_requested_topics(subscription: Subscription, names: list[str], expected: list[str]) -> None:
-    """Topics are sorted, without duplicates. A pattern matches whole names."""
+    """Requested topics are sorted, without duplicates, and a pattern matches whole names."""
     assert requested_topics(subscription, names) == expected
 
 
@@ -89,7 +89,7 @@ def test_requested_topics(subscription: Subscription, names: list[str], expected
     ],
 )
 def test_subscribed_partitions(subscription: Subscription, expected: list[str]) -> None:
-    """Partitions are ordered by topic and number, without duplicates. A pattern without a match is no error."""
+    """Partitions are sorted by topic and number, without duplicates; a pattern without a match is no error."""
     found = subscribed_partitions(subscription, cluster(topic("a", 2), topic("b"), topic("other")))
     assert [str(tp) for tp in found] == expected
 
@@ -108,7 +108,7 @@ def test_partitions_are_ordered_by_number() -> None:
     ],
 )
 def test_all_that_is_missing_is_named(subscription: Subscription, missing: list[str]) -> None:
-    """Every unknown topic and partition is in the text and in the parameters."""
+    """The error names every unknown topic and partition in its text and parameters."""
     snapshot = cluster(topic("a", 2))
     assert missing_topics(subscription, snapshot) == missing
     assert all(tp.topic == "a" for tp in subscribed_partitions(subscription, snapshot))
@@ -119,7 +119,7 @@ def test_all_that_is_missing_is_named(subscription: Subscription, missing: list[
 
 @pytest.mark.parametrize("subscription", [SubscribePattern("b.*"), SubscribeExcept("a|b")])
 def test_pattern_without_a_match(subscription: Subscription) -> None:
-    """A pattern that selects no topic is reported as missing. The error names the topics, without internal ones."""
+    """A pattern that selects no topic is reported as missing, with the names of the topics except internal ones."""
     assert missing_topics(subscription, cluster(topic("a"))) == [subscription.pattern]
     error = describe_missing(subscription, [subscription.pattern], ["__consumer_offsets", "a"], may_wait=True)
     assert repr(subscription.pattern) in error.message
@@ -147,7 +147,7 @@ A1, A7, X0, X1 = TopicPartition("a", 1), TopicPartition("a", 7), TopicPartition(
     ],
 )
 def test_positions_must_match_the_subscription(spec: OffsetSpec, subscription: Subscription, says: str) -> None:
-    """A named partition that is not subscribed, and a subscribed partition that is not named, are errors."""
+    """Named partitions that are not subscribed and subscribed partitions that are not named are errors."""
     snapshot = cluster(topic("a", 2), topic("b"))
     with pytest.raises(OptionError, match=rf"\[OFFSETS_DO_NOT_MATCH\] {says}"):
         check_named(spec, subscription, snapshot, [A, A1], may_omit=False)
@@ -187,7 +187,7 @@ def test_long_lists_of_names_are_shortened() -> None:
 
 
 def test_offline_partitions_are_named_with_their_isr() -> None:
-    """The error for offline partitions names the brokers that could lead each one."""
+    """The error for offline partitions names the ISR of each, whose brokers could lead it."""
     snapshot = cluster(topic("a"), topic("b"), topic("c"), a=PartitionState(-1, 5, (4, 5)), b=PartitionState(4, 5, ()))
     error = describe_offline([A, B, C], snapshot)
     assert isinstance(error, NoLeader)
@@ -212,7 +212,7 @@ PIECES = list[tuple[str, int, int]]
         pytest.param({"a": (0, 11)}, 3, None, [("a", 0, 3), ("a", 3, 7), ("a", 7, 11)], id="remainders go last"),
         # 3 // 10, 3 // 9, ... are 0 until three parts are left
         pytest.param({"a": (5, 8)}, 10, None, [("a", 5, 6), ("a", 6, 7), ("a", 7, 8)], id="no more parts than records"),
-        # shares of 5: 100 / 400 -> 1.25 -> 1, whole; then b alone: 300 / 300 of 5 - 1
+        # shares of 5: 100 / 400 -> 1.25 -> 1, whole; then only b: 300 / 300 of 5 - 1
         pytest.param(
             {"a": (0, 100), "b": (0, 300)},
             5,
@@ -262,7 +262,7 @@ PIECES = list[tuple[str, int, int]]
     ],
 )
 def test_divide(ranges: RANGES, minimum: int | None, maximum: int | None, expected: PIECES) -> None:
-    """Ranges are cut as by KafkaOffsetRangeCalculator (worked by hand)."""
+    """Ranges are cut as by KafkaOffsetRangeCalculator (calculated by hand)."""
     found = split_ranges([OffsetRange(TopicPartition(t, 0), *ends) for t, ends in ranges.items()], minimum, maximum)
     assert [(r.partition.topic, r.start, r.until) for r in found] == expected
 
@@ -277,7 +277,7 @@ def test_cap_holds_beyond_the_precision_of_a_double() -> None:
 
 
 def test_split_carries_what_a_task_needs() -> None:
-    """A split has range, leader, epoch, ISR, endpoints and the topic's identity, and it pickles."""
+    """A split has its range, leader, epoch, ISR, endpoints and topic identity, and can be pickled."""
     snapshot = cluster(topic("a", topic_id="id-a", czxid=77), a=PartitionState(2, 9, (3, 2, 1)))
     split = make_splits([OffsetRange(A, 5, 8)], snapshot, None, Listener())[0]
     assert split == Split(A, 5, 8, 2, 9, (3, 2, 1), ("k2:9092", "k3:9092", "k1:9092"), "id-a", 77)
@@ -295,7 +295,7 @@ def test_split_carries_what_a_task_needs() -> None:
     ],
 )
 def test_nearest_brokers_come_first(rack: str | None, expected: tuple[str, ...]) -> None:
-    """Brokers of the client's rack come first, else the leader, then the order of the ISR."""
+    """Brokers of the client's rack come first; without any, the leader does, followed by the order of the ISR."""
     snapshot = cluster(topic("a"), a=PartitionState(2, 9, (3, 2, 1)))
     assert make_splits([OffsetRange(A, 0, 1)], snapshot, rack, Listener())[0].endpoints == expected
 
@@ -336,13 +336,13 @@ BROKER = Broker(
     ],
 )
 def test_listener_chooses_the_endpoint(listener: Listener, expected: str | None) -> None:
-    """The listener's name, in any case, takes precedence over the protocol. The first of several endpoints is used."""
+    """The listener's name, in any case, takes precedence over the protocol, and the first of several endpoints is used."""
     endpoint = listener.endpoint(BROKER)
     assert (None if endpoint is None else str(endpoint)) == expected
 
 
 def test_brokers_without_the_listener_are_left_out() -> None:
-    """A split has no endpoint of a broker that lacks the listener."""
+    """A split has no endpoints of brokers that lack the listener."""
     snapshot = cluster(topic("a"), a=PartitionState(1, 0, (1, 2)))
     assert make_splits([OffsetRange(A, 0, 1)], snapshot, None, Listener("OTHER"))[0].endpoints == ()
 
@@ -358,7 +358,7 @@ def test_brokers_without_the_listener_are_left_out() -> None:
     ],
 )
 def test_leaders_take_turns(leaders: list[int], expected: list[int]) -> None:
-    """Leaders alternate, the one with the most splits first. A leader's splits keep their order."""
+    """Splits alternate between leaders, starting with the one with the most; a leader's splits keep their order."""
     splits = [Split(A, n, n + 1, leader, 0, (), ()) for n, leader in enumerate(leaders)]
     assert [s.start for s in spread_over_leaders(splits)] == expected
 

@@ -36,22 +36,22 @@ def ends(found: dict[TopicPartition, OffsetRange]) -> list[tuple[str, int, int]]
         pytest.param({A: (0, 5), B: (0, 5)}, 2**70, [("a", 0, 5), ("b", 0, 5)], id="far more than there is"),
         pytest.param({B: (9, 9), A: (0, 8), C: (9, 3)}, 4, [("b", 9, 9), ("a", 0, 4), ("c", 9, 3)], id="empty ranges stay"),
         pytest.param({}, 4, [], id="nothing at all"),
-        # doubles would make 2 ** 62 + 1 and 2 ** 62 equal, and the end 2 ** 63
+        # as doubles, 2 ** 62 + 1 and 2 ** 62 would be equal, and the end 2 ** 63
         pytest.param({A: (0, 2**62 + 1)}, 2**62, [("a", 0, 2**62)], id="exact beyond the precision of a double"),
         pytest.param({A: (2**63 - 9, 2**63 - 1)}, 2**63 - 1, [("a", 2**63 - 9, 2**63 - 1)], id="no offset overflows"),
     ],
 )
 def test_limit_records(given: ENDS, limit: int, expected: list[tuple[str, int, int]]) -> None:
-    """Shares equal those of KafkaMicroBatchStream.rateLimit (worked by hand)."""
+    """Shares equal those of KafkaMicroBatchStream.rateLimit (calculated by hand)."""
     assert ends(limit_records(ranges(given), limit)) == expected
 
 
 @pytest.mark.parametrize(
     ("record_bytes", "limit", "expected"),
     [
-        # 100 * 10 + 100 * 30 = 4000 bytes; of 1000, each loses three quarters
+        # 100 * 10 + 100 * 30 = 4000 bytes; with 1000, each loses three quarters
         pytest.param({A: 10.0, B: 30.0}, 1000, [25, 25], id="the same proportion of each"),
-        # b counts for 10, as a does
+        # b counts as 10, like a
         pytest.param({A: 10.0}, 1000, [50, 50], id="an unknown size is the mean of the known ones"),
         pytest.param({A: 10.0, C: 50.0}, 1000, [25, 25], id="also of those that are not read"),
         pytest.param({}, 10 * 1024, [5, 5], id="1 KiB where none is known"),
@@ -61,7 +61,7 @@ def test_limit_records(given: ENDS, limit: int, expected: list[tuple[str, int, i
     ],
 )
 def test_limit_bytes(record_bytes: dict[TopicPartition, float], limit: int, expected: list[int]) -> None:
-    """Bytes are turned into records by each partition's mean size."""
+    """Bytes are converted to records by each partition's mean record size."""
     found = limit_bytes(ranges({A: (0, 100), B: (1000, 1100)}), limit, record_bytes)
     assert [r.size for r in found.values()] == expected
 
@@ -79,7 +79,7 @@ def test_limit_bytes(record_bytes: dict[TopicPartition, float], limit: int, expe
     ],
 )
 def test_holds_back(minimum: int | None, available: int, since_last_ms: float, expected: bool) -> None:
-    """A micro-batch waits for the minimum until the delay is over; the first one of a run never waits."""
+    """A micro-batch waits for the minimum until the delay is over, but the first one of a run never waits."""
     limits = TriggerLimits(min_records=minimum, max_delay_ms=60_000)
     assert limits.holds_back(available, since_last_ms) is expected
 
@@ -101,6 +101,6 @@ def test_the_stricter_limit_holds(limits: TriggerLimits, expected: list[int]) ->
 
 
 def test_limits_without_sizes() -> None:
-    """Sizes can be left out, and the limits pickle."""
+    """Sizes can be left out, and limits can be pickled."""
     limits = pickle.loads(pickle.dumps(TriggerLimits(max_bytes=4096)))
     assert limits.apply(ranges({A: (0, 100)}), {}) == ranges({A: (0, 4)})

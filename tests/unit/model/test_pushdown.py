@@ -1,4 +1,4 @@
-"""Partitions and offsets that a plan leaves out for pushed-down filters."""
+"""Partitions and offsets that a plan leaves out because of pushed-down filters."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_topics_are_left_out(operator: Operator, value: Any, admitted: bool) -> 
     ("column", "value"), [("partition", "2"), ("partition", None), ("partition", Decimal(2)), ("topic", 5), ("topic", None)]
 )
 def test_what_cannot_be_compared_is_left_to_spark(column: str, operator: Operator, value: Any) -> None:
-    """A value of another type leaves nothing out, with any operator."""
+    """A value of another type leaves nothing out, whatever the operator."""
     assert pushed_filters([Comparison(column, operator, value)]).admits(T3)
 
 
 @pytest.mark.parametrize(("column", "values"), [("partition", (1, None)), ("partition", ("1",)), ("topic", (7, "a"))])
 def test_lists_with_strangers_are_left_to_spark(column: str, values: tuple[Any, ...]) -> None:
-    """A list that holds a value of another type leaves nothing out."""
+    """A list with a value of another type leaves nothing out."""
     assert pushed_filters([Comparison(column, "in", values)]).admits(T3)
 
 
@@ -102,7 +102,7 @@ def test_lists_with_strangers_are_left_to_spark(column: str, values: tuple[Any, 
     ],
 )
 def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tuple[int, int]) -> None:
-    """Filters on the offset cut the range [10, 100). Contradictions make it empty, and other types do not change it."""
+    """Filters on the offset cut the range [10, 100), contradictions make it empty, and other types leave it unchanged."""
     pushed = pushed_filters(Comparison("offset", operator, value) for operator, value in comparisons)
     cut = pushed.cut(OffsetRange(T3, 10, 100), {})
     if expected[0] == expected[1]:
@@ -134,7 +134,7 @@ def test_offsets_are_cut(comparisons: list[tuple[Operator, Any]], expected: tupl
     ],
 )
 def test_time_bounds_floor_to_milliseconds(operator: Operator, value: Any, expected: int | None) -> None:
-    """A lower time bound is floored to milliseconds. Other bounds, and bounds before the epoch, have no effect."""
+    """A lower time bound is floored to milliseconds; other bounds, and bounds before the epoch, have no effect."""
     assert pushed_filters([Comparison("timestamp", operator, value)]).since_ms == expected
 
 
@@ -148,7 +148,7 @@ def test_latest_time_bound_counts() -> None:
     ("first", "expected"), [({}, (10, 100)), ({T3: 5}, (10, 100)), ({T3: 70}, (70, 100)), ({T3: 100}, (100, 100))]
 )
 def test_range_starts_at_the_first_record_not_older(first: dict[TopicPartition, int], expected: tuple[int, int]) -> None:
-    """The first offset not older than the bound becomes the start, if it is later."""
+    """The first offset that is not older than the bound becomes the start if it is later than the start."""
     assert PushedFilters().cut(OffsetRange(T3, 10, 100), first) == OffsetRange(T3, *expected)
 
 
@@ -158,7 +158,7 @@ def test_nothing_is_read_if_all_records_are_older() -> None:
 
 
 def test_all_filters_must_hold() -> None:
-    """Filters on several columns combine, and other columns are ignored."""
+    """Filters on several columns are combined, and filters on other columns are ignored."""
     pushed = pushed_filters(
         [
             Comparison("topic", "=", "m"),
@@ -175,7 +175,7 @@ def test_all_filters_must_hold() -> None:
 
 
 def test_no_filters_leave_everything() -> None:
-    """Without filters nothing is left out."""
+    """Without filters, nothing is left out."""
     pushed = pushed_filters([])
     assert pushed == PushedFilters()
     assert pushed.admits(T3)

@@ -1,4 +1,4 @@
-"""Positions in checkpoints, of text."""
+"""Positions in checkpoints, parsed from text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_offset_log(lines: list[str], expected: object) -> None:
     ],
 )
 def test_other_files(lines: list[str], says: str) -> None:
-    """A file of another form, and an offset of a newer version, are refused."""
+    """A file in another format and an offset of a newer version are refused."""
     with pytest.raises(CheckpointError, match=says):
         parse_offset_log("\n".join(lines), "f")
 
@@ -62,23 +62,23 @@ def test_other_files(lines: list[str], says: str) -> None:
     ],
 )
 def test_other_sources(offset: str) -> None:
-    """An offset of another form is of another source."""
+    """An offset in another format belongs to another source."""
     assert parse_source_end(offset, "f") == SourceEnd("other")
 
 
 def test_topics_named_like_our_keys() -> None:
-    """Spark's offsets of topics with the names of our keys are Spark's."""
+    """Spark's offsets of topics named like this package's keys are recognized as Spark's."""
     found = parse_source_end('{"version":{"0":1},"topics":{"0":2}}', "f")
     assert found == SourceEnd("kafka", {TopicPartition("version", 0): 1, TopicPartition("topics", 0): 2})
 
 
 def test_initial_offsets() -> None:
-    """The start of Spark's source is read behind its zero byte."""
+    """The start of Spark's source is read after its zero byte."""
     assert parse_initial('\0v1\n{"t":{"0":5}}', "f") == SourceEnd("kafka", {T0: 5})
 
 
 def test_positions() -> None:
-    """A finished micro-batch ends where it was planned; an unfinished one starts where the last one ended."""
+    """A finished micro-batch is at its planned end; an unfinished one starts where the last one ended."""
     done: dict[str, SourceEnd | None] = {"0": SourceEnd("kafka", {T0: 5})}
     (one,) = positions(done, done, {})
     assert (one.committed, one.planned, one.format) == ({T0: 5}, {T0: 5}, "kafka")
@@ -89,7 +89,7 @@ def test_positions() -> None:
 
 
 def test_positions_of_the_first_micro_batch() -> None:
-    """Before a micro-batch is finished, the position is the start: in the offset, or in the file of Spark's source."""
+    """Before a micro-batch is finished, the position is the start, from the offset or from the file of Spark's source."""
     (one,) = positions({"0": SourceEnd("zkafka", {T0: 9}, {T0: 5})}, None, {})
     assert one.committed == {T0: 5}
     (one,) = positions({"0": SourceEnd("kafka", {T0: 9})}, None, {"0": SourceEnd("kafka", {T0: 4})})

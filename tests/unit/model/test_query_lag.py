@@ -1,4 +1,4 @@
-"""Lag of a query from the offsets in Spark's progress."""
+"""Lag of a query, from the offsets in Spark's progress."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_repeated_micro_batch_has_no_lag(latest: str) -> None:
 
 
 def test_offsets_behind_latest() -> None:
-    """Minimum, maximum and mean include owned partitions without new records, and no others."""
+    """Minimum, maximum and mean include only owned partitions, even those without new records."""
     ranges = {T0: PlannedRange(0, 5), T1: PlannedRange(7, 7), T2: PlannedRange(0, 0)}
     shown = lag(offsets(ranges, {T0: 15, T1: 7}))
     assert shown.metrics == {
@@ -66,7 +66,7 @@ def test_offsets_behind_latest() -> None:
 
 
 def test_bytes_behind_latest_are_estimated() -> None:
-    """The bytes behind latest are the offsets behind latest times the mean size of the micro-batch's records."""
+    """The bytes behind latest are the offsets behind latest times the mean record size of the micro-batch."""
     read = QueryLag("orders", "id", "run", 3, READ.timestamp, 0, records=10, bytes=300)
     found = offsets({T0: PlannedRange(0, 10)}, {T0: 15})
     assert lag(found, read).estimated_total_bytes_behind_latest == 150.0
@@ -78,7 +78,7 @@ def test_bytes_behind_latest_are_estimated() -> None:
     [([{T0}, {T0}], 0), ([{T0}, {T0, T1}], 1), ([{T0}, {T1}, {T0}], 2), ([None, {T0}], 0), ([{T0}, None, {T0}], 0)],
 )
 def test_rebalances_are_changes_of_the_owned_partitions(owned: list[Any], rebalances: int) -> None:
-    """Each change of the owned partitions counts, but not the first assignment, nor a batch with unknown partitions."""
+    """Each change of the owned partitions counts, but neither the first assignment nor a batch with unknown partitions."""
     history = LagHistory()
     for partitions in owned:
         history = history.advance(offsets({}, None if partitions is None else dict.fromkeys(partitions, 0)), 0)
@@ -95,7 +95,7 @@ def test_commits_are_new_mzxids() -> None:
 
 
 def test_uncommitted_offsets() -> None:
-    """Offsets that finished micro-batches read and did not commit are counted."""
+    """Offsets that finished micro-batches have read but not committed are counted."""
     shown = lag(offsets({T0: PlannedRange(9, 12, 4, 77), T1: PlannedRange(3, 4, 3, 78)}, {T0: 12, T1: 4}))
     assert (shown.uncommitted_offsets, shown.commits) == (5, 0)
 

@@ -1,4 +1,4 @@
-"""The columns of records, built from messages."""
+"""Columns of records, built from messages."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ TYPES: dict[str, DataType] = {
 
 
 def spark_type(ddl: str) -> StructType:
-    """Return the type of a DDL text. Spark's own parser would need a session."""
+    """Return the type of a DDL text, since Spark's own parser would need a session."""
     found = StructType()
     for column in ddl.split(", "):
         name, kind = column.split(" ")
@@ -101,7 +101,7 @@ def column(messages: Sequence[FakeMessage], ddl: str) -> list[Any]:
 
 
 def problems(schema: pa.Schema) -> str:
-    """Return the problems of a schema that is refused."""
+    """Return the problems of a refused schema."""
     with pytest.raises(OptionError) as caught:
         require_projection(schema)
     return caught.value.message.removeprefix("The schema cannot be read: ")
@@ -112,7 +112,7 @@ def problems(schema: pa.Schema) -> str:
 
 @pytest.mark.parametrize("headers", [False, True])
 def test_schema_equals_sparks(headers: bool) -> None:
-    """The columns' default types are those that Spark expects for the schema, in order."""
+    """The columns have the default types that Spark expects for the schema, in order."""
     spark = spark_schema(schema_ddl(headers))
     names = [name for name in COLUMNS if headers or name != "headers"]
     assert spark.names == names
@@ -148,7 +148,7 @@ def test_any_subset_in_any_order_can_be_read(ddl: str) -> None:
 
 
 def test_columns_that_may_be_null() -> None:
-    """Key, value and headers cannot be NOT NULL, as Kafka has records without them. Other columns can."""
+    """Key, value and headers cannot be NOT NULL, since Kafka has records without them, but other columns can."""
     schema = pa.schema([pa.field("value", pa.binary(), nullable=False), pa.field("offset", pa.int64(), nullable=False)])
     assert problems(schema) == "value cannot be NOT NULL: Kafka has records without one"
 
@@ -184,7 +184,7 @@ def test_projections_that_cannot_be_read(ddl: str, problem: str) -> None:
 
 
 def test_a_column_can_be_asked_for_once() -> None:
-    """Two columns of one name, which Spark allows in a schema, are refused."""
+    """Two columns with the same name, which Spark allows in a schema, are refused."""
     schema = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("offset", pa.int64())])
     assert problems(schema) == "there are several columns offset"
 
@@ -212,7 +212,7 @@ def test_good_schema_raises_nothing() -> None:
     ("kind", "expected"), [("binary", [b"", None, b"gr\xc3\xbcn"]), ("string", ["", None, "gr\u00fcn"])]
 )
 def test_keys_and_values(name: str, kind: str, expected: list[Any]) -> None:
-    """Null and empty differ, as bytes and as text."""
+    """Null and empty values differ, as bytes and as text."""
     data = [b"", None, b"gr\xc3\xbcn"]
     messages = [FakeMessage(n, **{name[0]: d}) for n, d in enumerate(data)]  # type: ignore[arg-type]
     assert column(messages, f"{name} {kind}") == expected
@@ -220,14 +220,14 @@ def test_keys_and_values(name: str, kind: str, expected: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["binary", "string"])
 def test_all_values_may_be_null(kind: str) -> None:
-    """A batch of tombstones is a column of nulls."""
+    """A batch of tombstones gives a column of nulls."""
     assert column([FakeMessage(0, v=None), FakeMessage(1, v=None)], f"value {kind}") == [None, None]
 
 
 @each("name", ["key", "value"])
 @each("bad", [b"\xff", b"ok\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80"])
 def test_invalid_utf8_names_the_record(name: str, bad: bytes) -> None:
-    """Invalid UTF-8 in a column declared string is an error with column, topic, partition and offset."""
+    """Invalid UTF-8 in a column declared as string is an error with column, topic, partition and offset."""
     messages = [FakeMessage(40), FakeMessage(41, **{name[0]: bad}), FakeMessage(42)]  # type: ignore[arg-type]
     with pytest.raises(UnreadableRecord) as caught:
         column(messages, f"{name} string")
@@ -263,7 +263,7 @@ def test_offsets(offsets: list[int]) -> None:
     ],
 )
 def test_timestamps_and_their_types(time: tuple[int, int], micros: int, kind: int) -> None:
-    """Timestamps are Spark's microseconds, types are Java's numbers. A record without a timestamp has -1 ms and type -1."""
+    """Timestamps are Spark's microseconds, with Java's numbers as types; a missing timestamp is -1 ms with type -1."""
     messages = [FakeMessage(0), FakeMessage(1, time=time)]
     batch = build_batch(messages, spark_schema("timestamp timestamp, timestampType int"))
     assert batch.column(0).cast(pa.int64()).to_pylist() == [1_700_000_000_123_000, micros]
@@ -271,7 +271,7 @@ def test_timestamps_and_their_types(time: tuple[int, int], micros: int, kind: in
 
 
 def test_timestamp_is_in_utc() -> None:
-    """A timestamp is the moment of its milliseconds."""
+    """A timestamp is the moment of its milliseconds in UTC."""
     assert column([FakeMessage(0)], "timestamp timestamp") == [
         datetime(2023, 11, 14, 22, 13, 20, 123_000, timezone.utc),
     ]
@@ -279,7 +279,7 @@ def test_timestamp_is_in_utc() -> None:
 
 @pytest.mark.parametrize("milliseconds", [MAX_MS + 1, 2**63 - 1, -MAX_MS - 1, -(2**63)])
 def test_timestamps_beyond_spark_are_an_error(milliseconds: int) -> None:
-    """A timestamp that does not fit microseconds is an error that names the record; the other columns can be read."""
+    """A timestamp out of Spark's range is an error that names the record, and the other columns can still be read."""
     messages = [FakeMessage(40), FakeMessage(41, time=(1, milliseconds)), FakeMessage(42)]
     with pytest.raises(UnreadableRecord) as caught:
         column(messages, "timestamp timestamp")
@@ -331,6 +331,6 @@ def test_columns_that_are_not_asked_for_are_never_read() -> None:
 
 
 def test_empty_projection_keeps_the_count_of_rows() -> None:
-    """A batch without columns, as count() asks for it, still has its rows."""
+    """A batch without columns, as for count(), still has its number of rows."""
     batch = build_batch([FakeMessage(n) for n in range(5)], pa.schema([]))
     assert (batch.num_rows, batch.num_columns) == (5, 0)

@@ -51,7 +51,7 @@ from tests.support.cases import each
     ],
 )
 def test_resume(planned: Range | None, committed: int | None, last_committed: int | None, expected: Resumption) -> None:
-    """The stream resumes after its own work, unless another process moved the group's offset."""
+    """The stream resumes after its own work, unless another process has moved the group's offset."""
     stored, last = (None if offset is None else StoredOffset(offset) for offset in (committed, last_committed))
     assert resume(planned, stored, last) == expected
 
@@ -105,7 +105,7 @@ EVERYTHING = PartitionFacts(
 
 
 def test_precedence() -> None:
-    """Each rule decides where the rules before it find nothing, in the order of the list."""
+    """Rules apply in the order of the list: each decides if the rules before it do not."""
     facts = EVERYTHING
     cases: list[tuple[dict[str, Any], Rule | None, Position | None]] = [
         ({}, topic_created_again, EARLIEST),
@@ -133,5 +133,5 @@ def test_precedence() -> None:
     ],
 )
 def test_start(facts: PartitionFacts, position: Position) -> None:
-    """A topic that another member reads resumes there. `latest` does not apply to partitions newer than that."""
+    """A topic that another member reads resumes at the group's offset, and newer partitions ignore `latest`."""
     assert start_of(facts)[1] == position

@@ -1,4 +1,4 @@
-"""Digests of rows, by a second implementation of their encoding, and by recorded values."""
+"""Digests of rows, compared with a second implementation of their encoding and with recorded values."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_recorded(hash_rows: HashRows, values: list[bytes | None], digest: str) 
 
 @BOTH
 def test_every_length(hash_rows: HashRows) -> None:
-    """Encodings of each length, whole blocks of the hash or not, have the hash of mmh3."""
+    """Encodings of any length, in whole blocks of the hash or not, have the hash of mmh3."""
     for size in range(70):
         value = bytes(range(255, 255 - size, -1))
         encoding = field(b"t") + field(None) + field(value) + field(None) * 2 + struct.pack("<I", 0)
@@ -98,7 +98,7 @@ def test_every_length(hash_rows: HashRows) -> None:
     ],
 )
 def test_hash_is_murmur3(data: bytes, hashed: str) -> None:
-    """The tests' own MurmurHash3_x64_128 matches published values."""
+    """The MurmurHash3_x64_128 used in the tests matches published values."""
     first, second = mmh3.hash64(data, 0, True, signed=False)
     assert f"{first:016x}{second:016x}" == hashed
 
@@ -133,7 +133,7 @@ def test_other_rows(hash_rows: HashRows, other: OutgoingBatch) -> None:
 
 @BOTH
 def test_missing_columns(hash_rows: HashRows) -> None:
-    """A missing column equals a column of nulls, and null headers equal no headers."""
+    """A missing column equals a column of nulls, and null headers equal empty headers."""
     nulls = {"key": [None], "partition": [None], "timestamp_ms": [None]}
     assert hash_rows(batch("t", [b"v"], **nulls, headers=[None])) == hash_rows(batch("t", [b"v"], headers=[[]]))
     assert hash_rows(batch("t", [b"v"], **nulls)) == hash_rows(batch("t", [b"v"]))

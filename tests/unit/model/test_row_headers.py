@@ -1,4 +1,4 @@
-"""The column headers of a frame to write: keys are text, values are bytes."""
+"""The column headers of a frame to write: keys as text, values as bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def only(found: pa.RecordBatch) -> OutgoingBatch:
 
 @pytest.mark.parametrize("headers", [[[(None, b"x")]], [None, [("a", b"1"), (None, None)]], [[None]]])
 def test_headers_need_keys(headers: list[Any]) -> None:
-    """A header without a key, or a null in the place of one, is an error."""
+    """A header without a key, or a null instead of a header, is an error."""
     found = batch(values(*[b"v"] * len(headers)), pa.array(headers, HEADERS))
     with pytest.raises(ZKafkaError, match=r"\[INVALID_HEADERS\] A header in the column headers has a null key"):
         only(found)
@@ -36,7 +36,7 @@ def test_headers_need_keys(headers: list[Any]) -> None:
 
 @pytest.mark.parametrize("key", ["a\0b", "\0"])
 def test_keys_of_headers_hold_no_zero_byte(key: str) -> None:
-    """A key that librdkafka would cut short is an error."""
+    """A key that librdkafka would cut at a zero byte is an error."""
     found = batch(values(b"1", b"2"), pa.array([[("a", b"1")], [("b", None), (key, b"x")]], HEADERS))
     with pytest.raises(ZKafkaError, match=r"\[INVALID_HEADERS\] A header in the column headers has a zero byte in its key"):
         only(found)
@@ -49,7 +49,7 @@ def test_keys_of_headers_hold_no_zero_byte(key: str) -> None:
     ids=["short", "long"],
 )
 def test_keys_of_headers_are_utf8(key: bytes, shown: str, kind: pa.DataType) -> None:
-    """A key that is not UTF-8, which no reader could hold as a string, is an error that quotes its beginning."""
+    """A key that is not UTF-8, which no reader could represent as a string, is an error that quotes its beginning."""
     bytes_kind = pa.large_binary() if kind == pa.large_string() else pa.binary()
     keys = pa.Array.from_buffers(kind, 3, pa.array([b"a", b"\xc3\xa4", key], bytes_kind).buffers())
     entries = pa.StructArray.from_arrays([keys, values(b"1", b"2", b"3")], ["key", "value"])
@@ -62,7 +62,7 @@ def test_keys_of_headers_are_utf8(key: bytes, shown: str, kind: pa.DataType) -> 
 @pytest.mark.parametrize("texts", [pa.string(), pa.large_string()], ids=str)
 @pytest.mark.parametrize("lists", [pa.ListArray, pa.LargeListArray], ids=lambda kind: kind.__name__)
 def test_values_of_headers_are_bytes(lists: Any, texts: pa.DataType) -> None:
-    """A value declared as string may hold any bytes, and reaches the producer as they are."""
+    """A value declared as string may hold any bytes, which reach the producer unchanged."""
     bytes_kind = pa.large_binary() if texts == pa.large_string() else pa.binary()
     raw = [b"1", b"\xff\xfe", None, b"\xc3\xa4"]
     entries = pa.StructArray.from_arrays(

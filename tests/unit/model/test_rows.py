@@ -1,4 +1,4 @@
-"""The columns of a frame to write, checked and turned into rows."""
+"""Columns of a frame to write, checked and converted to rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def only(found: pa.RecordBatch, topic: str | None = "t") -> OutgoingBatch:
     ],
 )
 def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
-    """Text or bytes, and the types of Spark's columns, pass; other columns are ignored."""
+    """Text, bytes and the types of Spark's columns are accepted, and other columns are ignored."""
     check_columns(pa.schema(list(columns.items())), "t")
 
 
@@ -89,7 +89,7 @@ def test_columns_that_can_be_written(columns: dict[str, pa.DataType]) -> None:
     ],
 )
 def test_columns_that_cannot_be_written(columns: dict[str, pa.DataType], says: str) -> None:
-    """A missing value, or a column of another type, is an error that says what it must be and is."""
+    """A missing value or a column of another type is an error with the expected and the actual type."""
     with pytest.raises(OptionError) as caught:
         check_columns(pa.schema(list(columns.items())), "t")
     assert caught.value.condition == "INVALID_SCHEMA"
@@ -97,13 +97,13 @@ def test_columns_that_cannot_be_written(columns: dict[str, pa.DataType], says: s
 
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
-    """Two columns of one name are refused."""
+    """Two columns with the same name are refused."""
     with pytest.raises(OptionError, match="there are several columns value"):
         check_columns(pa.schema([("value", pa.binary()), ("value", pa.string())]), "t")
 
 
 def test_all_problems_of_a_frame_are_in_one_error() -> None:
-    """Every bad column and what is missing are listed together."""
+    """One error lists every invalid column and all that is missing."""
     with pytest.raises(OptionError) as caught:
         check_columns(pa.schema([("key", pa.int8()), ("partition", pa.int64())]), None)
     for problem in ("column key", "column partition", "no column value", "neither the option topic nor a column topic"):
@@ -111,7 +111,7 @@ def test_all_problems_of_a_frame_are_in_one_error() -> None:
 
 
 def test_topic_comes_from_option_or_column() -> None:
-    """One of the two is enough."""
+    """The topic comes from the option or from a column, and one of them is enough."""
     value = ("value", pa.binary())
     check_columns(pa.schema([value]), "t")
     check_columns(pa.schema([value, ("topic", pa.string())]), None)
@@ -123,7 +123,7 @@ def test_topic_comes_from_option_or_column() -> None:
 
 
 def test_option_topic_takes_the_whole_batch() -> None:
-    """With the option topic there is one part, and the column topic is ignored."""
+    """With the option topic, there is one part, and the column topic is ignored."""
     part = only(batch(value=values(b"1", b"2"), topic=pa.array([None, "x"])), "t")
     assert part.topic == "t"
     assert part.value.to_pylist() == [b"1", b"2"]
@@ -131,7 +131,7 @@ def test_option_topic_takes_the_whole_batch() -> None:
 
 
 def test_rows_go_to_the_topics_of_their_column() -> None:
-    """Each topic gets its rows in order, with all columns. Topics are in the order of their first rows."""
+    """Each topic gets its rows in order, with all columns, and topics are in the order of their first rows."""
     found = batch(
         topic=pa.array(["b", "a", "b"]),
         value=values(b"1", b"2", None),
@@ -183,14 +183,14 @@ def test_topics_that_kafka_does_not_allow(name: bytes, shown: str, kind: pa.Data
 
 
 def test_topics_of_a_slice() -> None:
-    """Only the topics of a sliced batch's own rows are checked."""
+    """In a sliced batch, only the topics of its own rows are checked."""
     whole = batch(topic=pa.array(["a/b", "a", None]), value=values(b"1", b"2", b"3"))
     assert [part.topic for part in outgoing(whole.slice(1, 1), None)] == ["a"]
 
 
 @pytest.mark.parametrize("topic", [None, "t"])
 def test_empty_batch_has_no_parts(topic: str | None) -> None:
-    """No rows, no parts."""
+    """A batch without rows has no parts."""
     empty = batch(topic=pa.array([], pa.string()), value=values(), timestamp=at(), headers=pa.array([], HEADERS))
     assert list(outgoing(empty, topic)) == []
 
@@ -206,7 +206,7 @@ def test_empty_batch_has_no_parts(topic: str | None) -> None:
     ids=str,
 )
 def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataType) -> None:
-    """Text is written as UTF-8. A large column stays large, so that offsets do not overflow."""
+    """Text is written as UTF-8, and a large column stays large, so that offsets do not overflow."""
     data = ["gr\u00fcn", None, ""] if given in (pa.string(), pa.large_string()) else ["gr\u00fcn".encode(), None, b""]
     part = only(batch(value=pa.array(data, given), key=pa.array(data, given)))
     for column in (part.value, part.key):
@@ -222,13 +222,13 @@ def test_text_and_large_columns_become_bytes(given: pa.DataType, kind: pa.DataTy
         (2_000, 2),
         (1_700_000_000_123_456, 1_700_000_000_123),
         (1_698_539_400_123_456, 1_698_539_400_123),  # 02:30 in Berlin, for the first time that night
-        (1_698_543_000_123_456, 1_698_543_000_123),  # and for the second
+        (1_698_543_000_123_456, 1_698_543_000_123),  # 02:30 for the second time
         (253_402_300_799_999_999, 253_402_300_799_999),
     ],
 )
 @each("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "GMT+05:00", "UTC+3", "PST", "Z", "No/Such"])
 def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, zone: str) -> None:
-    """Microseconds are cut off as in Java, in any time zone, also one unknown to Arrow. Null stays null."""
+    """Microseconds are cut off as in Java, in any time zone, even one unknown to Arrow, and null stays null."""
     column = at(microseconds, None).cast(pa.timestamp("us", tz=zone))
     timestamp_ms = only(batch(value=values(b"1", b"2"), timestamp=column)).timestamp_ms
     assert timestamp_ms is not None
@@ -250,7 +250,7 @@ def test_timestamps_floor_to_milliseconds(microseconds: int, milliseconds: int, 
 )
 @each("zone", ["UTC", "Europe/Berlin", "GMT+05:00"])
 def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int, shown: str, zone: str) -> None:
-    """A timestamp that floors to 0 ms or less is an error that shows it: 0 would mean "now" to the client."""
+    """A timestamp that floors to 0 ms or less is an error that shows it, since 0 would mean "now" to the client."""
     column = at(None, 5_000, microseconds).cast(pa.timestamp("us", tz=zone))
     found = batch(value=values(b"1", b"2", b"3"), timestamp=column)
     with pytest.raises(
@@ -262,14 +262,14 @@ def test_timestamps_that_kafka_cannot_hold_are_refused(microseconds: int, shown:
 
 
 def test_null_timestamps_are_left_to_the_producer() -> None:
-    """A column of nulls is no error."""
+    """Null timestamps are no error."""
     timestamp_ms = only(batch(value=values(b"1", b"2"), timestamp=at(None, None))).timestamp_ms
     assert timestamp_ms is not None
     assert timestamp_ms.to_pylist() == [None, None]
 
 
 def test_headers_outside_of_a_slice_do_not_matter() -> None:
-    """Only a sliced batch's own rows are checked."""
+    """In a sliced batch, only the headers and timestamps of its own rows are checked."""
     found = batch(
         value=values(b"1", b"2", b"3"),
         headers=pa.array([[(None, b"x")], [("a", b"1")], [("\0", b"y")]], HEADERS),
@@ -283,7 +283,7 @@ def test_headers_outside_of_a_slice_do_not_matter() -> None:
 
 
 def test_rows_as_a_producer_takes_them() -> None:
-    """A row has value and key, its timestamp if it has one, and a list of headers if there is the column."""
+    """A row has a value, a key, its timestamp if not null, and a list of headers if there is such a column."""
     part = only(
         batch(
             value=values(b"1", None, b"3"),
@@ -311,7 +311,7 @@ def test_plain_rows_have_key_and_value_only() -> None:
 
 
 def test_take_reorders_every_column() -> None:
-    """Taking positions gives those rows, whole, in that order."""
+    """Taking positions returns those complete rows in that order."""
     part = only(
         batch(
             value=values(b"0", b"1", b"2"),
@@ -338,7 +338,7 @@ def test_take_reorders_every_column() -> None:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
 def test_sizes_count_all_that_is_sent(kind: pa.DataType) -> None:
-    """A row's size is that of value, key and headers. Nulls have size 0. A slice has the sizes of its own rows."""
+    """A row's size is that of its value, key and headers without nulls, and a slice has the sizes of its own rows."""
     heads = [[("a", b"123"), ("bc", None)], None, [], [("\u00e4", b"")], [("d", b"4")]]
     part = only(
         batch(
@@ -352,7 +352,7 @@ def test_sizes_count_all_that_is_sent(kind: pa.DataType) -> None:
 
 
 def test_sizes_of_many_headers() -> None:
-    """Each row's headers are its own."""
+    """Each row's size includes only its own headers."""
     heads = [[("k", bytes(n))] * n for n in range(5)]
     part = only(batch(value=values(*[b"v"] * 5), headers=pa.array([*heads[:2], None, *heads[3:]], HEADERS)))
     assert part.sizes().tolist() == [1, 3, 1, 13, 21]
@@ -374,5 +374,5 @@ def test_sizes_of_many_headers() -> None:
     ],
 )
 def test_slices_by_size(sizes: list[int], most_rows: int, most_bytes: int, expected: list[tuple[int, int, int]]) -> None:
-    """Slices end at the row or byte limit. A larger row has its own slice. Rows of size 0 count as rows."""
+    """Slices end at the limit of rows or bytes, a larger row gets its own slice, and rows of size 0 count as rows."""
     assert list(slices_by_size(np.array(sizes, np.int64), most_rows, most_bytes)) == expected

@@ -1,4 +1,4 @@
-"""Names of topics, and filters of them."""
+"""Names of topics, and filters on them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.cases import each
 
 @each("name", ["a", "0", "A.b_c-9", "...", "-", "__consumer_offsets", "x" * 249, "x" * 255])
 def test_allowed(name: str) -> None:
-    """Letters, digits, dots, underscores and hyphens, up to 255 of them: as many as Kafka before 0.10 allowed."""
+    """Up to 255 letters, digits, dots, underscores and hyphens are allowed, as in Kafka before 0.10."""
     assert is_topic_name(name)
 
 
 @each("name", ["", ".", "..", "x" * 256, "a b", "a/b", "a\0b", "a,b", "a\n", "\u00e4", "\u0663", "\ud800", "a:b"])
 def test_not_allowed(name: str) -> None:
-    """Other characters, and the names '.' and '..', are refused."""
+    """Other characters and the names '.' and '..' are refused."""
     assert not is_topic_name(name)
 
 
@@ -37,7 +37,7 @@ def test_not_allowed(name: str) -> None:
     ],
 )
 def test_shown(name: str, shown: str) -> None:
-    """A name is shown in quotes and escaped. A long name is shortened, with its length."""
+    """A name is shown in quotes and escaped, and a long name is shortened and shown with its length."""
     assert shown_name(name) == shown
 
 
@@ -89,7 +89,7 @@ def test_description() -> None:
     ],
 )
 def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
-    """The whole name must match."""
+    """A regex must match the whole name."""
     assert topic_filter(regex).select([*yes, *no]) == set(yes)
 
 
@@ -134,12 +134,12 @@ def test_matches(regex: str, yes: list[str], no: list[str]) -> None:
     ],
 )
 def test_refused(regex: str, says: str) -> None:
-    """A malformed, ambiguous or slow regex is refused, with the reason."""
+    """A malformed, ambiguous or slow regex is refused with the reason."""
     with pytest.raises(FilterError, match=says):
         topic_filter(regex)
 
 
 def test_many_names() -> None:
-    """A list of plain names may be as long as a znode, as it needs no pattern."""
+    """A list of plain names may be as long as a znode, since it needs no pattern."""
     names = [f"topic-{n}" for n in range(20_000)]
     assert topic_filter("|".join(names)).select(["topic-7", "topic-x"]) == {"topic-7"}

@@ -35,7 +35,7 @@ SPARK_TYPES = {
 
 
 def arrow(ddl: str) -> pa.Schema:
-    """The Arrow schema that Spark makes of DDL, whose own parser needs a JVM."""
+    """Return the Arrow schema that Spark makes from DDL, without Spark's parser, which needs a JVM."""
     fields = (column.split(" ") for column in ddl.split(", "))
     return to_arrow_schema(
         spark.StructType([spark.StructField(name, SPARK_TYPES[kind]) for name, kind in fields]), timezone="UTC"
@@ -43,7 +43,7 @@ def arrow(ddl: str) -> pa.Schema:
 
 
 def test_docs_have_every_column() -> None:
-    """docs/columns.md lists the columns of each view, with their types, in order."""
+    """docs/columns.md lists the columns of each view in order, with their types."""
     sections = re.split(r"^## ", DOCS.read_text(), flags=re.MULTILINE)[1:]
     documented = {
         s.split("\n", 1)[0]: dict(re.findall(r"^\| `(\w+)` \| `?([^|`]+)`? \|", s, re.MULTILINE)) for s in sections
@@ -54,7 +54,7 @@ def test_docs_have_every_column() -> None:
 
 @each("view", VIEWS)
 def test_whole_schema_is_a_projection(view: str) -> None:
-    """A view can be built with the schema that Spark makes of its DDL, also without rows."""
+    """A view can be built with the schema that Spark makes from its DDL, even without rows."""
     schema = arrow(VIEWS[view].ddl)
     require_view_projection(view, schema)
     batch = build_view([{}], schema)
@@ -64,14 +64,14 @@ def test_whole_schema_is_a_projection(view: str) -> None:
 
 
 def test_projection_takes_subset_and_order() -> None:
-    """A batch has the requested columns in order, also none."""
+    """A batch has the requested columns in order, even if there are none."""
     rows = [{"id": 1, "host": "h", "endpoints": ["PLAINTEXT://h:1"]}, {"id": 2}]
     assert build_view(rows, arrow("host string, id int")).to_pydict() == {"host": ["h", None], "id": [1, 2]}
     assert build_view(rows, pa.schema([])).num_rows == 2
 
 
 def test_maps_and_timestamps() -> None:
-    """Maps come from pairs and timestamps from microseconds."""
+    """Maps are built from pairs, and timestamps from microseconds."""
     row = {"subscription": [("a", 1), ("b", 2)], "timestamp": 1_795_228_865_441_000}
     batch = build_view([row], arrow("subscription map<string,int>, timestamp timestamp"))
     assert batch["subscription"].to_pylist() == [[("a", 1), ("b", 2)]]
@@ -79,7 +79,7 @@ def test_maps_and_timestamps() -> None:
 
 
 def test_wrong_projection() -> None:
-    """Unknown columns and other types are refused together, in the view's own words."""
+    """One error lists unknown columns and other types, and names the view's columns."""
     with pytest.raises(
         OptionError, match=r"INVALID_SCHEMA.*no column 'nam'; it has topic, name, value; topic of .* is string"
     ):
@@ -100,12 +100,12 @@ def test_wrong_projection() -> None:
     ],
 )
 def test_timestamps_of_znodes(ms: str | None, us: int | None) -> None:
-    """Milliseconds as text become microseconds. Other text, and times beyond Python's range, become null."""
+    """Milliseconds as text become microseconds; other text, and times beyond Python's range, become null."""
     assert timestamp_us(ms) == us
 
 
 def test_restrict() -> None:
-    """A subscription restricts topics by name or by pattern of the whole name. The result is sorted."""
+    """A subscription restricts topics by name or by a pattern for the whole name, and the result is sorted."""
     assert restrict(None, ["b", "a", "b"]) == ["a", "b"]
     assert restrict(Subscribe(("b", "missing")), ["b", "a"]) == ["b"]
     assert restrict(SubscribePattern("a."), ["ab", "abc", "b"]) == ["ab"]
@@ -114,7 +114,7 @@ def test_restrict() -> None:
 
 @each("view", VIEWS)
 def test_options_beside_a_view(view: str) -> None:
-    """Each view except the plan can be read without options, with a connection's options, and with its restrictions."""
+    """Each view except the plan can be read without options, with connection options, and with its restrictions."""
     fits = {} if view in ("brokers", "controller", "members") else {"subscribe": "a,b"}
     group = {"group.id": "g"} if view in ("groups", "members", "owners", "offsets") else {}
     connection = {"kafka.bootstrap.servers": "h:1", "listener.name": "INTERNAL", "zookeeper.session.timeout.ms": "9000"}
@@ -134,13 +134,13 @@ def test_options_beside_a_view(view: str) -> None:
     ],
 )
 def test_options_that_contradict_a_view(view: str, options: dict[str, str], problem: str) -> None:
-    """All options without an effect on the view are refused together."""
+    """One error refuses all options that have no effect on the view."""
     with pytest.raises(OptionError, match=problem):
         parse_read({**ZOOKEEPER, **options, "view": view})
 
 
 def test_plan_of_a_read() -> None:
-    """The view of a plan allows the options of a batch read and requires a subscription."""
+    """The plan view allows the options of a batch read and requires a subscription."""
     read = {"assign": '{"a": [0]}', "startingOffsets": "earliest", "minPartitions": "2"}
     assert parse_read({**ZOOKEEPER, **read, "view": "plan"}).min_partitions == 2
     with pytest.raises(OptionError, match=r"set one of subscribe, .* and assign: view=plan shows the plan of a read"):

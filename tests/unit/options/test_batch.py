@@ -23,7 +23,7 @@ T0 = TopicPartition("t", 0)
 
 
 def test_read_defaults() -> None:
-    """The minimal options of a read give Spark's defaults."""
+    """A read with minimal options has Spark's defaults."""
     assert parse_read(READ) == ReadOptions(
         connection=ConnectionOptions(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto"),
         subscription=Subscribe(("orders",)),
@@ -102,13 +102,13 @@ def test_read_defaults() -> None:
     ],
 )
 def test_read_option(given: dict[str, str], name: str, value: object) -> None:
-    """Each option reaches its field, whatever the case and blanks of its value."""
+    """Each option sets its field, whatever the case of its value and the blanks around it."""
     assert getattr(parse_read({**ZK, **given}), name) == value
 
 
 @pytest.mark.parametrize("spell", [str.lower, str.upper, str.swapcase], ids=["lower", "upper", "swapped"])
 def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
-    """The case of a name does not matter, in either direction."""
+    """Names ignore case, both in options and in the table."""
     given = {
         **READ,
         "failOnDataLoss": "false",
@@ -194,7 +194,7 @@ def test_names_are_case_insensitive(spell: Callable[[str], str]) -> None:
     ],
 )
 def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
-    """Each problem names the option, what was found and what is expected."""
+    """Each problem names the option, its value and the expected form."""
     assert any(says in problem for problem in problems(parse_read, {**ZK, **given}))
 
 
@@ -209,7 +209,7 @@ def test_problems_of_a_read(given: dict[str, str], says: str) -> None:
     ],
 )
 def test_groups_need_zookeeper(given: dict[str, str], says: str) -> None:
-    """State of groups is in ZooKeeper: brokers alone do not suffice."""
+    """Group options need ZooKeeper, and are refused with brokers only."""
     assert says in only_problem(parse_read, {**BROKERS, **given})
 
 
@@ -232,20 +232,20 @@ BOUNDS = [
 
 @each(("given", "start", "end"), BOUNDS)
 def test_precedence_of_starts_and_ends(given: dict[str, str], start: object, end: object) -> None:
-    """One timestamp for all partitions overrides timestamps by partition, and these override offsets."""
+    """One timestamp for all partitions overrides timestamps by partition, which override offsets."""
     options = parse_read({**READ, **given})
     assert (options.start.by_partition or options.start.everywhere) == start
     assert (options.end.by_partition or options.end.everywhere) == end
 
 
 def test_specifications_are_named_after_their_option() -> None:
-    """A start and an end have the name of their option, for later errors."""
+    """A start and an end carry the name of their option, for later errors."""
     options = parse_read({**READ, "startingOffsetsByTimestamp": '{"t": {"0": 7}}', "endingTimestamp": "9"})
     assert (options.start.option, options.end.option) == ("startingOffsetsByTimestamp", "endingTimestamp")
 
 
 def test_overridden_options_are_checked() -> None:
-    """A malformed value is a problem though another option overrides it."""
+    """A malformed value is a problem even if another option overrides it."""
     text = only_problem(parse_read, {**READ, "startingOffsets": "newest", "startingTimestamp": "5"})
     assert "startingOffsets is 'newest'" in text
 

@@ -19,7 +19,7 @@ T0 = TopicPartition("t", 0)
 
 
 def test_write_defaults() -> None:
-    """The minimal options of a write take topics from the column, and partition by murmur2."""
+    """A write with minimal options takes topics from the column and partitions by murmur2."""
     connection = ConnectionOptions(ZooKeeperConfig("zk:2181", "", 6000, 6000, "open"), None, Listener(), {}, "auto")
     assert parse_write(ZK) == WriteOptions(
         connection, topic=None, partitioner="murmur2", commit=None, once=None, formats=None
@@ -61,25 +61,25 @@ def test_write_defaults() -> None:
     ],
 )
 def test_problems_of_a_write(given: dict[str, str], says: str) -> None:
-    """Each problem names the option, what was found and what is expected."""
+    """Each problem names the option, its value and the expected form."""
     assert says in only_problem(parse_write, {**ZK, **given})
 
 
 def test_committing_to_zookeeper_needs_it() -> None:
-    """Offsets of a group are committed to ZooKeeper: brokers alone do not suffice."""
+    """Committing a group's offsets needs ZooKeeper, and is refused with brokers only."""
     given = {"kafka.bootstrap.servers": "k:9092", "group.id": "g", "commitOffsets": '{"t": {"0": 1}}'}
     assert "and needs zookeeper.connect" in only_problem(parse_write, given)
 
 
 def test_offsets_to_commit() -> None:
-    """A write may commit a group's offsets once it has succeeded."""
+    """A write may commit a group's offsets after it has succeeded."""
     options = parse_write({**WRITE, "group.id": "g", "commitOffsets": '{"t": {"0": 0, "1": 7}}'})
     assert options.commit == CommitPlan("g", {T0: 0, TopicPartition("t", 1): 7}, ("zookeeper",), owner=None)
     assert parse_write({**WRITE, "group.id": "g"}).commit is None
 
 
 def test_owner_and_stores_of_a_commit() -> None:
-    """The commit may be that of a member, and goes to the stores of the group's offsets."""
+    """A commit may be made for a member, and goes to the stores of the group's offsets."""
     given = {**WRITE, "group.id": "g", "commitOffsets": '{"t": {"0": 5}}', "commitOwner": "g_c1@0x1000a"}
     assert parse_write({**given, "offsets.storage": "kafka"}).commit == CommitPlan(
         "g", {T0: 5}, ("kafka", "zookeeper"), ClaimOwner("g_c1", 0x1000A)
@@ -90,7 +90,7 @@ NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 
 def test_options_that_spark_reads() -> None:
-    """The options that belong to Spark are let through, and change nothing."""
+    """Spark's own options are accepted and change nothing."""
     raw = {**NOWHERE, "checkpointLocation": "/tmp/c", "queryName": "q"}
     assert parse_append(raw, overwrite=False, is_stream=True) == parse_write(NOWHERE)
 
@@ -108,7 +108,7 @@ def test_options_that_spark_reads() -> None:
     ],
 )
 def test_refused(more: dict[str, str], overwrite: bool, is_stream: bool, expected: str) -> None:
-    """All modes but append are errors, and of a stream, fixed offsets; so are unknown names."""
+    """Modes other than append, unknown options, and streams with fixed offsets or a batchId are refused."""
     with pytest.raises(OptionError, match=expected):
         parse_append({**NOWHERE, **more}, overwrite=overwrite, is_stream=is_stream)
 
@@ -148,7 +148,7 @@ def test_refused_exactly_once(more: dict[str, str], expected: str) -> None:
 
 
 def test_exactly_once() -> None:
-    """The ledger is under the topic's partitions, unless it has a topic of its own."""
+    """The ledger uses the topic's partitions, unless it has its own topic."""
     once = {**NOWHERE, "deliveryGuarantee": "Exactly-Once"}
     assert parse_write(once).ledger_topic == "t"
     assert parse_write({**once, "ledgerTopic": "ledger"}).ledger_topic == "ledger"

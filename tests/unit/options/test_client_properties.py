@@ -27,14 +27,14 @@ KEPT = "kept-from-eyes"
 
 
 def good(properties: Mapping[str, str], role: Role) -> dict[str, str]:
-    """The translation of properties that have no problem."""
+    """Return the translation of properties without a problem."""
     translated, problems = translate(properties, role)
     assert problems == []
     return translated
 
 
 def bad(properties: Mapping[str, str], role: Role) -> str:
-    """The only problem of properties that have one."""
+    """Return the only problem of properties."""
     [problem] = translate(properties, role)[1]
     return problem
 
@@ -113,7 +113,7 @@ def bad(properties: Mapping[str, str], role: Role) -> str:
     ],
 )
 def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]) -> None:
-    """Java's spellings become librdkafka's, values in its form; librdkafka's own spellings pass."""
+    """Java's names become librdkafka's, with values in its format, and librdkafka's own names are passed on."""
     assert good(given, role) == expected
 
 
@@ -181,7 +181,7 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
     ],
 )
 def test_problems(role: Role, given: dict[str, str], problem: str) -> None:
-    """A name or value that has no equivalent is a problem that states what is expected."""
+    """A name or value without an equivalent is a problem that states the expected form."""
     found = bad(given, role)
     assert re.search(problem, found), found
     assert KEPT not in found
@@ -201,7 +201,7 @@ def test_problems(role: Role, given: dict[str, str], problem: str) -> None:
     ],
 )
 def test_jaas_problems_never_repeat_the_secret(jaas: str, problem: str) -> None:
-    """A JAAS line without an equivalent is a problem with the reason, without any of the line's text."""
+    """A JAAS line without an equivalent is a problem with the reason, but without any of the line's text."""
     found = bad({"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}, "consumer")
     assert found.startswith("kafka.sasl.jaas.config is malformed (its value is secret and not shown); expected ")
     assert problem in found
@@ -209,7 +209,7 @@ def test_jaas_problems_never_repeat_the_secret(jaas: str, problem: str) -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    """Every bad property is reported, in the order given; the good ones are still translated."""
+    """Every bad property is reported in the given order, and the good ones are still translated."""
     translated, problems = translate({"acks": "2", "linger.ms": "5", "nonsense": "", "group.id": "g"}, "producer")
     assert translated == {"linger.ms": "5"}
     assert [p.split()[0] for p in problems] == ["kafka.acks", "kafka.nonsense", "kafka.group.id"]
@@ -239,13 +239,13 @@ def test_java_passwords_are_secret() -> None:
     ],
 )
 def test_secrets_are_known_by_name(name: str, secret: bool) -> None:
-    """Secret are listed names, and unknown ones that sound secret."""
+    """Listed names are secret, and so are unknown names that sound secret."""
     assert is_secret(name) is secret
 
 
 @pytest.mark.parametrize("name", sorted({row.name for row in PROPERTIES if is_secret(row.name)}))
 def test_a_malformed_secret_is_not_shown(name: str) -> None:
-    """No problem of a secret property repeats its value."""
+    """No problem with a secret property repeats its value."""
     assert all(KEPT not in problem for role in ROLES for problem in translate({name: KEPT}, role)[1])
 
 
@@ -304,7 +304,7 @@ def test_a_malformed_secret_is_not_shown(name: str) -> None:
     ],
 )
 def test_broken_rules(role: Role, given: dict[str, str], problem: str) -> None:
-    """Properties that contradict each other are one problem, which states what is required."""
+    """Properties that contradict each other are one problem, which states the requirement."""
     [found] = translate(given, role)[1]
     assert re.search(problem, found), found
 
@@ -313,7 +313,7 @@ def test_broken_rules(role: Role, given: dict[str, str], problem: str) -> None:
     "given", [{"acks": "1"}, {"acks": "0"}, {"retries": "0"}, {"max.in.flight": "6"}], ids=lambda g: "".join(g)
 )
 def test_idempotence(given: dict[str, str]) -> None:
-    """As in Java, what rules idempotence out disables it if it is not set, and contradicts it if it is."""
+    """As in Java, a property that excludes idempotence disables it by default, and contradicts it if it is set."""
     translated, problems = translate(given, "producer")
     assert (translated["enable.idempotence"], problems) == ("false", [])
     [problem] = translate({**given, "enable.idempotence": "true"}, "producer")[1]

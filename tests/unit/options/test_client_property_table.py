@@ -1,4 +1,4 @@
-"""The tables of client properties, against the recorded names of Java and of librdkafka."""
+"""Tables of client properties, compared with the recorded names of Java and librdkafka."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ ROLES: list[Role] = ["consumer", "producer"]
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_java_property_is_classified(role: Role) -> None:
-    """Each property of kafka-clients 3.9.1 is passed on, translated, or refused with its own reason."""
+    """Each property of kafka-clients 3.9.1 is passed on, translated, or refused for a specific reason."""
     for name in JAVA[role]:
         problems = translate({name: "?"}, role)[1]
         assert not any("unknown to Kafka" in p or "'s property, without effect" in p for p in problems), name
 
 
 def test_every_librdkafka_property_is_classified() -> None:
-    """Each property of librdkafka is in one of the two tables, or of both clients and passed on; none is in both tables."""
+    """Each property of librdkafka is in exactly one of the two tables, or is passed on because both clients have it."""
     rows = {row.name for row in PROPERTIES}
     passed_on = set(LIBRDKAFKA["properties"]) - rows - set(REFUSED)
     assert {LIBRDKAFKA["properties"][name] for name in passed_on} == {"*"}
@@ -39,14 +39,14 @@ def test_every_librdkafka_property_is_classified() -> None:
 
 
 def test_each_row_has_an_existing_name() -> None:
-    """Java or librdkafka has the name of each row but one, which is this package's."""
+    """Java or librdkafka knows the name of each row except one, which is this package's own."""
     known = {*JAVA["consumer"], *JAVA["producer"], *LIBRDKAFKA["properties"], PROVIDER}
     assert ({row.name for row in PROPERTIES} | set(REFUSED)) - known == set()
 
 
 @each("row", [r for r in PROPERTIES if r.targets != "" and r.name != PROVIDER])
 def test_librdkafka_has_the_target_for_the_client(row: Any) -> None:
-    """librdkafka has each target of a row, for the clients of the row."""
+    """librdkafka has each target of a row for the clients of the row."""
     scopes = LIBRDKAFKA["properties"]
     assert all(scopes[target] in ("*", row.clients) for target in row.target_names())
 
@@ -98,13 +98,13 @@ def test_remedies(name: str) -> None:
 
 @each(("text", "module", "options"), [row for row in JAAS["texts"] if row[1] is not None])
 def test_reads_what_java_reads(text: str, module: str, options: dict[str, str]) -> None:
-    """Login module and options are those that JaasContext finds: quotes, escapes, comments and repeated names."""
+    """Login module and options are those that JaasContext finds, with quotes, escapes, comments and repeated names."""
     assert parse_jaas(text) == (module, options)
 
 
 @each("text", [row[0] for row in JAAS["texts"] if row[1] is None])
 def test_refuses_what_java_refuses(text: str) -> None:
-    """A line that Java does not take is refused, with the right form and without the line's own text."""
+    """A line that Java refuses is refused with the right form, but without the line's own text."""
     with pytest.raises(ValueError, match=r'required username="\.\.\." password="\.\.\.";$') as refused:
         parse_jaas(text)
     assert "secret" not in str(refused.value)

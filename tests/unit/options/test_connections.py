@@ -1,4 +1,4 @@
-"""The connection part of options."""
+"""Connection options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ZK = {"zookeeper.connect": "zk:2181"}
 
 @pytest.mark.parametrize("parse", [parse_read, parse_write])
 def test_a_cluster_must_be_named(parse: Any) -> None:
-    """Without ZooKeeper and without brokers, there is no cluster to connect to."""
+    """Options without ZooKeeper and brokers are refused, since they name no cluster."""
     expected = "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper"
     assert any(expected in problem for problem in problems(parse, {"subscribe": "a"} if parse is parse_read else {}))
     assert any(expected in problem for problem in problems(parse, {"kafka.bootstrap.servers": " "}))
@@ -44,7 +44,7 @@ def test_a_cluster_must_be_named(parse: Any) -> None:
     ],
 )
 def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
-    """Hosts get the default port, blanks are removed, and the chroot has no slash at its end."""
+    """Hosts get the default port, blanks are removed, and the chroot has no trailing slash."""
     found = parse_connection({"zookeeper.connect": text}).zookeeper
     assert found == ZooKeeperConfig(hosts, chroot, 6000, 6000, "open")
     assert found.connect == hosts + chroot
@@ -75,7 +75,7 @@ def test_zookeeper_connect(text: str, hosts: str, chroot: str) -> None:
     ],
 )
 def test_bad_zookeeper_connect(text: str) -> None:
-    """A malformed ensemble is quoted beside the expected form."""
+    """A malformed ensemble is quoted next to the expected form."""
     says = only_problem(parse_connection, {"zookeeper.connect": text})
     assert f"zookeeper.connect is {text.strip()!r}; expected host:port[,host:port...][/chroot], e.g. zk1:2181" in says
 
@@ -90,7 +90,7 @@ def test_bad_zookeeper_connect(text: str) -> None:
     ],
 )
 def test_zookeeper_timeouts(given: dict[str, str], session_ms: int, connection_ms: int) -> None:
-    """The connection timeout defaults to the session's."""
+    """The connection time-out defaults to the session time-out."""
     found = parse_connection({**ZK, **given}).zookeeper
     assert found is not None
     assert (found.session_timeout_ms, found.connection_timeout_ms) == (session_ms, connection_ms)
@@ -106,14 +106,14 @@ def test_zookeeper_timeouts(given: dict[str, str], session_ms: int, connection_m
     ],
 )
 def test_zookeeper_auth(text: str, auth: tuple[str, str]) -> None:
-    """The scheme is in lower case, the credential as given."""
+    """The scheme is converted to lower case, and the credential stays as given."""
     found = parse_connection({**ZK, "zookeeper.auth": text}).zookeeper
     assert found is not None
     assert found.auth == auth
 
 
 def test_acl_of_groups() -> None:
-    """Znodes can be closed by clients that log in, by either means."""
+    """Clients that log in, by a credential or a certificate, can restrict access to znodes."""
     certificate = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.keystore.location": "/me.pem"}
     for login in ({"zookeeper.auth": "digest:user:p"}, certificate):
         found = parse_connection({**ZK, **login, "zookeeper.acl": "creator"}).zookeeper
@@ -144,14 +144,14 @@ def test_bad_zookeeper_auth_is_not_quoted(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["sasl:GSSAPI:user:hunter2", "sasl:gssapi", "kerberos:u:hunter2"])
 def test_kerberos_to_zookeeper(text: str) -> None:
-    """Kerberos to ZooKeeper is refused with what to use instead."""
+    """Kerberos to ZooKeeper is refused with the alternatives."""
     says = only_problem(parse_connection, {**ZK, "zookeeper.auth": text})
     assert "Kerberos to ZooKeeper is not supported, use one of these or certificates" in says
     assert "hunter2" not in says
 
 
 def test_zookeeper_tls() -> None:
-    """With TLS, one PEM file has certificate and key; without TLS, files for it are a problem."""
+    """With TLS, one PEM file has certificate and key; without TLS, such files are a problem."""
     given = {
         **ZK,
         "zookeeper.ssl.truststore.location": "/ca.pem",
@@ -175,7 +175,7 @@ def test_zookeeper_host_names(text: str, checked: bool) -> None:
 
 
 def test_brokers_alone() -> None:
-    """Brokers without ZooKeeper are not among the client's properties."""
+    """Brokers given without ZooKeeper are not among the client's properties."""
     connection = parse_connection({"kafka.bootstrap.servers": " k1:9092,k2:9092 ", "kafka.group.id": "g"})
     assert connection.zookeeper is None
     assert connection.bootstrap_servers == "k1:9092,k2:9092"
@@ -192,7 +192,7 @@ def test_brokers_alone() -> None:
     ],
 )
 def test_listener(given: dict[str, str], listener: Listener) -> None:
-    """The listener is named, or follows from the security protocol."""
+    """The listener is given by name, or by the security protocol."""
     found = parse_connection({**ZK, **given}).listener
     assert (found.name, found.security_protocol.upper()) == (listener.name, listener.security_protocol)
 
@@ -208,14 +208,14 @@ def test_isolation_level(given: str | None, expected: bool) -> None:
 @each("name", ["kafka.metadata.broker.list", "Kafka.Metadata.Broker.List"])
 @each("others", [{}, {"zookeeper.connect": "zk:2181"}, {"kafka.bootstrap.servers": "k:1"}])
 def test_brokers_by_their_old_name(others: dict[str, str], name: str, scope: Scope) -> None:
-    """metadata.broker.list is another name of kafka.bootstrap.servers, with ZooKeeper and without."""
+    """metadata.broker.list is an alias of kafka.bootstrap.servers, with and without ZooKeeper."""
     connection = parse_connection({name: " k:1 ", **others}, scope)
     assert connection.bootstrap_servers == "k:1"
     assert "bootstrap.servers" not in connection.kafka
 
 
 def test_brokers_by_two_names() -> None:
-    """The two names must agree."""
+    """The two names of the brokers' option must agree."""
     with pytest.raises(OptionError, match=r"broker\.list contradicts kafka\.Bootstrap\.Servers: both set"):
         parse_connection({"kafka.Bootstrap.Servers": "k:1", "kafka.metadata.broker.list": "k:2"})
 

@@ -34,7 +34,7 @@ def test_defaults() -> None:
 
 
 def test_values() -> None:
-    """Each format has its settings; names and words ignore case."""
+    """Each format has its settings, and names and words ignore case."""
     given = {"key.format": "String", "value.format": "AVRO", "value.schema": '"int"', "mode": "dropmalformed"}
     assert formats(given) == FormatOptions(
         columns=(
@@ -50,7 +50,7 @@ def test_values() -> None:
 
 
 def test_schema_files(tmp_path: Path) -> None:
-    """A schema may be in a file, of text or of bytes."""
+    """A schema may be in a file of text or bytes."""
     file = tmp_path / "order.avsc"
     file.write_text('"int"', encoding="utf-8")
     assert formats({"value.format": "avro", "value.schema": str(file)}).columns[0].schema == '"int"'
@@ -62,7 +62,7 @@ def test_schema_files(tmp_path: Path) -> None:
 
 
 def test_registry() -> None:
-    """Several addresses; credentials in an address become the client's user, and do not show."""
+    """A registry may have several addresses; credentials in an address become the client's user, and are not shown."""
     given = {**CONFLUENT, "schema.registry.url": "http://a:1/apis/v7/, https://al%40ice:se%3Acret@b:2"}
     registry = formats(given).registry
     assert registry == RegistryOptions(("http://a:1/apis/v7", "https://b:2"), (("basic.auth.user.info", "al@ice:se:cret"),))
@@ -78,7 +78,7 @@ def test_registry() -> None:
 
 
 def test_writes() -> None:
-    """A write registers its schema, unless it uses the latest one."""
+    """A write registers its schema, unless it uses the latest one or registration is disabled."""
     for more, expected in (
         ({}, (True, False, False)),
         ({"use.latest.version": "true"}, (False, True, False)),
@@ -135,14 +135,14 @@ def test_problems(given: dict[str, str], problem: str) -> None:
 
 
 def test_a_pattern() -> None:
-    """A pattern does not name the topic whose subject gives the type."""
+    """A pattern needs value.subject, since it does not name the topic whose subject gives the type."""
     given = {"kafka.bootstrap.servers": "k:9092", "subscribePattern": "t.*", **CONFLUENT}
     assert "a pattern does not say which subject gives the type" in only_problem(parse_read, given)
     assert parse_read({**given, "value.subject": "t-value"}).formats is not None
 
 
 def test_all_problems_at_once() -> None:
-    """All problems are in one error."""
+    """One error lists all problems."""
     given = {**READ, "value.format": "avro", "key.format": "protobuf", "mode": "lax", **URL}
     assert len(problems(parse_read, given)) == 4
 
@@ -161,12 +161,12 @@ def test_all_problems_at_once() -> None:
     ],
 )
 def test_problems_of_writes(given: dict[str, str], problem: str) -> None:
-    """Each contradiction of a write is one problem."""
+    """Each contradiction in a write is one problem."""
     assert problem in only_problem(parse_write, {**WRITE, **given})
 
 
 def test_references_to_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Secrets may be in the environment."""
+    """Secrets may come from the environment."""
     monkeypatch.setenv("REGISTRY", "alice:secret")
     given = {**CONFLUENT, "schema.registry.basic.auth.user.info": "${env:REGISTRY}"}
     registry = formats(given).registry

@@ -48,7 +48,7 @@ def test_forms(kind: Kind, form: str) -> None:
     ],
 )
 def test_reading(kind: Kind, written: str, value: object) -> None:
-    """A kind reads the values of its form."""
+    """A kind reads values in its form."""
     assert kind.read("x", written) == value
 
 
@@ -68,7 +68,7 @@ def test_expectations(kind: Kind, written: str, expected: str) -> None:
 
 
 def test_empty_text() -> None:
-    """Empty text is reported by the option's name."""
+    """Empty text is reported with the option's name."""
     with pytest.raises(OptionError, match="x must not be empty; set a value or leave it out"):
         text().read("x", "")
 
@@ -87,7 +87,7 @@ def test_empty_text() -> None:
     ],
 )
 def test_java_patterns(pattern: str, selected: set[str]) -> None:
-    """A pattern is one of Java's, as Spark's own source takes it, and must match the whole name."""
+    """A pattern is a Java pattern, as for Spark's own source, and must match the whole name."""
     subscription = PATTERN.read("subscribePattern", pattern)
     assert set(requested_topics(subscription, ["a", "b", "a.b", "a-b", "aab"])) == selected
 
@@ -103,6 +103,6 @@ def test_java_patterns(pattern: str, selected: set[str]) -> None:
     ],
 )
 def test_patterns_that_are_refused(pattern: str, part: str) -> None:
-    """A pattern that is empty, or that the filter of topics refuses, is refused for the filter's reason."""
+    """An empty pattern, or one that the filter of topics refuses, is refused with the reason."""
     with pytest.raises(ValueError, match=part):
         PATTERN.read("subscribePattern", pattern)

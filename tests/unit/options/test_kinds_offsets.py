@@ -91,7 +91,7 @@ def test_offsets_are_parsed(kind: Kind, text: str, expected: object) -> None:
     ],
 )
 def test_bad_offsets_are_refused(kind: Kind, text: str, says: str) -> None:
-    """A text that is not understood is quoted next to the right form."""
+    """Text that is not understood is quoted next to the expected form."""
     with pytest.raises(OptionError) as caught:
         kind.read("o", text)
     assert caught.value.condition == "INVALID_OPTION"
@@ -121,7 +121,7 @@ def test_timestamps_are_parsed() -> None:
     ],
 )
 def test_bad_timestamps_are_refused(text: str) -> None:
-    """Words, negative times and times beyond Kafka's 64 bits are refused, with the right form."""
+    """Words, negative times and times beyond Kafka's 64 bits are refused with the expected form."""
     with pytest.raises(OptionError, match="in milliseconds since the epoch") as caught:
         TIMESTAMPS.read("t", text)
     assert "t is '" in str(caught.value)
@@ -137,7 +137,7 @@ def test_bad_timestamps_are_refused(text: str) -> None:
     ],
 )
 def test_assignment_is_parsed(text: str, expected: tuple[TopicPartition, ...]) -> None:
-    """Assigned partitions come back sorted by number, each once."""
+    """Assigned partitions are sorted by number, without duplicates."""
     assert PARTITIONS.read("assign", text) == Assign(expected)
 
 
@@ -158,7 +158,7 @@ def test_assignment_is_parsed(text: str, expected: tuple[TopicPartition, ...]) -
     ],
 )
 def test_bad_assignment_is_refused(text: str) -> None:
-    """What is not a non-empty set of partition numbers is quoted next to the right form."""
+    """An assignment that is no non-empty set of partition numbers is quoted next to the expected form."""
     with pytest.raises(OptionError) as caught:
         PARTITIONS.read("assign", text)
     assert f"assign is {text!r}; expected " + '{"topicA": [0, 1], "topicB": [2]}' in str(caught.value)

@@ -30,7 +30,7 @@ def parsed(options: dict[str, str]) -> ConnectionOptions:
 
 
 def problems(options: dict[str, str]) -> tuple[str, ...]:
-    """Each problem with some options."""
+    """Return the problems with some options."""
     return problems_of(parsed, options)
 
 
@@ -46,7 +46,7 @@ def no_librdkafka(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[N
 
 
 def test_accepted_properties() -> None:
-    """A property that is in no table, but in the library, reaches the clients of reads and of writes."""
+    """A property that is in librdkafka but in no table reaches the clients of reads and writes."""
     options = {"kafka.Test.Mock.Broker.RTT": "5"}
     read, write = parsed(options), parse_connection({**BROKERS, **options}, "write")
     assert read.kafka == {"test.mock.broker.rtt": "5"}
@@ -56,7 +56,7 @@ def test_accepted_properties() -> None:
 
 
 def test_values_that_librdkafka_refuses() -> None:
-    """A value that librdkafka refuses is a problem with its reason, in the user's spelling."""
+    """A value that librdkafka refuses is a problem with the reason, in the user's spelling."""
     found = problems({"kafka.Test.Mock.Num.Brokers": "-5", "kafka.acks": "1", "minPartition": "1"})
     assert [problem.split()[0] for problem in found] == ["unknown", "kafka.Test.Mock.Num.Brokers", "kafka.acks"]
     assert "is '-5'; librdkafka refuses it: " in found[1]
@@ -65,7 +65,7 @@ def test_values_that_librdkafka_refuses() -> None:
 
 @pytest.mark.parametrize("name", ["kafka.logger", "kafka.on_commit", "kafka.default.topic.config", "kafka.no.such"])
 def test_unknown_names(name: str) -> None:
-    """A name that only confluent-kafka has, or nobody, is unknown."""
+    """A name that is unknown to Java and librdkafka is a problem, even if confluent-kafka has it."""
     (problem,) = problems({name: "x"})
     assert problem.startswith(f"{name} is unknown to Kafka's Java clients and to librdkafka")
 
@@ -75,21 +75,21 @@ def test_unknown_names(name: str) -> None:
     [("fetch.max.bite", "fetch.max.bytes"), ("socket.keepalife.enable", "socket.keepalive.enable"), ("ackz", "acks")],
 )
 def test_the_nearest_name(slip: str, meant: str) -> None:
-    """A misspelled name is offered the nearest one of the tables, or of librdkafka."""
+    """The error for a misspelled name suggests the nearest one from the tables or from librdkafka."""
     with pytest.raises(OptionError, match=rf"did you mean kafka\.{meant}\?"):
         parse_connection({**BROKERS, f"kafka.{slip}": "1"}, "write" if meant == "acks" else "read")
 
 
 @each(("name", "value"), [("no.such", "1"), ("isolation.level", "many"), ("fetch.min.bytes", "0")])
 def test_an_executor_with_another_librdkafka(name: str, value: str) -> None:
-    """If a task's librdkafka refuses what the driver's accepts, the error names the property and the remedy."""
+    """If a task's librdkafka refuses a property that the driver's accepts, the error names the property and the remedy."""
     with pytest.raises(OptionError, match=r"UNUSABLE_KAFKA_PROPERTY.*same librdkafka") as caught:
         MessageClient({"group.id": "g", name: value}).__enter__()
     assert name in str(caught.value)
 
 
 def test_secrets_that_librdkafka_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a secret value nor librdkafka's reason to refuse it is shown."""
+    """Neither a secret value nor librdkafka's reason for refusing it is shown."""
     validation = Validation(known=True, problem='Invalid value "open-sesame"')
     monkeypatch.setattr("pyspark_zkafka.options.client_properties.validate", lambda name, value: validation)
     _, (problem,) = translate({"new.password": "open-sesame"}, "consumer")
@@ -108,13 +108,13 @@ def test_text_that_looks_like_a_number(value: str) -> None:
     ("name", "given"), [("check.crcs", "TRUE"), ("broker.address.family", "V4"), ("debug", "Fetch, msg")]
 )
 def test_words_in_any_case(name: str, given: str) -> None:
-    """Words are accepted in any case, as librdkafka reads them."""
+    """Words are accepted in any case, as in librdkafka."""
     assert parsed({f"kafka.{name}": given}).kafka[name].lower() == given.lower()
 
 
 @pytest.mark.usefixtures("no_librdkafka")
 def test_a_librdkafka_that_cannot_be_loaded() -> None:
-    """Its properties are passed on unchecked, for a client to refuse; the tables still apply."""
+    """If librdkafka cannot be loaded, its properties are passed on unchecked, but the tables still apply."""
     assert load() is None
     names = [name for name, scope in LIBRDKAFKA.items() if scope == "*" and name not in REFUSED]
     for name in set(names) - {row.name for row in PROPERTIES} | {"no.such"}:
@@ -129,7 +129,7 @@ def test_a_librdkafka_that_cannot_be_loaded() -> None:
 
 
 def test_properties_together(capfd: pytest.CaptureFixture[str]) -> None:
-    """Properties are judged together without connecting, logging in, or a line of librdkafka's log."""
+    """Properties are checked together without connecting, logging in or writing to librdkafka's log."""
     given = {"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SASL_SSL", "debug": "all", "client.id": "me"}
     assert validate_together({**given, "ssl.ca.location": "/no/such/file"}, {}, "consumer") == ""
     assert validate_together(given, {"fetch.max.bytes": "1000"}, "consumer").startswith("`fetch.max.bytes` must be >= ")
@@ -147,7 +147,7 @@ def test_refusals_come_first() -> None:
     "name", ["plugin.library.paths\0", "plugin.library.paths\0x", "enable.auto.commit\0", "f\u00e9", "a b"]
 )
 def test_names_that_no_property_can_have(name: str) -> None:
-    """A name that would reach librdkafka as another one, which may be refused, is unknown."""
+    """A name that librdkafka would read as another one, which may be refused, is unknown."""
     (problem,) = problems({f"kafka.{name}": "no-such-plugin"})
     assert "is unknown to Kafka's Java clients and to librdkafka" in problem
     assert validate(name, "no-such-plugin") == UNKNOWN
@@ -155,7 +155,7 @@ def test_names_that_no_property_can_have(name: str) -> None:
 
 @each("name", ["bootstrap.servers", "client.id", "ssl.ca.location", "sasl.password", "test.mock.broker.rtt", "no.such"])
 def test_values_with_a_zero_byte(name: str) -> None:
-    """A value that librdkafka would truncate is a problem for every property; a secret is not shown."""
+    """A value that librdkafka would truncate at a zero byte is a problem for every property, and a secret is not shown."""
     (problem,) = problems({f"kafka.{name}": "5\0open-sesame"})
     assert problem == f"kafka.{name} contains a zero byte, where librdkafka would end the value; remove it"
     assert validate(name, "5\0open-sesame") == UNKNOWN
@@ -164,7 +164,7 @@ def test_values_with_a_zero_byte(name: str) -> None:
 @each("login", [{}, {"kafka.sasl.mechanism": "GSSAPI"}, {"kafka.sasl.mechanisms": "gssapi"}])
 @each("protocol", ["SASL_PLAINTEXT", "sasl_ssl"])
 def test_kerberos_that_the_library_lacks(login: dict[str, str], protocol: str) -> None:
-    """Kerberos, which is the default, is refused before anything connects where the library was built without it."""
+    """If the library was built without Kerberos, which is the default, it is refused before anything connects."""
     (problem,) = problems({"kafka.security.protocol": protocol, **login})
     assert problem.startswith(
         "kafka.sasl.mechanism is GSSAPI, the default; librdkafka refuses it: it was built without Kerberos"

@@ -46,7 +46,7 @@ def test_streaming_options_are_refused_by_a_write() -> None:
 
 
 def test_all_problems_are_in_one_error() -> None:
-    """All problems are in one error, counted, each with the value and the expected form."""
+    """One error counts and lists all problems, each with the value and the expected form."""
     with pytest.raises(OptionError) as caught:
         parse_read(
             {
@@ -86,7 +86,7 @@ def test_all_problems_are_in_one_error() -> None:
 
 @each("option", [o for o in TABLE if isinstance(o.default, str)])
 def test_a_default_is_a_value_that_a_user_could_give(option: Option) -> None:
-    """The parser returns the same for an option that was not given as for its default in so many words."""
+    """The parser returns the same value for a missing option as for an explicit default."""
     scope = option.scopes[0]
     given, silent = OptionParser({option.name: str(option.default)}, scope), OptionParser({}, scope)
     assert given.value(option.name) == silent.value(option.name) == option.default_value()
@@ -95,12 +95,12 @@ def test_a_default_is_a_value_that_a_user_could_give(option: Option) -> None:
 
 @each("option", [o for o in TABLE if isinstance(o.default, Derived)])
 def test_a_derived_default_is_the_caller_s(option: Option) -> None:
-    """Where the table has only words for a default, the parser returns the one that it is called with."""
+    """If the table only describes a default in words, the parser returns the caller's default."""
     assert OptionParser({}, option.scopes[0]).value(option.name, "worked out") == "worked out"
 
 
 def test_secret_values_are_not_quoted() -> None:
-    """A problem with the value of a secret option leaves the value out."""
+    """A problem with the value of a secret option does not show the value."""
     parser = OptionParser({"zookeeper.auth": "open-sesame"}, "read")
     assert parser.value("zookeeper.auth") is None
     [problem] = parser.problems
@@ -109,7 +109,7 @@ def test_secret_values_are_not_quoted() -> None:
 
 
 def test_secrets_from_environment_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A secret comes from the environment or from a file, whose last line break does not count."""
+    """A secret may come from the environment or from a file, without the file's last line break."""
     monkeypatch.setenv("ZK_SECRET", "s3cret")
     (tmp_path / "password").write_text("p4ss word\n")
     found = parse_connection(
@@ -120,7 +120,7 @@ def test_secrets_from_environment_and_file(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_reference_within_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reference may stand within a value."""
+    """A reference may be part of a value."""
     monkeypatch.setenv("PASSWORD", "s3cret")
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="${env:PASSWORD}";'
     found = parse_connection({**ZK, "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": jaas})
@@ -128,7 +128,7 @@ def test_a_reference_within_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_references_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """References that lead nowhere are problems of their options, all in one error."""
+    """One error lists all references that cannot be resolved, with their options."""
     monkeypatch.delenv("NOWHERE", raising=False)
     given = {**ZK, "zookeeper.auth": "digest:me:${env:NOWHERE}", "kafka.sasl.password": "${file:/no/such/file}"}
     with pytest.raises(OptionError) as caught:
@@ -149,7 +149,7 @@ def test_references_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_only_secrets_are_resolved(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], scope: Scope) -> None:
-    """Other options are refused if they refer to the driver's environment or files: Spark would show the values."""
+    """References in options that are not secret are refused, since Spark would show the values."""
     monkeypatch.setenv("NAME", "planted")
     with pytest.raises(OptionError, match="write the value itself: only secrets may be") as caught:
         parse_connection({**ZK, **given}, scope)
@@ -157,7 +157,7 @@ def test_only_secrets_are_resolved(monkeypatch: pytest.MonkeyPatch, given: dict[
 
 
 def test_rack_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver keeps the reference of a read's rack, whether it has the variable or not."""
+    """The driver keeps the reference of a read's rack, whether or not it has the variable."""
     monkeypatch.setenv("ZONE", "a")
     found = parse_connection({**ZK, "kafka.Client.Rack": "eu-${env:ZONE}"})
     assert (found.kafka["client.rack"], found.client_rack) == ("eu-${env:ZONE}", None)

@@ -20,12 +20,12 @@ from pyspark_zkafka.options.references import resolve_references, task_rack
     ],
 )
 def test_task_rack(rack: str, expected: str) -> None:
-    """A task's rack is a text, its executor's variable, or the default of a variable that is not set or is empty."""
+    """A task's rack is literal text, its executor's variable, or the default if the variable is missing or empty."""
     assert task_rack(rack, {"ZONE": "b", "EMPTY": ""}) == expected
 
 
 def test_no_rack() -> None:
-    """A variable that is not set, or is empty, is an error that names it and says where to set it."""
+    """A missing or empty variable is an error that names it and says where to set it."""
     with pytest.raises(OptionError, match=r"client.rack.*environment variable NONE, which is not set on the executor"):
         task_rack("${env:NONE}", {})
     with pytest.raises(OptionError, match=r"\$\{env:EMPTY\}.*which is empty on the executor; .*spark.executorEnv.NAME"):
@@ -33,5 +33,5 @@ def test_no_rack() -> None:
 
 
 def test_defaults_of_secrets() -> None:
-    """An empty secret stays empty without a default."""
+    """An empty secret without a default stays empty."""
     assert resolve_references("${env:A}-${env:B:-x}-${env:B:-}", {"A": "", "B": ""}) == "-x-"

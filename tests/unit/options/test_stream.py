@@ -39,12 +39,12 @@ LATEST_BATCH = (
 
 
 def in_kafka(strategy: str) -> str:
-    """The strategy of a group in Kafka, if the cluster turns out to have no ZooKeeper."""
+    """Return the strategy that a group uses if the cluster turns out to have no ZooKeeper."""
     return strategy if strategy in KAFKA_STRATEGIES else "cooperative-sticky"
 
 
 def problems(options: dict[str, str], parse: Any = parse_stream) -> tuple[str, ...]:
-    """Each problem with some options."""
+    """Return the problems with some options."""
     return problems_of(parse, options)
 
 
@@ -52,7 +52,7 @@ def problems(options: dict[str, str], parse: Any = parse_stream) -> tuple[str, .
 
 
 def test_defaults() -> None:
-    """By default a stream reads new records without limits and without a group; the rest is as in a batch."""
+    """By default, a stream reads new records without limits or a group, and all else is as in a batch."""
     found = parse_stream(STREAM)
     assert found.read.start == OffsetSpec("startingOffsets", everywhere=LATEST)
     assert (found.limits, found.group) == (TriggerLimits(), None)
@@ -63,7 +63,7 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize("size", [{"minPartitions": "8"}, {"minRecordsPerPartition": "8"}], ids=str)
 def test_options_shared_with_batches(size: dict[str, str]) -> None:
-    """The options that a stream shares with a batch reach the same fields."""
+    """The options that a stream shares with a batch set the same fields."""
     given = {
         **size,
         "failOnDataLoss": "false",
@@ -94,7 +94,7 @@ def test_options_shared_with_batches(size: dict[str, str]) -> None:
     ],
 )
 def test_subscription(given: dict[str, str], subscription: object) -> None:
-    """Topics are named as in a batch; a member's regex is what all members of its group make of it."""
+    """Topics are named as in a batch, and a group member's regex is normalized as by all members of its group."""
     assert parse_stream({**ZK, **given}).read.subscription == subscription
 
 
@@ -122,13 +122,13 @@ def test_subscription(given: dict[str, str], subscription: object) -> None:
     ],
 )
 def test_start(given: dict[str, str], start: object) -> None:
-    """A stream may start at latest; with a group it starts at its committed offsets; timestamps override offsets."""
+    """A stream may start at latest, a group's stream starts at its committed offsets, and timestamps override offsets."""
     found = parse_stream({**STREAM, **given}).read.start
     assert (found.by_partition or found.everywhere) == start
 
 
 def test_start_by_topic() -> None:
-    """A whole topic may start at latest, too."""
+    """A stream may start at latest for a whole topic."""
     assert parse_stream({**STREAM, "startingOffsets": '{"t": "latest"}'}).read.start.by_topic == {"t": LATEST}
 
 
@@ -147,7 +147,7 @@ def test_start_by_topic() -> None:
     ],
 )
 def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
-    """The limits of a trigger, in records, bytes and milliseconds."""
+    """A trigger has limits in records, bytes and milliseconds."""
     assert parse_stream({**STREAM, **given}).limits == limits
 
 
@@ -176,7 +176,7 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
     ],
 )
 def test_group(given: dict[str, str], group: GroupOptions) -> None:
-    """With group.id a stream joins by default, and keeps revoked partitions for half of the time that others wait."""
+    """With group.id, a stream joins by default, and keeps revoked partitions for half the time that others wait."""
     found = parse_stream({**GROUP, **given})
     assert found.group == group
     assert found.read.group == "billing"
@@ -192,12 +192,12 @@ def test_group(given: dict[str, str], group: GroupOptions) -> None:
     ],
 )
 def test_where_offsets_are_kept(given: dict[str, str], stores: tuple[str, ...]) -> None:
-    """A group's offsets are in ZooKeeper, or in Kafka and, where there is one, in ZooKeeper too."""
+    """A group's offsets are in ZooKeeper, or in Kafka and, unless dual commits are disabled, in ZooKeeper, too."""
     assert parse_stream(given).read.stores == stores
 
 
 def test_brokers_alone() -> None:
-    """Without a group, brokers alone are enough."""
+    """Without a group, a stream needs only brokers."""
     assert parse_stream({**BROKERS, "subscribe": "t"}).read.connection.bootstrap_servers == "k:9092"
 
 
@@ -257,7 +257,7 @@ def test_brokers_alone() -> None:
     ],
 )
 def test_the_only_problem(given: dict[str, str], says: str) -> None:
-    """Each problem names the option, what was found and what is expected."""
+    """Each problem names the option, its value and the expected form."""
     (problem,) = problems({**STREAM, **given})
     assert says in problem
 
@@ -290,7 +290,7 @@ def test_the_only_problem(given: dict[str, str], says: str) -> None:
     ],
 )
 def test_bad_subscription(given: dict[str, str], says: str) -> None:
-    """Exactly one option selects what to read, and the group can assign it."""
+    """Exactly one option must select topics, and the group must be able to assign them."""
     (problem,) = problems({**ZK, **given})
     assert says in problem
 
@@ -302,7 +302,7 @@ def test_assign_without_joining() -> None:
 
 
 def test_a_group_in_zookeeper_needs_zookeeper() -> None:
-    """Members register in ZooKeeper, wherever their offsets are; a malformed ensemble is the only problem."""
+    """Members that register in ZooKeeper need zookeeper.connect, wherever their offsets are."""
     given = {**BROKERS, "subscribe": "t", "group.id": "g", "groupMembership": "zookeeper"}
     stored, meet = problems(given)
     assert stored.startswith("group.id uses offsets in /consumers/<group>/offsets; set zookeeper.connect")
@@ -313,7 +313,7 @@ def test_a_group_in_zookeeper_needs_zookeeper() -> None:
 
 
 def test_all_problems_are_in_one_error() -> None:
-    """All problems are in one error: names, limits and the group."""
+    """One error has all problems of names, limits and the group."""
     given = {
         "maxOffsetsPerTrigger": "x",
         "endingOffsets": "latest",
@@ -338,14 +338,14 @@ def test_all_problems_are_in_one_error() -> None:
     ],
 )
 def test_either_is_a_batch(given: dict[str, str]) -> None:
-    """Options that fit a batch are those of a batch."""
+    """Options that are valid for a batch are parsed as those of a batch."""
     options = {**ZK, **given} if "view" in given else {**STREAM, **given}
     assert parse_either(options) == parse_read(options)
 
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"startingOffsets": '{"orders": {"0": -1}}'}])
 def test_either_is_a_stream(given: dict[str, str]) -> None:
-    """Options that fit only a stream are those of a stream."""
+    """Options that are only valid for a stream are parsed as those of a stream."""
     options = {**STREAM, **given, "includeHeaders": "true"}
     assert parse_either(options) == parse_stream(options).read
 
@@ -375,5 +375,5 @@ def test_either_is_a_stream(given: dict[str, str]) -> None:
     ],
 )
 def test_neither(given: dict[str, str], says: list[str]) -> None:
-    """Options that fit neither have the problems of the one that their names imply, or else the fewer problems."""
+    """Invalid options have the problems of the kind that their names imply, or of the kind with fewer problems."""
     assert list(problems({**STREAM, **given}, parse_either)) == says

@@ -1,4 +1,4 @@
-"""Membership in a group that Kafka coordinates, or ZooKeeper: what the options make of it, and what contradicts it."""
+"""Options of membership in Kafka or ZooKeeper, and their contradictions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
 )
 @each("named", [{}, {"groupMembership": "auto"}, {"groupMembership": "kafka"}])
 def test_group_in_kafka(named: dict[str, str], given: dict[str, str], options: KafkaGroupOptions) -> None:
-    """Without ZooKeeper, or by its name, membership is in Kafka, and so are the offsets."""
+    """Without ZooKeeper, or with groupMembership=kafka, members and offsets are in Kafka."""
     found = parse_stream({**IN_KAFKA, **named, **given})
     assert found.group is not None
     assert (found.group.membership, found.group.kafka, found.read.stores) == ("kafka", options, ("kafka",))
@@ -56,14 +56,14 @@ def test_group_in_kafka(named: dict[str, str], given: dict[str, str], options: K
     [({}, 30_000), ({"kafka.max.poll.interval.ms": "60000"}, 6_000), ({"rebalance.hold.ms": "9"}, 9)],
 )
 def test_hold_in_kafka(given: dict[str, str], hold_ms: int) -> None:
-    """Revoked partitions are kept for a tenth of the time for which other members wait."""
+    """Revoked partitions are kept for a tenth of the time that other members wait."""
     group = parse_stream({**IN_KAFKA, **given}).group
     assert group is not None
     assert group.hold_ms == hold_ms
 
 
 def test_both_at_hand() -> None:
-    """With both addresses, auto leaves the choice to the cluster, and kafka reads its state from ZooKeeper."""
+    """With both addresses, auto leaves the membership to the cluster, and kafka keeps members and offsets in Kafka."""
     auto, kafka = (parse_stream({**GROUP, **BROKERS, "groupMembership": name}) for name in ("auto", "kafka"))
     assert auto.group is not None
     assert kafka.group is not None
@@ -72,7 +72,7 @@ def test_both_at_hand() -> None:
 
 
 def test_names_of_groups_in_kafka() -> None:
-    """A group of Kafka may have any name, unless members or offsets of it may be in ZooKeeper, too."""
+    """A group in Kafka may have any name, unless its members or offsets may be in ZooKeeper, too."""
     name = {"group.id": "team:billing/eu", "subscribe": "t"}
     in_kafka = {"offsets.storage": "kafka", **BROKERS}
     assert parse_stream({**name, **BROKERS}).read.group == "team:billing/eu"
@@ -97,7 +97,7 @@ def test_names_of_groups_in_kafka() -> None:
 
 
 def test_a_pattern_in_kafka() -> None:
-    """In Kafka a pattern is what it says: a comma is no alternative."""
+    """With a group in Kafka, a pattern is not normalized, so a comma is no alternative."""
     options = {**BROKERS, "group.id": "g", "subscribePattern": "(a+)b{1,2}, b"}
     assert parse_stream(options).read.subscription == SubscribePattern("(a+)b{1,2}, b")
 
@@ -128,7 +128,7 @@ def test_a_pattern_in_kafka() -> None:
     ],
 )
 def test_contradictions_in_kafka(given: dict[str, str], says: str) -> None:
-    """An option that membership in Kafka contradicts, or leaves without effect, is a problem."""
+    """An option that contradicts membership in Kafka, or has no effect with it, is a problem."""
     (problem,) = problems(parse_stream, {**IN_KAFKA, "groupMembership": "kafka", **given})
     assert says in problem
 
@@ -151,7 +151,7 @@ def test_contradictions_in_kafka(given: dict[str, str], says: str) -> None:
     ],
 )
 def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
-    """An option of Kafka's groups is a problem where ZooKeeper coordinates the group."""
+    """An option of Kafka's groups is a problem if ZooKeeper coordinates the group."""
     (problem,) = problems(parse_stream, {**GROUP, **given})
     assert says in problem
 
@@ -171,20 +171,20 @@ def test_contradictions_in_zookeeper(given: dict[str, str], says: str) -> None:
     ],
 )
 def test_who_joins_in_kafka(given: dict[str, str], scope: Scope, joins: bool) -> None:
-    """A stream joins in Kafka by the option, or if it has a group and no ZooKeeper; a batch never does."""
+    """A stream joins in Kafka by the option, or if it has a group and no ZooKeeper, but a batch never joins."""
     assert joins_kafka(OptionParser(given, scope)) is joins
 
 
 @pytest.mark.parametrize("named", KAFKA_STRATEGIES)
 def test_strategies_in_kafka(named: str) -> None:
-    """A strategy is one of Kafka's, in any case of letters."""
+    """A strategy of Kafka's groups may be written in any case."""
     group = parse_stream({**IN_KAFKA, "partition.assignment.strategy": named.upper()}).group
     assert group is not None
     assert group.kafka.strategy == named
 
 
 def test_a_strategy_that_only_zookeeper_has() -> None:
-    """A member in ZooKeeper with such a strategy has the default one, should its group turn out to be in Kafka."""
+    """A member with a strategy that only ZooKeeper has uses the default one if its group turns out to be in Kafka."""
     group = parse_stream({**GROUP, "partition.assignment.strategy": "sticky"}).group
     assert group is not None
     assert (group.strategy, group.kafka.strategy) == ("sticky", "cooperative-sticky")
@@ -199,7 +199,7 @@ def test_session_as_long_as_the_poll_interval() -> None:
 
 
 def test_each_contradiction_is_a_problem() -> None:
-    """Options that contradict the membership are problems one by one, in the order of the table."""
+    """Each option that contradicts the membership is a separate problem, in the order of the table."""
     given = {"consumer.threads": "2", "consumer.id": "c", "group.instance.id": "one"}
     in_kafka = problems(parse_stream, {**IN_KAFKA, **given})
     assert [problem.split()[0] for problem in in_kafka] == ["consumer.id", "consumer.threads"]

@@ -1,4 +1,4 @@
-"""The table of options, against the parsers."""
+"""The table of options, compared with the parsers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ EXAMPLES: dict[str, str] = {
     "minOffsetsPerTrigger": "9",
     "maxTriggerDelay": "5m",
 }
-"""A value for every option of the table; kafka.* stands for many and is tested by itself."""
+"""A value for every option of the table except kafka.*, which stands for many and is tested separately."""
 
 
 _BEARER = "schema.registry.bearer.auth"
@@ -125,7 +125,7 @@ SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "ass
 
 
 def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dict[str, str]:
-    """Options with an example value of one of them, and those that it requires."""
+    """Return an example value of an option, with the other options that it requires."""
     required = {**ZK, "group.id": "g"}
     if parse is not parse_write and option not in SUBSCRIPTIONS:
         required["subscribe"] = "t"
@@ -152,7 +152,7 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
 
 
 def _required_format(option: str) -> dict[str, str]:
-    """The options of formats that an option requires."""
+    """Return the format options that an option requires."""
     column = option.split(".")[0] if option.startswith(("key.", "value.")) else "value"
     confluent = {f"{column}.format": "avro-confluent", "schema.registry.url": "http://registry:8081"}
     if option in ("key.format", "value.format"):
@@ -175,7 +175,7 @@ def _required_format(option: str) -> dict[str, str]:
 
 @each("option", [o for o in TABLE if o.name != "kafka.*"])
 def test_scopes(option: Any) -> None:
-    """Each option is accepted in its scopes, and refused in the others; a batch ignores the options of streams."""
+    """Each option is accepted in its scopes and refused in others, except that a batch ignores the options of streams."""
     scopes = {
         "read": (parse_read, ReadOptions),
         "stream": (parse_stream, StreamOptions),
@@ -191,12 +191,12 @@ def test_scopes(option: Any) -> None:
 
 
 def test_example_values() -> None:
-    """There is an example value for each option of the table."""
+    """Each option of the table has an example value."""
     assert set(EXAMPLES) == {option.name for option in TABLE}
 
 
 def test_names_are_unique() -> None:
-    """Names differ in more than case, and each option is documented in sentences."""
+    """Names are unique regardless of case, and each option is documented in sentences."""
     assert len(BY_NAME) == len(TABLE)
     assert all(option.doc.endswith(".") or option.doc.endswith(")") for option in TABLE)
 
@@ -214,5 +214,5 @@ def test_names_are_unique() -> None:
     ],
 )
 def test_connection_options(name: str, expected: bool) -> None:
-    """Options of the connection include the client properties of sockets, TLS and SASL, in any case."""
+    """Connection options include the client properties of sockets, TLS and SASL, in any case."""
     assert is_connection_option(name) is expected

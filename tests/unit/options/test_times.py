@@ -32,13 +32,13 @@ from tests.support.cases import each
     ],
 )
 def test_durations(text: str, expected_ms: int) -> None:
-    """Suffixes, words, several of them and plain milliseconds are understood, in any case of letters."""
+    """A duration may have suffixes, words, several parts or plain milliseconds, in any case."""
     assert parse_duration_ms(text) == expected_ms
 
 
 @each("text", ["", "m", "-5s", "1.5h", "10 s 5", "5 5", "3 fortnights", "1 month", "٣s", "1" * 19, "5,s", "interval"])
 def test_what_is_no_duration(text: str) -> None:
-    """Anything else is refused with examples."""
+    """A malformed duration is refused with examples."""
     with pytest.raises(ValueError, match='a duration such as 15m, 10s, 500ms or "1 hour 30 minutes"'):
         parse_duration_ms(text)
 
@@ -57,13 +57,13 @@ def test_what_is_no_duration(text: str) -> None:
     ],
 )
 def test_durations_of_iso_8601(text: str, milliseconds: int) -> None:
-    """Durations are Java's, or English words with units."""
+    """Durations are written as for Java's Duration, or as English words with units."""
     assert parse_iso_duration_ms(text) == milliseconds
 
 
 @each("text", ["", "P", "PT", "10", "P1H", "P1DT", "PT1X", "P1Y", "P1M", "P99999999999D", "1 month"])
 def test_malformed_durations_of_iso_8601(text: str) -> None:
-    """Years and months, which Java's Duration does not have, texts without a number, and numbers alone are refused."""
+    """Years and months, which Java's Duration lacks, text without a number, and numbers without a unit are refused."""
     with pytest.raises(ValueError, match="PnDTnHnMnS"):
         parse_iso_duration_ms(text)
 
@@ -81,13 +81,13 @@ def test_malformed_durations_of_iso_8601(text: str) -> None:
     ],
 )
 def test_datetimes(text: str, milliseconds: int) -> None:
-    """A time without a zone is in UTC; seconds, their fraction and the whole time may be left out."""
+    """A time without a zone is in UTC, and seconds, their fraction and the whole time may be left out."""
     assert parse_datetime_ms(text) == milliseconds
 
 
 @each("text", ["", "2026-11", "2026-13-01T00:00:00.000", "10:00", "2026-11-22T25:00:00", "2026-11-22Z", "2026-11-22T"])
 def test_malformed_datetimes(text: str) -> None:
-    """Days and times that no calendar has, and parts of them, are refused."""
+    """Impossible dates and times and incomplete ones are refused."""
     with pytest.raises(ValueError, match="a time such as 2026-01-31T10:00:00Z"):
         parse_datetime_ms(text)
 
@@ -108,12 +108,12 @@ def test_malformed_datetimes(text: str) -> None:
     ],
 )
 def test_points_in_time(text: str, position: object) -> None:
-    """Milliseconds, ISO 8601 and a duration before the plan are understood."""
+    """A point in time is given in milliseconds, in ISO 8601 or as a duration before the plan."""
     assert parse_time(text) == position
 
 
 @each("text", ["", "-1", "yesterday", "10 minutes", "10 ago", "ago", "1 month ago", "1969-12-31", "9" * 19])
 def test_malformed_points_in_time(text: str) -> None:
-    """Everything else is refused, with all forms."""
+    """A malformed point in time is refused with all valid forms."""
     with pytest.raises(ValueError, match=r"milliseconds since the epoch, a time such as .*, or .10 minutes ago"):
         parse_time(text)

@@ -1,4 +1,4 @@
-"""Names of topics in options: one that Kafka does not allow is a problem of the option that names it."""
+"""Names of topics in options: a name that Kafka does not allow is a problem of the option that contains it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WRITES: dict[str, Callable[[str], dict[str, str]]] = {
 def test_names_that_kafka_does_not_allow(
     parse: Callable[[dict[str, str]], Any], option: str, options: Callable[[str], dict[str, str]], name: str
 ) -> None:
-    """The option and the name, in quotes, escaped and shortened, are in the error, with what Kafka allows."""
+    """The error has the option, the name in quotes, escaped and shortened, and the characters that Kafka allows."""
     with pytest.raises(OptionError) as caught:
         parse(options(name))
     assert f"{option} names the topic {name[:60]!r}" in str(caught.value)
@@ -65,19 +65,19 @@ def test_names_that_kafka_does_not_allow(
 
 
 def test_all_bad_names_are_in_one_error() -> None:
-    """Each bad name of a list is reported."""
+    """One problem reports all bad names of a list."""
     with pytest.raises(OptionError, match=r"1 problem.*the topics 'a/b' and 'c d'"):
         parse_read({**ZK, "subscribe": "a/b,orders,c d"})
 
 
 @pytest.mark.parametrize("name", ["a" * 255, "A.b_c-9", "...", "__consumer_offsets"])
 def test_names_that_kafka_allows(name: str) -> None:
-    """They are taken as they are."""
+    """Names that Kafka allows are accepted unchanged."""
     assert parse_write({**ZK, "topic": name}).topic == name
 
 
 @each("name", [*NAMES, "", "a,b", " orders"])
 def test_topics_of_a_consumer_group(name: str) -> None:
-    """A ConsumerGroup takes each topic as one name: it neither splits it at a comma nor removes blanks."""
+    """A ConsumerGroup neither splits a topic's name at a comma nor removes blanks from it."""
     with pytest.raises(OptionError, match=r"subscribe names the topic '"):
         ConsumerGroup("zk:2181", "g", subscribe=["orders", name])

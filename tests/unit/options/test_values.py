@@ -65,8 +65,8 @@ def test_secrets_are_not_shown(parse: Any) -> None:
     ],
 )
 def test_secrets_are_not_in_errors(bad: dict[str, str]) -> None:
-    """An error names a bad secret, or an unknown option, without its value, and without those of good ones."""
-    found = problems(parse_read, {**SECRETS, **bad})  # no subscription: there is always a problem
+    """An error names a bad secret or an unknown option without its value, and without the values of good secrets."""
+    found = problems(parse_read, {**SECRETS, **bad})  # no subscription, so there is always a problem
     assert not any("hunter2" in problem for problem in found)
 
 
@@ -82,7 +82,7 @@ def test_secrets_are_not_in_errors(bad: dict[str, str]) -> None:
     ids=["read", "read bounds", "write", "connection", "stream"],
 )
 def test_options_pickle(options: object) -> None:
-    """Options are the same on the other side of a pickle, and cannot be changed there."""
+    """Unpickled options equal the original ones, and cannot be changed."""
     copy = pickle.loads(pickle.dumps(options))
     assert copy == options
     assert copy is not options
@@ -103,5 +103,5 @@ def test_options_pickle(options: object) -> None:
     ],
 )
 def test_concerns_connection(name: str, expected: bool) -> None:
-    """Sockets, security and logs concern the connection; fetches and queues do not."""
+    """Sockets, security and logs are properties of the connection, and fetches and queues are not."""
     assert concerns_connection(name) is expected

@@ -1,4 +1,4 @@
-"""Where the direct transport cannot continue, the reader changes to librdkafka."""
+"""Change of a reader from the direct transport to librdkafka."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("offset", pa.int64()), ("by", pa.string())])
 
 
 class Numbers:
-    """A consumer of a log of 20 records, which returns some in each poll; it fails from an offset on, or not."""
+    """A consumer of a log of 20 records, which returns some in each poll, and may fail from an offset on."""
 
     def __init__(self, name: str, fails_at: int = 20, each: int = 4) -> None:
         self.sought: list[int] = []
@@ -53,7 +53,7 @@ class Numbers:
 
 
 class Fallback:
-    """Opens the second consumer; `left` has the reasons and the offsets."""
+    """Opens the second consumer; `left` has the reasons with offsets."""
 
     def __init__(self) -> None:
         self.consumer = Numbers("second")
@@ -65,7 +65,7 @@ class Fallback:
 
 
 def read(first: Numbers, fallback: Fallback, policy: ReadPolicy = PATIENT) -> tuple[Sequence[int], Sequence[str]]:
-    """The offsets, and who read them."""
+    """Return the offsets, and the consumer that read each."""
     split = Split(TP, 0, 20, 0, 0, (0,), ())
     reader = SplitReader(split, first, policy, lambda: "same", fallback=fallback)
     table = pa.Table.from_batches(reader.batches(), SCHEMA)
@@ -73,7 +73,7 @@ def read(first: Numbers, fallback: Fallback, policy: ReadPolicy = PATIENT) -> tu
 
 
 def test_no_change() -> None:
-    """A consumer that reads all is the only one, and the other is never opened."""
+    """A consumer that reads everything is the only one; the fallback is never opened."""
     fallback = Fallback()
     assert read(Numbers("first"), fallback) == (list(range(20)), ["first"] * 20)
     assert fallback.left == []
@@ -82,7 +82,7 @@ def test_no_change() -> None:
 @each("fails_at", [0, 1, 7, 8, 19])
 @each("most", [3, 4, 10_000])
 def test_change(fails_at: int, most: int) -> None:
-    """Each record is read once, wherever the first one ends."""
+    """Each record is read once, wherever the first consumer fails."""
     fallback = Fallback()
     found = read(Numbers("first", fails_at), fallback, ReadPolicy(max_records=most))
     assert found == (list(range(20)), ["first"] * fails_at + ["second"] * (20 - fails_at))
@@ -91,7 +91,7 @@ def test_change(fails_at: int, most: int) -> None:
 
 
 class Unseekable(Numbers):
-    """A consumer that cannot even start."""
+    """A consumer that cannot start."""
 
     def seek(self, offset: int) -> None:
         raise Unsupported("no Fetch")
@@ -105,21 +105,21 @@ def test_start() -> None:
 
 
 class Lost(Numbers):
-    """A consumer whose position is outside of the log, and which cannot ask for the log's ends."""
+    """A consumer whose position is outside the log, and which cannot look up the log's ends."""
 
     def poll(self, most_records: int, most_bytes: int, until: int, deadline: Deadline) -> Poll:
         return Poll(out_of_range=True)
 
 
 def test_ends_of_the_log() -> None:
-    """Where the ends of a log cannot be asked for, librdkafka finds out what has happened."""
+    """librdkafka continues if the direct transport cannot look up the ends of a log."""
     fallback = Fallback()
     assert read(Lost("first", 7), fallback) == (list(range(20)), ["second"] * 20)
     assert fallback.left == [("no ListOffsets", 0)]
 
 
 class Slow(Numbers):
-    """A consumer that has waited for almost the whole time-out when it fails, or that needs a moment to connect."""
+    """A consumer that takes time to poll, or to connect."""
 
     def __init__(self, name: str, clock: Clock, waits_s: float, fails_at: int = 20) -> None:
         super().__init__(name, fails_at)
@@ -135,7 +135,7 @@ class Slow(Numbers):
 
 
 def test_time_of_the_second_consumer() -> None:
-    """The second consumer has the whole time-out, whenever the first one fails."""
+    """The second consumer gets the whole time-out, whenever the first one fails."""
     clock, fallback = Clock(), Fallback()
     fallback.consumer = Slow("second", clock, 5.0)
     reader = SplitReader(
@@ -145,7 +145,7 @@ def test_time_of_the_second_consumer() -> None:
 
 
 def test_without_a_fallback() -> None:
-    """Without another consumer, the reason is an error, after what was gathered before."""
+    """Without a fallback, the reason is raised after the batch read so far."""
     reader = SplitReader(Split(TP, 0, 20, 0, 0, (0,), ()), Numbers("first", 7), PATIENT, lambda: "same")
     batches = reader.batches()
     assert next(batches).num_rows == 7

@@ -1,4 +1,4 @@
-"""Parts of a batch read's plan that need no connection: topics to look up, partitions, ranges and their splits."""
+"""Parts of a batch read's plan without a connection: topics to look up, partitions, ranges and splits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CLUSTER = ClusterSnapshot(
 
 @dataclass
 class Source:
-    """A cluster of three topics, which notes what it is asked."""
+    """A cluster of three topics, which records requests."""
 
     asked: list[object] = field(default_factory=list)
 
@@ -80,14 +80,14 @@ class Source:
     ],
 )
 def test_topics_to_look_up(subscription: Subscription, asked: list[object]) -> None:
-    """Only the topics of the subscription are looked up; the names of all are requested for a pattern alone."""
+    """Only the subscription's topics are looked up; the names of all topics are requested only for a pattern."""
     source = Source()
     subscribed_snapshot(subscription, source)
     assert source.asked == asked
 
 
 def test_malformed_topics() -> None:
-    """A pattern never skips a topic whose znode is malformed; reads of other topics are not affected."""
+    """A malformed topic fails every pattern that could match it, but not reads of other topics."""
     client = EnsembleClient()
     client.put_topic("good")
     client.put("/brokers/topics/bad", b"{")
@@ -102,22 +102,22 @@ def options(**given: str) -> ReadOptions:
 
 
 def ranges(*sizes: int) -> list[OffsetRange]:
-    """Ranges of the first partitions, from offset 10 on."""
+    """Return ranges of the first partitions, from offset 10 on."""
     return [OffsetRange(tp, 10, 10 + size) for tp, size in zip(T, sizes, strict=False)]
 
 
 def places(**given: str) -> list[tuple[int, int, int]]:
-    """Partition, start and end of each split of four ranges."""
+    """Return partition, start and end of each split of four ranges."""
     return [(s.partition.partition, s.start, s.until) for s in task_splits(ranges(6, 6, 6, 6), options(**given), CLUSTER)]
 
 
 def test_neighbours_have_different_leaders() -> None:
-    """Splits alternate between the leaders, whose tasks run at the same time then."""
+    """Splits alternate between leaders, so that tasks of different leaders run at the same time."""
     assert places() == [(0, 10, 16), (2, 10, 16), (1, 10, 16), (3, 10, 16)]
 
 
 def test_large_ranges_are_cut() -> None:
-    """Ranges are cut to the greatest number of records, each covered once and in order."""
+    """Ranges are cut to the maximal number of records, each covered once and in order."""
     found = places(maxRecordsPerPartition="3")
     assert len(found) == 8
     for number in range(4):
@@ -125,12 +125,12 @@ def test_large_ranges_are_cut() -> None:
 
 
 def test_least_number_of_tasks() -> None:
-    """Ranges are cut into as many splits as are asked for."""
+    """Ranges are cut into at least minPartitions splits."""
     assert len(places(minPartitions="12")) == 12
 
 
 def test_empty_ranges() -> None:
-    """A range without records is no split."""
+    """A range without records yields no split."""
     found = task_splits(ranges(0, 3), options(), CLUSTER)
     assert [split.partition for split in found] == [T[1]]
     assert task_splits(ranges(0), options(), CLUSTER) == ()
@@ -145,14 +145,14 @@ def test_empty_ranges() -> None:
     ],
 )
 def test_brokers_of_a_split(given: dict[str, str], endpoints: tuple[str, ...]) -> None:
-    """A split has all that a task needs: the leader and its epoch, the topic's identity, and the nearest brokers first."""
+    """A split has what a task needs: the leader and its epoch, the topic's identity, and the nearest brokers first."""
     (split,) = task_splits(ranges(5), options(**given), CLUSTER)
     assert (split.leader, split.leader_epoch, split.isr, split.czxid) == (1, 5, (1, 2), 77)
     assert split.endpoints == endpoints
 
 
 def test_pickle() -> None:
-    """A plan is the same in another process."""
+    """A plan survives pickling."""
     plan = BatchPlan(task_splits(ranges(5), options(), CLUSTER), "broker1:9092", CLUSTER)
     assert pickle.loads(pickle.dumps(plan)) == plan
 
@@ -169,7 +169,7 @@ class Group:
 
 @dataclass
 class OneTopic:
-    """A cluster with one partition, which a transaction created."""
+    """A cluster with one partition, created in a given transaction."""
 
     czxid: int
 
@@ -179,7 +179,7 @@ class OneTopic:
 
 
 def test_offsets_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group's offset that is older than the topic is data loss, or the topic's beginning where the options say so."""
+    """A group's offset older than the topic is data loss, or with failOnDataLoss=false the topic's beginning."""
 
     def start(czxid: int, **given: str) -> int:
         monkeypatch.setattr(
@@ -197,7 +197,7 @@ def test_offsets_of_a_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Cluster:
-    """A cluster with the topics orders and audit, of one partition each, and without offsets of any group."""
+    """A cluster with the topics orders and audit, of one partition each, without offsets of any group."""
 
     def topic_names(self) -> list[str]:
         return ["audit", "orders", "__consumer_offsets"]
@@ -220,7 +220,7 @@ class Cluster:
 
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Plans a read of that cluster: the partitions of its splits."""
+    """Plans a read of that cluster, and returns the partitions of its splits."""
     monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_cluster", lambda connection: nullcontext(Cluster()))
     monkeypatch.setattr("pyspark_zkafka.read.batch_planner.open_admin", lambda *connection: nullcontext(Cluster()))
     monkeypatch.setattr("pyspark_zkafka.group.offsets.GroupOffsets", lambda *connection: nullcontext(Cluster()))
@@ -243,13 +243,13 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     ],
 )
 def test_missing_topics(plan: Callable[..., list[str]], given: dict[str, str], says: str) -> None:
-    """A topic that does not exist is an error with the nearest name, a pattern without a match one with the topics."""
+    """A missing topic raises an error with the nearest name, a pattern without a match one with the topics."""
     with pytest.raises(UnknownTopic, match=says):
         plan(**given)
 
 
 def test_a_broker_that_has_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that a broker does not know is asked for again, as long as the options say."""
+    """A topic that a broker does not know is requested again, up to the number of retries in the options."""
     answers = iter([ClusterSnapshot({}), Cluster().snapshot(), ClusterSnapshot({}), ClusterSnapshot({})])
     starting = KafkaAdmin("broker1:9092", {})
     monkeypatch.setattr(starting, "snapshot", lambda topics: next(answers))
@@ -275,7 +275,7 @@ def test_a_broker_that_has_just_started(monkeypatch: pytest.MonkeyPatch) -> None
 def test_reading_without_missing_topics(
     plan: Callable[..., list[str]], caplog: pytest.LogCaptureFixture, given: dict[str, str], expected: list[str]
 ) -> None:
-    """With missingTopics=wait a batch reads what there is, and logs what there is not."""
+    """With missingTopics=wait a batch reads the existing topics, and logs the missing ones."""
     assert plan(**given, missingTopics="wait") == expected
     assert "order" in caplog.text
     assert caplog.records[0].levelname == "WARNING"
@@ -292,7 +292,7 @@ def test_reading_without_missing_topics(
     ],
 )
 def test_positions_in_missing_topics(plan: Callable[..., list[str]], option: dict[str, str]) -> None:
-    """With missingTopics=wait, starts and ends may name topics that are subscribed to and do not exist, but no others."""
+    """With missingTopics=wait, starts and ends may name missing topics of the subscription, but no other topics."""
     assert plan(subscribe="audit,order", missingTopics="wait", **option) == ["audit-0"]
     assert (
         plan(subscribe="order", missingTopics="wait", **{n: text.replace("audit", "order") for n, text in option.items()})
@@ -303,7 +303,7 @@ def test_positions_in_missing_topics(plan: Callable[..., list[str]], option: dic
 
 
 def test_positions_of_skipped_partitions(plan: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With offlinePartitions=skip, starts may name a partition that has no leader now."""
+    """With offlinePartitions=skip, starts may name a partition without a leader."""
     offline = {TopicPartition("audit", 0): PartitionState(-1, 0, (1,))}
     led = Cluster().snapshot()
     monkeypatch.setattr(Cluster, "snapshot", lambda self, topics: replace(led, states={**led.states, **offline}))
@@ -312,7 +312,7 @@ def test_positions_of_skipped_partitions(plan: Callable[..., list[str]], monkeyp
 
 
 def test_group_without_offsets(plan: Callable[..., list[str]]) -> None:
-    """startingOffsets=committed with a group that has no offset is an error with the nearest group."""
+    """startingOffsets=committed with a group without offsets raises an error with the nearest group."""
     given = {"subscribe": "orders,audit", "startingOffsets": "committed", "group.id": "biling"}
     with pytest.raises(GroupError, match=r"\[NO_GROUP_OFFSETS\] Group biling has no offset in .*did you mean billing\?"):
         plan(**given)
@@ -324,7 +324,7 @@ class Logs:
     """Logs [10, 100); a record at offset n has the timestamp n."""
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        """The offset of each position."""
+        """Return the offset of each position."""
         return {tp: self._offset(position) for tp, position in wanted.items()}
 
     def _offset(self, position: Position) -> int:
@@ -333,12 +333,12 @@ class Logs:
         return {EARLIEST: 10, LATEST: 100}[position]
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        """None: nothing is in a transaction."""
+        """Return nothing: no record is in a transaction."""
         return {}
 
 
 def cluster(leader_of_1: int) -> ClusterSnapshot:
-    """A cluster with broker 1 alone, and a leader of the second partition."""
+    """Return a cluster with only broker 1, and a given leader of the second partition."""
     states = {T[0]: PartitionState(1, 0, (1,)), T[1]: PartitionState(leader_of_1, 0, (leader_of_1,))}
     return ClusterSnapshot({1: Broker(1, ())}, {"t": Topic("t", {0: (1,), 1: (leader_of_1,)})}, states)
 
@@ -349,7 +349,7 @@ def test_all_led() -> None:
 
 
 def test_offline(caplog: pytest.LogCaptureFixture) -> None:
-    """A partition whose leader is not registered is an error, or left out with a warning."""
+    """A partition whose leader is not registered raises an error, or is skipped with a warning."""
     with pytest.raises(NoLeader, match="t-1"):
         readable_partitions(Subscribe(("t",)), cluster(2), skip_offline=False)
     with caplog.at_level(logging.WARNING):
@@ -363,7 +363,7 @@ def test_ranges() -> None:
 
 
 def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
-    """Offsets outside of a log are data loss, unless what is there is to be read."""
+    """Offsets outside a log are data loss, or with failOnDataLoss=false are moved into the log."""
     start = {"startingOffsets": '{"t": {"0": 5}}'}
     with pytest.raises(DataLoss, match=r"t-0.*correct the offsets, or set failOnDataLoss to false"):
         resolve_ranges(options(**start), [T[0]], Logs(), {}, ONCE)

@@ -1,4 +1,4 @@
-"""Batch reader: how a task reads one split after another; and the reader of views."""
+"""A task's reading of consecutive splits, and the reader of views."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Log:
 
 
 def test_the_next_item_starts_before_one_is_read() -> None:
-    """While an item is read, the next one has started, and no other is open."""
+    """While an item is read, the next one is started, and no other is open."""
     log = Log()
     for item, made in one_ahead([1, 2, 3], log.start):
         log.lines.append(f"read {item}: {made}")
@@ -73,12 +73,12 @@ def test_all_is_closed_when_an_item_cannot_start() -> None:
 
 
 def view_reader() -> ViewReader:
-    """A reader of topics' configurations."""
+    """Return a reader of topics' configurations."""
     return ViewReader("configs", parse_read({"zookeeper.connect": "zk:2181", "view": "configs"}), SCHEMA)
 
 
 def test_partition_carries_its_rows() -> None:
-    """Reader and partition survive pickling, and the task reads the very batch that was planned."""
+    """Reader and partition survive pickling, and the task returns the planned batch."""
     batch = pa.RecordBatch.from_pylist([{"topic": "a"}], SCHEMA)
     partition = pickle.loads(pickle.dumps(ViewPartition(batch)))
     (found,) = pickle.loads(pickle.dumps(view_reader())).read(partition)
@@ -91,7 +91,7 @@ def test_partition_that_spark_makes_up() -> None:
 
 
 def test_a_frame_without_decoded_columns() -> None:
-    """Records are not decoded for a projection that has none of the columns with a format."""
+    """A projection without formatted columns decodes no records."""
     options = parse_read({"kafka.bootstrap.servers": "k:9092", "subscribe": "t", "value.format": "string"})
     formats = pin_formats(options)
     text = pa.schema([("offset", pa.int64()), ("value", pa.string())])

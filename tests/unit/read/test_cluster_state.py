@@ -1,4 +1,4 @@
-"""A stream's snapshot of its cluster: when it is read again, and what happens if that fails."""
+"""A stream's snapshot of its cluster: refreshes, and failed refreshes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOST = ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
 
 
 def cluster(*topics: str, brokers: Collection[int] = (0,), leader: int = 0, kraft_epoch: int = -1) -> ClusterSnapshot:
-    """A cluster whose topics have one partition each."""
+    """Return a cluster whose topics have one partition each."""
     found = {n: Broker(n, (Endpoint("PLAINTEXT", "PLAINTEXT", "k", 9092 + n),)) for n in brokers}
     states = {TopicPartition(name, 0): PartitionState(leader, 0, (0,)) for name in topics}
     return ClusterSnapshot(found, {name: Topic(name, {0: (0,)}) for name in topics}, states, kraft_epoch=kraft_epoch)
@@ -112,14 +112,14 @@ def test_a_refusal() -> None:
 
 
 def test_the_first_snapshot() -> None:
-    """The read of the first snapshot is retried as often as the options say."""
+    """Reading the first snapshot is retried up to the number of retries in the options."""
     assert State(ZooKeeper(LOST, LOST, cluster("t"))).snapshot().topics.keys() == {"t"}
     with pytest.raises(ZooKeeperError):
         State(ZooKeeper(LOST)).snapshot()
 
 
 def test_a_deletion_is_confirmed() -> None:
-    """Another read confirms that a topic is missing. Later its deletion is known."""
+    """A second read confirms that a topic is missing; afterwards its deletion is known."""
     zookeeper = ZooKeeper(cluster("t", "u"), cluster("t"), cluster("t", "u"), cluster("t"))
     state = State(zookeeper)
     state.snapshot()
@@ -133,7 +133,7 @@ def test_a_deletion_is_confirmed() -> None:
 
 
 def test_settled() -> None:
-    """The state waits for a leader that is not registered, as often as the options say."""
+    """The state waits for a leader that is not registered, up to the number of retries in the options."""
     zookeeper = ZooKeeper(cluster("t", leader=7), cluster("t", leader=7), cluster("t"))
     state = State(zookeeper)
     assert state.settled_snapshot().states[TopicPartition("t", 0)].leader == 0
@@ -185,7 +185,7 @@ def test_other_topics_are_confirmed() -> None:
 
 
 def test_a_pattern_asked_of_a_broker_that_has_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query with an end asks again if the first broker lists no topic: none is taken for missing."""
+    """A query with an end asks again if the first broker lists no topic, so that no topic counts as missing."""
 
     class Starting:
         listings = 0

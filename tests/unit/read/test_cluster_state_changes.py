@@ -11,7 +11,7 @@ T0 = TopicPartition("t", 0)
 
 
 def cluster(leader: int = 1, topic_id: str | None = None, czxid: int | None = 7) -> ClusterSnapshot:
-    """A cluster with brokers 1 and 2, and a topic of one partition."""
+    """Return a cluster with brokers 1 and 2, and a topic of one partition."""
     topics = {"t": Topic("t", {0: (1, 2)}, topic_id, czxid)}
     return ClusterSnapshot({1: Broker(1, ()), 2: Broker(2, ())}, topics, {T0: PartitionState(leader, 0, (1, 2))})
 
@@ -20,7 +20,7 @@ def cluster(leader: int = 1, topic_id: str | None = None, czxid: int | None = 7)
     ("leader", "is_watched", "age_s"), [(1, True, 60.0), (1, False, 1.0), (-1, True, 0.5), (9, True, 0.5), (-1, False, 0.5)]
 )
 def test_age(leader: int, is_watched: bool, age_s: float) -> None:
-    """With watches a snapshot lasts longer, unless a partition has no leader, or its leader is not registered."""
+    """With watches a snapshot lasts longer, unless a partition has no registered leader."""
     assert max_age_s(cluster(leader), is_watched=is_watched) == age_s
 
 
@@ -34,7 +34,7 @@ def test_age(leader: int, is_watched: bool, age_s: float) -> None:
     ],
 )
 def test_same_topics(now: ClusterSnapshot, is_same: bool) -> None:
-    """A topic that was deleted, or created again, is not the same; another leader is no difference."""
+    """A topic that was deleted or created again is not the same; another leader makes no difference."""
     assert has_same_topics(cluster(), now) is is_same
 
 

@@ -27,7 +27,7 @@ from tests.support.split_logs import FAILING, WARNING, Step, World, becomes, bri
     ],
 )
 def test_a_range_is_read(records: Sequence[int], start: int, until: int, expected: Iterable[int]) -> None:
-    """All visible records of `[start, until)` arrive in order, and no others. Gaps are no loss."""
+    """All visible records of `[start, until)` arrive in order, and no others. Gaps are no data loss."""
     world = World(records, start, until)
     assert world.read() == list(expected)
     assert world.consumer.seeks == [start]
@@ -173,7 +173,7 @@ def test_silence_is_an_error_whatever_data_loss_means() -> None:
 
 
 def test_silence_after_records_behind_an_end_is_no_truncation() -> None:
-    """An end of the log before records of the same poll is no truncation."""
+    """An end of the log below the records of the same poll is no truncation."""
     script: dict[int, Step] = {0: brings(0, 1, 2, end=2), **{n: brings() for n in range(1, 100)}}
     with pytest.raises(BrokersUnavailable, match="at offset 3 "):
         World(range(10), 0, 10, WARNING, script=script).read()
@@ -212,7 +212,7 @@ def test_an_offset_out_of_range_for_ever_is_an_error() -> None:
 
 @pytest.mark.parametrize("policy", [FAILING, WARNING])
 def test_a_transaction_that_stays_open_is_an_error(policy: ReadPolicy) -> None:
-    """Records that do not become stable within the time-out fail the range, also with failOnDataLoss=false."""
+    """Records that do not become stable within the time-out fail the range, even with failOnDataLoss=false."""
     with pytest.raises(
         ClusterStateError, match=r"\[TRANSACTION_OPEN\] t-2: records \[5, 9\) of the range \[3, 9\) are not stab"
     ):

@@ -56,7 +56,7 @@ TRUNCATED: dict[int, Step] = {1: brings(out_of_range=True, truncation="log trunc
 
 
 def test_a_truncated_log_that_has_grown_again_is_data_loss() -> None:
-    """A truncation below the position fails the range, though the log has an offset of that number again."""
+    """A truncation below the position fails the range, although the log has grown past that offset again."""
     with pytest.raises(
         DataLoss, match=r"log was truncated below offset 256, .* found: log truncation at offset 256, end offset"
     ):
@@ -64,7 +64,7 @@ def test_a_truncated_log_that_has_grown_again_is_data_loss() -> None:
 
 
 def test_a_truncated_log_that_has_grown_again_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false such a log is read from the position on, with a warning. No offset is read twice."""
+    """With failOnDataLoss=false, a truncated log that has grown again is read from the position on, with a warning."""
     world = World(range(1000), 0, 1000, WARNING, script=TRUNCATED)
     assert world.read() == list(range(1000))
     assert world.consumer.seeks == [0, 256]
@@ -113,7 +113,7 @@ def test_a_log_that_stays_too_short_may_be_passed_over(caplog: pytest.LogCapture
 
 
 def test_a_deleted_topic_may_be_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    """With failOnDataLoss=false a deleted topic ends the range, with one warning, also if it is created again meanwhile."""
+    """With failOnDataLoss=false, a deleted topic ends the range with one warning, even if it is created again meanwhile."""
     identities: list[Identity] = ["deleted", "created again"]
     world = World(range(1000), 0, 1000, WARNING, script={1: brings(gone=True)}, identities=identities)
     assert world.read() == list(range(256))
@@ -129,7 +129,7 @@ def test_a_topic_deleted_after_its_last_record_is_no_loss() -> None:
 
 
 def test_a_topic_that_is_gone_for_a_moment_is_waited_for() -> None:
-    """Requests are repeated while brokers do not know a topic that the cluster has, as after a restart."""
+    """Requests are repeated while brokers do not know an existing topic, as after a restart."""
     script: dict[int, Step] = {n: brings(gone=True) for n in range(1, 5)}
     assert World(range(300), 0, 300, script=script).read() == list(range(300))
 
@@ -153,7 +153,7 @@ def test_watermarks_of_a_partition_unknown_for_a_while() -> None:
 
 
 def test_watermarks_of_a_partition_that_stays_unknown() -> None:
-    """The error of the request is raised after the time-out of polls."""
+    """If the bounds of the log stay unavailable, the error is raised after the poll time-out."""
     world = World(range(1000), 0, 1000, script={1: becomes(low=700)})
     world.consumer.refusals, before = [UNKNOWN] * 100, world.clock.now
     with pytest.raises(UnknownTopic, match="_UNKNOWN_PARTITION"):
@@ -189,12 +189,12 @@ def test_an_open_transaction_is_no_truncation() -> None:
 
 
 def test_a_truncation_is_found_by_the_high_watermark() -> None:
-    """With read_committed a position behind the high watermark, too, is data loss."""
+    """With read_committed, a position beyond the high watermark is data loss."""
     with pytest.raises(DataLoss, match=r"records \[15, 18\) .* are gone; the log now ends at 10: it was truncated"):
         World(range(5), 15, 18, high_watermark=lambda: 10).read()
 
 
 def test_a_log_that_ends_before_a_transaction_could_is_data_loss() -> None:
-    """With read_committed, too, a log that ends before `until` and does not grow was truncated."""
+    """With read_committed, a log that ends before `until` and does not grow was truncated."""
     with pytest.raises(DataLoss, match="the log ends at 5, and has not grown for 1000 ms: it was truncated"):
         World(range(5), 3, 9, high_watermark=lambda: 5).read()

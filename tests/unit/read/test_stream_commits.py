@@ -1,4 +1,4 @@
-"""Commits of a stream's positions, with a session of values."""
+"""Commits of a stream's positions, with a fake session."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Member:
     consumer = "g_a"
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
-        """The claims."""
+        """Return the claims."""
         return self.claims
 
     def request_rebalance(self) -> None:
-        """Count."""
+        """Count requests for a rebalance."""
         self.rebalances += 1
 
 
 @dataclass
 class Session:
-    """A session, and the offsets' store at the same time; `answer` is the result of a commit."""
+    """A session that is also the store of offsets; `answer` is the result of a commit."""
 
     answer: CommitResult | Exception
     member: Member | None = None
@@ -71,7 +71,7 @@ def commit(state: StreamState, session: Any) -> StreamState:
 
 
 def test_commit() -> None:
-    """The owner commits due positions, as resets if the log no longer exists. Then no position is due."""
+    """The owner commits due positions, as resets if their log no longer exists. Afterwards no position is due."""
     session = Session(CommitResult({T0: 5, T1: 7}, mzxids={T0: 70}), Member())
     done = commit(STATE, session)
     assert session.asked == [({T0: 5, T1: 7}, OwnedBy(OWNER), [T1])]
@@ -135,14 +135,14 @@ def test_partitions_of_another_claim(claims: Mapping[TopicPartition, Claim]) -> 
 
 
 def test_all_of_another_claim() -> None:
-    """Without a position of a present claim there is no request."""
+    """If all claims have changed, no commit is requested."""
     session = Session(CommitResult(), Member(claims={tp: Claim("g_a-0", 2) for tp in CLAIMS}))
     assert commit(STATE, session) is STATE
     assert not session.asked
 
 
 def test_moved_offsets(caplog: pytest.LogCaptureFixture) -> None:
-    """An offset that another client has set ahead is kept, with a warning, until the query reaches it."""
+    """An offset that another client has moved ahead is kept, with a warning, until the query reaches it."""
     with caplog.at_level(logging.WARNING):
         done = commit(STATE, Session(CommitResult({T1: 7}, kept={T0: 20})))
     assert "t-0: another client has set the group's offset to 20, and this query is at 5" in caplog.text

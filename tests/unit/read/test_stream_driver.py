@@ -1,4 +1,4 @@
-"""Spark's planning calls, on a cluster of values, without a group and with a member."""
+"""Spark's planning calls on a fake cluster, without a group and with a member."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def session() -> Session:
 
 
 def planned(found: StreamDriver, start: dict[str, Any], *, limited: bool = True) -> list[tuple[int, int, int]]:
-    """Partition, start and end of each split of the next micro-batch."""
+    """Return partition, start and end of each split of the next micro-batch."""
     splits, _ = found.splits(found.latest(start, limited=limited))
     return [(split.partition.partition, split.start, split.until) for split in splits]
 
 
 def test_nothing_is_opened_before_it_is_needed(session: Session) -> None:
-    """The first call opens the session, once; closing ends it."""
+    """The first call opens the session once, and closing ends it."""
     found = driver(session)
     assert session.opened == 0
     found.initial()
@@ -140,7 +140,7 @@ def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureF
 
 
 def test_added_partition(session: Session) -> None:
-    """An added partition is read from its beginning, also by a query that started at the end."""
+    """An added partition is read from its beginning, even by a query that started at the end."""
     found = driver(session, startingOffsets="latest")
     start = found.initial()
     assert found.latest(start, limited=True) == start
@@ -219,7 +219,7 @@ def test_error_of_a_new_query(session: Session) -> None:
 
 
 def test_brokers_out_of_reach(session: Session) -> None:
-    """A retriable error is raised at once, and the next call starts again."""
+    """A retriable error is raised at once, and the next call tries again."""
     found = driver(session)
     session.error = UNREACHABLE
     with pytest.raises(BrokersUnavailable):
@@ -257,7 +257,7 @@ def test_data_loss(session: Session, change: Callable[[Session], None], conditio
 
 
 def test_topic_created_again(session: Session) -> None:
-    """A topic that was created again is read from its beginning, without failOnDataLoss."""
+    """With failOnDataLoss=false, a topic that was created again is read from its beginning."""
     found = driver(session, failOnDataLoss="false")
     end = found.latest(found.initial(), limited=True)
     session.logs, session.czxid = {T0: 30}, 8
@@ -265,7 +265,7 @@ def test_topic_created_again(session: Session) -> None:
 
 
 def test_topic_created_again_while_it_is_planned(session: Session) -> None:
-    """Ends of logs that belong to another topic of the name are no ends of the planned one; the new one is read whole."""
+    """If a topic is created again during planning, its new log is read from the beginning."""
 
     def create_again() -> None:
         session.logs, session.czxid = {T0: 150, T1: 150}, 99
@@ -365,7 +365,7 @@ def test_topic_created_again_that_the_group_follows(fails: str) -> None:
 
 
 def test_topic_created_again_that_the_group_has_not_read() -> None:
-    """A member's own commit belongs to the deleted topic."""
+    """A group's own commit to a deleted topic does not count for the topic created again, which is data loss."""
     session = Session(Member(T0))
     first = driver(session)
     end = first.latest(first.initial(), limited=True)
@@ -377,7 +377,7 @@ def test_topic_created_again_that_the_group_has_not_read() -> None:
 
 
 def test_topic_that_is_missed_for_a_moment() -> None:
-    """A topic that is missing for a moment, and then is the same, is read further."""
+    """A topic that is missing for a moment continues at its position."""
     session = Session(Member(T0))
     found = driver(session, failOnDataLoss="false")
     end = found.latest(found.initial(), limited=True)
@@ -402,7 +402,7 @@ def test_topic_created_again_before_its_first_record() -> None:
 
 @pytest.mark.parametrize("fails", ["true", "false"])
 def test_newly_assigned_topic_created_again_between_two_snapshots(fails: str) -> None:
-    """A topic that is in no micro-batch yet is compared with the topic of which a partition was assigned."""
+    """A topic not in any micro-batch yet is compared with its identity at the assignment."""
     session = Session(member := Member(T0))
     found = driver(session, subscribe="t,u", missingTopics="wait", failOnDataLoss=fails)
     end = found.latest(found.initial(), limited=True)
@@ -418,7 +418,7 @@ def test_newly_assigned_topic_created_again_between_two_snapshots(fails: str) ->
 
 
 def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
-    """A topic that is deleted before its first record was read leaves no position for a later topic of the same name."""
+    """A topic deleted before its first record was read leaves no position for a later topic of the same name."""
     session = Session(member := Member(T0))
     found = driver(session, subscribe="t,u", missingTopics="wait")
     end = found.latest(found.initial(), limited=True)
@@ -434,7 +434,7 @@ def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
 
 
 def test_fixed_ends_after_a_rebalance() -> None:
-    """A member that is settled only according to its coordinator leaves other members' partitions to them."""
+    """A member that only its coordinator considers settled leaves other members' partitions to them."""
     session = Session(member := Member(T0))
     session.others = {T1: "other"}
     member.settled, member.wait_settled = False, lambda timeout_s=None: True  # type: ignore[method-assign, assignment]
@@ -445,7 +445,7 @@ def test_fixed_ends_after_a_rebalance() -> None:
 
 
 def test_fixed_ends_and_an_offset_of_a_deleted_topic() -> None:
-    """An offset of a deleted topic does not count as progress in the present one."""
+    """An offset of a deleted topic does not count as progress in the current one."""
     session = Session(member := Member(T0))
     session.czxid, session.stored = 50, {T1: StoredOffset(1000, 8)}
     session.while_waiting = lambda: member.claims.update({T1: Claim("c-0", 9)}) if session.now > 3 else None
@@ -482,7 +482,7 @@ def test_fixed_ends_of_empty_logs() -> None:
 
 
 def test_fixed_ends_of_other_members() -> None:
-    """A query with fixed ends leaves partitions to owners that commit, and to others after the session timeout."""
+    """A query with fixed ends leaves partitions to owners that commit, and to silent ones until the session time-out."""
     for commits in True, False:
         session = Session(member := Member(T0))
         session.others = {T1: "other"}
@@ -496,7 +496,7 @@ def test_fixed_ends_of_other_members() -> None:
 
 
 def test_member_that_gains_and_loses_partitions() -> None:
-    """A revoked partition is not read further, and a newly assigned one is read from the group's offset."""
+    """A revoked partition is no longer read, and a newly assigned one is read from the group's offset."""
     session = Session(member := Member(T0))
     session.stored = {T1: StoredOffset(60)}
     found = driver(session)
@@ -507,7 +507,7 @@ def test_member_that_gains_and_loses_partitions() -> None:
 
 
 def test_start_of_a_group() -> None:
-    """The start of a new group at the end of the logs is committed, also for other members' partitions."""
+    """The start of a new group at the end of the logs is committed, including other members' partitions."""
     session = Session(Member(T0))
     found = driver(session, startingOffsets="latest")
     found.latest(found.initial(), limited=True)
@@ -563,7 +563,7 @@ def test_two_stores_of_offsets() -> None:
     ],
 )
 def test_waiting_for_topics(given: dict[str, str], is_member: bool, says: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A missing topic is reported at once and each minute, while the others are read."""
+    """A missing topic is reported at once and once a minute, while the others are read."""
     session = Session(Member(T0) if is_member else None)
     found = driver(session, **given)
     start = found.initial()
@@ -605,7 +605,7 @@ def test_start_in_a_topic_that_appears(form: str, subscription: dict[str, str]) 
 
 
 def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    """A pattern without a matching topic waits, with a warning that names the topics, and reads topics created later."""
+    """A pattern without a match waits, with a warning that lists the topics, and reads topics created later."""
     session.logs = {}
     found = driver(session, subscribePattern="t.?")
     start = found.initial()
@@ -618,7 +618,7 @@ def test_waiting_for_a_pattern(session: Session, caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("is_member", [True, False])
 def test_failing_without_topics(is_member: bool) -> None:
-    """With missingTopics=fail a new query fails if a topic is missing, also as a member and with a pattern."""
+    """With missingTopics=fail, a new query fails if a topic is missing, even as a member or with a pattern."""
     session = Session(Member() if is_member else None)
     found = driver(session, subscribe="order", missingTopics="fail")
     with pytest.raises(UnknownTopic, match="did you mean orders"):
@@ -642,7 +642,7 @@ def test_failing_without_topics(is_member: bool) -> None:
 def test_fixed_ends_without_topics(
     given: dict[str, str], is_member: bool, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A query with fixed ends cannot wait for a topic. It fails, unless the options say to read the others."""
+    """A query with fixed ends fails if a topic is missing; with missingTopics=wait it reads the other topics."""
     session = Session(Member(T0) if is_member else None)
     with pytest.raises(UnknownTopic, match=says):
         driver(session, **given).fix_bounds()
@@ -671,7 +671,7 @@ def test_group_without_offsets(caplog: pytest.LogCaptureFixture) -> None:
 def test_topic_that_is_no_longer_subscribed(
     session: Session, later: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A topic removed from the subscription is no loss, and continues at its position when it is subscribed again."""
+    """A topic removed from the subscription is no data loss, and continues at its position when subscribed again."""
     session.logs[U0] = 50
     first = driver(session, subscribe="t,u")
     end = first.latest(first.initial(), limited=True)
@@ -691,7 +691,7 @@ def test_topic_that_is_no_longer_subscribed(
 
 @pytest.mark.parametrize(("stored", "level"), [(70, "INFO"), (60, "WARNING")])
 def test_partition_that_comes_back(stored: int, level: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A group's offset ahead of the query's is another member's progress. One behind it is a reset."""
+    """A group's offset ahead of the query's is another member's progress; one before it is a reset."""
     session = Session(member := Member(T0))
     session.logs = {T0: 65}
     found = driver(session)

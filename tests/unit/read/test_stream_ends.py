@@ -1,4 +1,4 @@
-"""Ends of logs, from the successive answers of leaders."""
+"""Ends of logs from successive responses of leaders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
 
 
 class Leaders:
-    """The answers of a session to successive requests for ends."""
+    """A session with given responses to successive requests for ends."""
 
     cluster = property(lambda self: self)
 
@@ -72,7 +72,7 @@ def test_a_refusal() -> None:
 
 
 def test_a_new_leader_that_reports_less() -> None:
-    """An end before the position is requested again, as often as the retries allow."""
+    """An end before the position is requested again, up to the number of retries."""
     elected = Leaders({A: 9, B: 4}, {B: 6})
     assert fetch(elected) == {A: 9, B: 6}
     assert len(elected.slept) == 1
@@ -86,7 +86,7 @@ def test_open_transactions() -> None:
 
 
 def test_low_end_of_a_new_leader() -> None:
-    """An end before a fixed end is requested again: a new leader may report too low an end."""
+    """An end before a fixed end is requested again, since a new leader may report too low an end."""
     session = Leaders({A: 7, B: 9}, {A: 9})
     assert fetch(session, bounds={A: 9, B: 9}) == {A: 9, B: 9}
 

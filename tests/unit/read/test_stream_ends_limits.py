@@ -20,13 +20,13 @@ class Session:
         self.measured: list[list[TopicPartition]] = []
 
     def record_bytes(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
-        """The sizes of records."""
+        """Return the sizes of records."""
         self.measured.append(list(starts))
         return dict.fromkeys(starts, 10.0)
 
 
 class Time:
-    """A clock that is set by hand."""
+    """A clock that a test sets."""
 
     now = 1_000.0
 
@@ -35,7 +35,7 @@ class Time:
 
 
 def limits(session: Any, clock: Time, **options: str) -> StreamLimits:
-    """The limits that options set."""
+    """Return the limits for some options."""
     return StreamLimits(
         parse_stream({"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t", **options}), session, clock
     )
@@ -49,7 +49,7 @@ def test_no_limits() -> None:
 
 
 def test_wait_for_records() -> None:
-    """Too few records wait for more, or for the end of the delay. The first micro-batch never waits."""
+    """Too few records make the stream wait for more or for the delay; the first micro-batch never waits."""
     clock = Time()
     found = limits(Session(), clock, minOffsetsPerTrigger="500", maxTriggerDelay="1m")
     assert found.apply(RANGES, may_wait=True) == RANGES
@@ -78,13 +78,13 @@ def test_wait_after_an_idle_start() -> None:
 
 
 def test_bytes() -> None:
-    """A limit in bytes shortens ranges by the mean sizes of records."""
+    """A limit in bytes shortens ranges according to the mean size of records."""
     found = limits(Session(), Time(), maxBytesPerTrigger="200").apply(RANGES, may_wait=True)
     assert found == {T0: OffsetRange(T0, 0, 20)}
 
 
 def test_measurements() -> None:
-    """Sizes are measured once a minute, and at once in new partitions, but never without records to read."""
+    """Sizes are measured once a minute, and at once in new partitions, but only with records to read."""
     session, clock = Session(), Time()
     found = limits(session, clock, maxBytesPerTrigger="200")
     found.apply({T0: OffsetRange(T0, 5, 5)}, may_wait=True)

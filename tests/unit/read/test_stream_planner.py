@@ -1,4 +1,4 @@
-"""Decisions of a stream, over values."""
+"""Decisions of a stream, on values."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 def state(*, bounds: dict[TopicPartition, int] | None = None, **positions: Any) -> StreamState:
-    """A stream at positions of partitions of the topic t: ``state(p0=5)``."""
+    """Return a stream with positions in the topic t: ``state(p0=5)``."""
     assigned = {TopicPartition("t", int(name[1:])): PartitionProgress(at) for name, at in positions.items()}
     return StreamState(assigned, bounds=bounds)
 
 
 def cluster(czxid: int = 7, name: str = "t") -> ClusterSnapshot:
-    """A cluster with one topic of two partitions."""
+    """Return a cluster with one topic of two partitions."""
     states = {TopicPartition(name, n): PartitionState(1, 0, (1,)) for n in range(2)}
     return ClusterSnapshot({}, {name: Topic(name, dict.fromkeys(range(2), (1,)), None, czxid)}, states)
 
 
 def finished(*partitions: TopicPartition, czxid: int = 7) -> StreamOffset:
-    """The end of a micro-batch ``[0, 5)`` of each of the partitions."""
+    """Return the end of a micro-batch ``[0, 5)`` of each partition."""
     names = {tp.topic for tp in partitions}
     return StreamOffset(dict.fromkeys(partitions, Range(0, 5, 0)), {name: TopicIdentity(None, czxid, 2) for name in names})
 
 
 class TestProgress:
-    """What is to be committed of a partition."""
+    """Progress of a partition that is due for a commit."""
 
     @pytest.mark.parametrize(
         ("progress", "is_due"),
@@ -61,11 +61,11 @@ class TestProgress:
         ],
     )
     def test_due(self, progress: PartitionProgress, is_due: bool) -> None:
-        """A position is due unless it is stored, or somebody else has set the offset ahead of it."""
+        """A position is due unless it is stored, or another client has set the offset ahead of it."""
         assert progress.is_due is is_due
 
     def test_planned_range(self) -> None:
-        """The checkpoint has the committed offset, if there is one, with the transaction that wrote it."""
+        """The checkpoint has the committed offset, if any, and the transaction that wrote it."""
         assert PartitionProgress(5).planned_range(9) == Range(5, 9)
         assert PartitionProgress(5, StoredOffset(5)).planned_range(9) == Range(5, 9, 5)
         assert PartitionProgress(5, StoredOffset(3, 77)).planned_range(9) == Range(5, 9, 3, 77)
@@ -75,11 +75,11 @@ class TestState:
     """State of a stream between micro-batches."""
 
     def test_finish(self) -> None:
-        """After a micro-batch, the positions of what is still assigned are its end."""
+        """After a micro-batch, assigned partitions are at its end."""
         assert state(p0=0).finish({T0: Range(0, 5), T1: Range(0, 5)}) == state(p0=5)
 
     def test_revoke(self) -> None:
-        """A partition that is not owned, or was revoked and assigned again, is no longer assigned."""
+        """A partition that was revoked, even if it was assigned again, is no longer assigned."""
         owned = {T0: Claim("c-0", 1), T1: Claim("c-0", 1)}
         before = state().assign(owned, {T0: PartitionProgress(1), T1: PartitionProgress(2)}, {})
         assert before.revoke(owned) is before
@@ -92,7 +92,7 @@ class TestState:
         assert state(p0=5).start(starts).assigned == {T0: PartitionProgress(3, StoredOffset(3, 77))}
 
     def test_commit(self) -> None:
-        """What was written is remembered as this run's own; an offset that somebody has set ahead is not."""
+        """Committed offsets are remembered as this run's; an offset that another client set ahead is not."""
         after, moved = state(p0=5, p1=5).commit({T0: 5, T1: 40}, {T0: 77}, {T0: 5})
         assert moved == {T1: 40}
         assert after.committed == {T0: StoredOffset(5, 77)}
@@ -101,25 +101,25 @@ class TestState:
         assert after.assigned[T1].planned_range(9) == Range(5, 9)
 
     def test_epochs(self) -> None:
-        """The leader epoch of a log that has the position is remembered."""
+        """The leader epoch of the log with the position is remembered."""
         assert state(p0=5).with_epochs({T0: 3, U0: 4}).assigned[T0].leader_epoch == 3
 
 
 def checked(state: StreamState, finished: StreamOffset, now: ClusterSnapshot) -> tuple[StreamState, list[Loss]]:
-    """What has become of the topics, none of which other members have read again."""
+    """Check the topics, none of which other members have read again."""
     return check_topics(state, finished, now, replaced_topics(state, finished, now))
 
 
 class TestTopics:
-    """Topics that are gone, or created again."""
+    """Topics that were deleted or created again."""
 
     def test_same(self) -> None:
-        """Nothing is lost while topics are what they were."""
+        """Unchanged topics are no loss."""
         before = state(p0=5)
         assert checked(before, finished(T0), cluster()) == (before, [])
 
     def test_gone(self) -> None:
-        """Partitions of a deleted topic are a loss, once, whether or not they are still assigned."""
+        """Partitions of a deleted topic are reported as lost once, whether or not they are still assigned."""
         gone, both = cluster(name="u"), finished(T0, T1)
         after, [loss] = checked(state(p0=5), both, gone)
         assert loss == (PARTITIONS_GONE, "t-0, t-1 no longer exist: the topic was deleted")
@@ -128,13 +128,13 @@ class TestTopics:
         assert checked(state(), both, gone)[1] == [loss]
 
     def test_created_again(self) -> None:
-        """A topic of another identity is a loss, and a new topic."""
+        """A topic with another identity is reported as lost, and read as a new topic."""
         after, [loss] = checked(state(p0=5), finished(T0, czxid=6), cluster())
         assert loss.condition.name == "TOPIC_REPLACED"
         assert (after.assigned, after.replaced) == ({}, {"t": TopicIdentity(None, 7)})
 
     def test_created_again_twice(self) -> None:
-        """A topic that is created again once more is another loss; the return of a deleted one is none."""
+        """A topic created again twice is reported twice, and a topic back after a reported deletion is not reported."""
         after, _ = checked(state(p0=5), finished(T0, czxid=5), cluster())
         twice = replace(after, replaced={"t": TopicIdentity(None, 6)}, assigned=state(p0=3).assigned)
         later, [loss] = checked(twice, finished(T0, czxid=5), cluster())
@@ -148,19 +148,19 @@ class TestTopics:
 
 
 class TestEnds:
-    """How far a micro-batch goes."""
+    """Ends of a micro-batch."""
 
     def test_ranges(self) -> None:
-        """From each position to the end of its log; nothing where no end is known."""
+        """A range spans from the position to the end of the log, and is empty without a known end."""
         assert ranges_of(state(p0=5, p1=3), {T0: 9}) == {T0: OffsetRange(T0, 5, 9), T1: OffsetRange(T1, 3, 3)}
 
     def test_fixed(self) -> None:
-        """A fixed end limits, and what has none is not read."""
+        """A fixed end limits its partition, and partitions without one are not read."""
         found = ranges_of(state(p0=5, p1=3, bounds={T0: 7}), {T0: 9, T1: 9})
         assert found == {T0: OffsetRange(T0, 5, 7), T1: OffsetRange(T1, 3, 3)}
 
     def test_truncated(self) -> None:
-        """A log that ends before the position, or before a fixed end, is a loss; reading continues at its end."""
+        """A log that ends before the position or a fixed end is a loss, and is read on from its end."""
         after, [loss] = check_ends(state(p0=5, p1=3), {T0: 4, T1: 3})
         assert loss.condition.name == "OFFSET_WENT_BACK"
         assert loss.text.startswith("t-0: the log ends at 4, and was read or planned up to 5")
@@ -169,10 +169,10 @@ class TestEnds:
 
 
 class TestEndOf:
-    """The offset that the checkpoint gets."""
+    """The offset for the checkpoint."""
 
     def test_remembered(self) -> None:
-        """What is not assigned now is remembered with what this run committed last, while it exists."""
+        """Unassigned partitions are remembered with this run's last commit, while they exist."""
         before = replace(state(p0=5), committed={T1: StoredOffset(4, 77)}, uncommitted_starts={U0: Range(1, 1)})
         after, end = end_of(before, finished(T0, T1, U0), {T0: OffsetRange(T0, 5, 9)}, cluster())
         assert end.ranges == {T0: Range(5, 9), T1: Range(5, 5, 4, 77)}
@@ -180,7 +180,7 @@ class TestEndOf:
         assert (after.uncommitted_starts, after.replaced) == ({}, {})
 
     def test_replaced(self) -> None:
-        """Of a topic that was created again, nothing is remembered."""
+        """Nothing of a topic that was created again is remembered."""
         replaced = state(p0=0).replace_topic("t", TopicIdentity(None, 8))
         before = replaced.assign({T0: Claim("", 0)}, {T0: PartitionProgress(0)}, {})
         _, end = end_of(before, finished(T0, T1), {T0: OffsetRange(T0, 0, 2)}, cluster(czxid=8))

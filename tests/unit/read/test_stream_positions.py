@@ -1,4 +1,4 @@
-"""Starting positions of a stream, with a session of values."""
+"""Starting positions of a stream, with a fake session."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @dataclass
 class Session:
-    """A session, its brokers and its offsets' store at the same time; logs are [10, 100).
+    """A session that is also its brokers and its store of offsets; logs span [10, 100).
 
-    `members_since` is the transaction by which a group's member subscribed, None without a member; partitions were created
-    by transaction 50.
+    `members_since` is the transaction in which the group's member subscribed, or None without a member. Partitions were
+    created in transaction 50.
     """
 
     stored: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
@@ -63,31 +63,31 @@ class Session:
         return None if self.members_since is None else self
 
     def snapshot(self) -> ClusterSnapshot:
-        """A cluster with one topic."""
+        """Return a cluster with one topic."""
         states = {tp: PartitionState(1, 0, (1,), czxid=50) for tp in (T0, T1)}
         return ClusterSnapshot({}, {"t": Topic("t", {0: (1,), 1: (1,)}, czxid=50)}, states)
 
     def owned(self, snapshot: ClusterSnapshot) -> Mapping[TopicPartition, Claim]:
-        """Both partitions."""
+        """Return both partitions."""
         return dict.fromkeys([T0, T1], Claim("", 0))
 
     def created_after_subscription(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those created after the member's subscription."""
+        """Return the partitions created after the member's subscription."""
         return set(partitions) if self.members_since is not None and self.members_since < 50 else set()
 
     def committed(
         self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False
     ) -> dict[TopicPartition, StoredOffset]:
-        """The stored offsets."""
+        """Return the stored offsets."""
         return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
 
     def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, StoredOffset]:
-        """Commit starts where there is no offset."""
+        """Commit starts of partitions without an offset."""
         self.stored = {**{tp: StoredOffset(offset, 1) for tp, offset in starts.items()}, **self.stored}
         return self.committed(starts)
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float) -> dict[TopicPartition, int]:
-        """The offset of each position; a record at offset n has the timestamp n."""
+        """Return the offset of each position; a record at offset n has the timestamp n."""
         return {tp: self._offset(position) for tp, position in wanted.items()}
 
     def _offset(self, position: Position) -> int:
@@ -96,23 +96,23 @@ class Session:
         return 10 if position == EARLIEST else self.latest
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, int]:
-        """None: nothing is in a transaction."""
+        """Return nothing: no record is in a transaction."""
         return {}
 
 
 def starts(session: Any, **options: str) -> StreamStarts:
-    """The starts of a stream of topic t."""
+    """Return the starts of a stream of topic t."""
     given = {"zookeeper.connect": "zk1:2181", "subscribe": "t", **options}
     return StreamStarts(parse_stream(given), session, now_ms=2_050)
 
 
 def find(session: Any, *known: Any, **options: str) -> int:
-    """The position of the first partition."""
+    """Return the position of the first partition."""
     return starts(session, **options).find([T0], *known)[T0].position
 
 
 def checkpoint(span: PlannedRange | None = None, **mark: Any) -> StreamOffset:
-    """A checkpoint that knows two partitions of the topic."""
+    """Return a checkpoint with two known partitions of the topic."""
     spans = {} if span is None else {T0: span}
     return StreamOffset(spans, {"t": TopicIdentity(czxid=50, **{"known": 2, **mark})})
 
@@ -143,7 +143,7 @@ def test_checkpoint() -> None:
 
 
 def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
-    """A loss is reported for a newly assigned partition of a topic created again, of which the member has read nothing."""
+    """An offset of a deleted topic in a newly assigned partition is data loss if the member has not read it."""
     session = Session({T0: StoredOffset(30, mzxid=40)}, members_since=90)
     for replaced in (), ("t",):
         with pytest.raises(DataLoss, match=r"TOPIC_REPLACED.*t-0 at 30 are older than the topic"):
@@ -153,9 +153,9 @@ def test_outdated_offset_of_a_topic_that_was_not_read() -> None:
 
 
 def test_new_partition() -> None:
-    """A partition that is new to the topic, or to the query, is read from its beginning.
+    """A partition new to the topic or to the query is read from its beginning.
 
-    A member leaves it to the group: another member may have read it without a commit.
+    A member leaves it to the group, since another member may have read it without a commit.
     """
     assert find(Session(), checkpoint(known=0)) == 10
     assert find(Session(), checkpoint(known=2)) == 10
@@ -164,7 +164,7 @@ def test_new_partition() -> None:
 
 
 def test_position_outside_of_the_log() -> None:
-    """A position outside the log is data loss, or moves to the start of the log. The group's offset is reset."""
+    """A position outside the log is data loss, or moves to the start of the log, and the group's offset is reset."""
     span = PlannedRange(3, 5)
     with pytest.raises(DataLoss, match="OFFSET_OUT_OF_RANGE"):
         find(Session(), checkpoint(span))
@@ -173,7 +173,7 @@ def test_position_outside_of_the_log() -> None:
 
 
 def test_low_end_of_a_new_leader() -> None:
-    """The first end that a new leader reports is no loss, for a restarted query or a newly assigned partition."""
+    """A new leader's first, too low end is no data loss for a restarted query or a newly assigned partition."""
     assert find(Session(latest=90), checkpoint(PlannedRange(10, 95, 10))) == 95
     assert find(Session({T0: StoredOffset(95, 60)}, latest=90), **{"group.id": "g"}) == 95
 
@@ -194,7 +194,7 @@ def test_committed_offset() -> None:
 
 
 def test_moved_offset(caplog: pytest.LogCaptureFixture) -> None:
-    """An offset that another client has set comes before the checkpoint's, and is logged."""
+    """An offset that another client has set takes precedence over the checkpoint's, and is logged."""
     with caplog.at_level(logging.WARNING):
         assert (
             find(Session({T0: StoredOffset(42, 60)}), checkpoint(PlannedRange(10, 20, 10, 55)), **{"group.id": "g"}) == 42
@@ -203,7 +203,7 @@ def test_moved_offset(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_no_committed_offset() -> None:
-    """Without an offset of the group, the reset policy applies, including error."""
+    """Without a group's offset, the reset policy applies, including error."""
     assert find(Session(), **{"group.id": "g", "auto.offset.reset": "earliest"}) == 10
     with pytest.raises(ClusterStateError):
         find(Session(), **{"group.id": "g", "auto.offset.reset": "error"})
@@ -212,12 +212,12 @@ def test_no_committed_offset() -> None:
 @pytest.mark.parametrize("options", [{}, {"startingOffsets": "latest"}, {"startingOffsets": "latest-0"}])
 @pytest.mark.parametrize(("since", "position"), [(60, 100), (40, 10)])
 def test_partition_created_after_the_subscription(options: dict[str, str], since: int, position: int) -> None:
-    """A member reads all of a partition that was created after the group subscribed to the topic."""
+    """A member reads a partition that was created after the group's subscription from its beginning."""
     assert find(Session(members_since=since), **{"group.id": "g", **options}) == position
 
 
 def offline(*partitions: TopicPartition) -> ClusterSnapshot:
-    """The cluster without a leader of some partitions; the others are led by broker 1."""
+    """Return the cluster with some partitions without a leader; broker 1 leads the others."""
     found = Session().snapshot()
     gone = {tp: PartitionState(-1, 3, (1,), czxid=50) for tp in partitions}
     return ClusterSnapshot({1: Broker(1, ())}, found.topics, {**found.states, **gone})
@@ -239,14 +239,14 @@ def test_start_without_a_leader() -> None:
 
 
 def test_skipped_partition() -> None:
-    """A partition that had no leader when the query started, and was skipped, is read from its beginning."""
+    """A partition skipped at the start for lack of a leader is read from its beginning."""
     assert find(Session(), checkpoint(), offlinePartitions="skip") == 10
     for start in {"startingOffsets": "latest-9"}, {"startingTimestamp": "2 s ago"}:
         assert find(Session(), checkpoint(), offlinePartitions="skip", **start) == 10
 
 
 def test_first_member_decides() -> None:
-    """A member commits the starts that depend on the time, also of others' partitions, and adopts stored ones."""
+    """The first member commits time-dependent starts, even of others' partitions, and later members adopt them."""
     session: Any = Session(members_since=60)
     found = starts(session, **{"group.id": "g"})
     initial = found.initial([T0], offline())
@@ -258,7 +258,7 @@ def test_first_member_decides() -> None:
 
 @pytest.mark.parametrize("start", [{"startingOffsets": "latest-30"}, {"startingTimestamp": "2 s ago"}])
 def test_first_member_decides_a_relative_start(start: dict[str, str]) -> None:
-    """A start that is relative to the present is one moment for the group: later members adopt the committed start."""
+    """A start relative to the current time is resolved once for the group: later members adopt the committed start."""
     session: Any = Session(members_since=60)
     found = starts(session, **{"group.id": "g", **start})
     initial = found.initial([T0], offline())
@@ -268,7 +268,7 @@ def test_first_member_decides_a_relative_start(start: dict[str, str]) -> None:
 
 
 def test_starts_that_need_no_decision() -> None:
-    """An offset, or the beginning of the log, is the same for all members."""
+    """Starts at an offset or at the beginning of the log are not committed, since all members find the same."""
     session: Any = Session(members_since=60)
     found = starts(session, **{"group.id": "g", "auto.offset.reset": "earliest"})
     initial = found.initial([T0], offline())

@@ -1,4 +1,4 @@
-"""Spark's calls of a streaming reader that need no connection."""
+"""Spark's calls of a streaming reader without a connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 
 
 def reader(**options: str) -> ZKafkaStreamReader:
-    """A reader that has not planned yet."""
+    """Return a reader that has not planned yet."""
     given = {"kafka.bootstrap.servers": "broker1:9092", "subscribe": "t", **options}
     return ZKafkaStreamReader(parse_stream(given), pa.schema([pa.field("value", pa.binary())]))
 
@@ -28,7 +28,7 @@ def reader(**options: str) -> ZKafkaStreamReader:
     ],
 )
 def test_default_limit(options: dict[str, str], limit: ReadLimit) -> None:
-    """Any limit makes Spark ask for a limited micro-batch; one in records is also shown to it."""
+    """Any limit makes Spark request limited micro-batches; a limit of records is also passed to Spark."""
     assert reader(**options).getDefaultReadLimit() == limit
 
 
@@ -41,5 +41,5 @@ def test_before_planning() -> None:
 
 
 def test_pickle() -> None:
-    """Spark sends a reader to the process that plans."""
+    """A reader survives pickling, since Spark sends it to the planning process."""
     assert pickle.loads(pickle.dumps(reader())).getDefaultReadLimit() == ReadAllAvailable()

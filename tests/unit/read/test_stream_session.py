@@ -12,7 +12,7 @@ from pyspark_zkafka.read.stream_session import StreamWarnings
 
 
 def test_warnings_repeat_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """The same text is logged again only when a minute has passed; another text at once."""
+    """A text is logged again only after a minute; another text is logged at once."""
     reports = StreamWarnings(fail_on_data_loss=True, clock=iter([0.0, 59.0, 61.0, 61.0]).__next__)
     for text in ("no leader", "no leader", "no leader", "no broker"):
         reports.warn(text)
@@ -20,7 +20,7 @@ def test_warnings_repeat_once_a_minute(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_data_loss(caplog: pytest.LogCaptureFixture) -> None:
-    """Data loss is an error, or, without failOnDataLoss, a warning."""
+    """Data loss raises an error, or logs a warning with failOnDataLoss=false."""
     with pytest.raises(DataLoss, match=r"\[PARTITIONS_GONE\] t-0 is gone; some records may be lost"):
         StreamWarnings(fail_on_data_loss=True, clock=lambda: 0.0).lose(PARTITIONS_GONE, "t-0 is gone")
     with caplog.at_level(logging.WARNING):

@@ -1,4 +1,4 @@
-"""Views on an ensemble of values, and those that need another source than the one that is named."""
+"""Views with a fake ensemble, and views that need another source than the given one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.ensemble_client import EnsembleClient
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """An ensemble without brokers, where groups g and h have offsets, and g a member."""
+    """An ensemble without brokers, where groups g and h have offsets, and g has a member."""
     client = EnsembleClient()
     for topic in ("t", "u"):
         client.put_topic(topic)
@@ -37,7 +37,7 @@ def client() -> EnsembleClient:
 
 @pytest.fixture
 def view(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
-    """Reads a view, with options, of the ensemble."""
+    """Reads a view of the ensemble, with options."""
     monkeypatch.setattr(planner, "ZooKeeperClient", lambda config: nullcontext(client))
 
     def read(name: str, **options: str) -> list[Row]:
@@ -47,7 +47,7 @@ def view(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 
 
 def test_groups(view: Callable[..., list[Row]]) -> None:
-    """Groups are sorted; with topics, only these are shown, and groups without any are left out, as is an unknown one."""
+    """Groups are sorted. With topics given, only those are shown, and groups without any of them are left out."""
     g, h = {"group": "g", "members": 1, "topics": ["t", "u"]}, {"group": "h", "members": 0, "topics": ["u"]}
     assert view("groups") == [g, h]
     assert view("groups", subscribe="t") == [{**g, "topics": ["t"]}]
@@ -56,7 +56,7 @@ def test_groups(view: Callable[..., list[Row]]) -> None:
 
 
 def test_znodes_of_groups(view: Callable[..., list[Row]]) -> None:
-    """Members, owners and offsets are rows of all groups, or of one; a group that does not exist has none."""
+    """Members, owners and offsets are listed for all groups or for one, and an unknown group has none."""
     assert [(row["group"], row["consumer"]) for row in view("members")] == [("g", "g_a")]
     assert [(row["group"], row["thread"]) for row in view("owners")] == [("g", "g_a-0")]
     shown = [(row["group"], row["topic"], row.get("offset"), "error" in row) for row in view("offsets")]
@@ -74,7 +74,7 @@ def test_restricted_topics(view: Callable[..., list[Row]], name: str) -> None:
 
 
 def test_malformed_znodes(client: EnsembleClient, view: Callable[..., list[Row]], caplog: pytest.LogCaptureFixture) -> None:
-    """A malformed topic is left out of the views of all topics with a warning; a view of it alone fails."""
+    """A malformed topic is left out of a view of all topics with a warning, but fails a view of only this topic."""
     client.put("/brokers/topics/bad", b"{")
     client.put("/config/topics/bad", b"{")
     for name, path in (
@@ -93,7 +93,7 @@ def test_malformed_znodes(client: EnsembleClient, view: Callable[..., list[Row]]
 
 @each("view", ["groups", "members", "owners", "offsets", "admin", "configs"])
 def test_views_of_zookeeper(view: str) -> None:
-    """A view of what only ZooKeeper has needs its address."""
+    """A view with data that only ZooKeeper has needs zookeeper.connect."""
     options = parse_read({"kafka.bootstrap.servers": "broker1:9092", "view": "topics"})
     with pytest.raises(OptionError, match=rf"view={view} reads ZooKeeper and needs zookeeper\.connect"):
         plan_view(view, options)

@@ -1,4 +1,4 @@
-"""The properties that consumers and producers are made with."""
+"""Properties of consumers and producers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def connection(scope: str = "read", **properties: str):  # type: ignore[no-untyp
 
 
 def test_reading_is_as_java_reads() -> None:
-    """Where librdkafka's defaults differ from Java's in what is read, Java's hold: isolation level, CRC checks."""
+    """Where librdkafka's read defaults differ from Java's, Java's apply: isolation level and CRC checks."""
     properties = consumer_properties(connection(), "k:1", "g")
     assert properties["isolation.level"] == "read_uncommitted"
     assert properties["check.crcs"] is True
@@ -40,7 +40,7 @@ def test_reading_is_as_java_reads() -> None:
 
 @pytest.mark.parametrize("name", ["auto.offset.reset", "enable.partition.eof", "enable.auto.commit"])
 def test_what_the_proof_needs_stays(name: str) -> None:
-    """A user's settings come after the defaults, and before what the proof of a range stands on."""
+    """A user's settings override defaults, but not properties that the proof of a range relies on."""
     ours = consumer_properties(connection(), "k:1", "g")
     users = consumer_properties(connection(**{"fetch.wait.max.ms": "7"}), "k:1", "g")
     assert users["fetch.wait.max.ms"] == "7"
@@ -49,7 +49,7 @@ def test_what_the_proof_needs_stays(name: str) -> None:
 
 
 def test_room_for_large_fetches() -> None:
-    """Larger fetches bring the larger responses that librdkafka asks for, unless the user sets them."""
+    """Larger fetches imply the larger responses that librdkafka requires, unless the user sets them."""
     large = connection(**{"fetch.max.bytes": "200000000"})
     assert consumer_properties(large, "k:1", "g")["receive.message.max.bytes"] > 200_000_000
     set_by_user = connection(**{"fetch.max.bytes": "200000000", "receive.message.max.bytes": "300000000"})
@@ -80,7 +80,7 @@ def test_sizes_that_fit_each_other(sizes: dict[str, str]) -> None:
 
 
 def test_sizes_of_a_write() -> None:
-    """A producer, which fetches nothing, may receive little; so may what commits the offsets of its group."""
+    """A producer may receive little, as it fetches nothing; so may the client that commits its group's offsets."""
     options = connection("write", **{"receive.message.max.bytes": "2000000", "max.request.size": "100000000"})
     with MessageSender(producer_properties(options, UNREACHABLE), QueueLimits(), print):
         pass
@@ -90,7 +90,7 @@ def test_sizes_of_a_write() -> None:
 
 @pytest.mark.parametrize("size", ["1000", "1511", "1512", "1001512"])
 def test_least_sizes_of_a_write(size: str) -> None:
-    """However little a producer may receive, what commits the offsets of its group can be made."""
+    """Any size that a producer may receive also fits the client that commits its group's offsets."""
     options = connection("write", **{"receive.message.max.bytes": size})
     with KafkaGroupOffsets(UNREACHABLE, options.kafka, "g") as offsets:
         assert offsets.committed([]) == {}
@@ -101,7 +101,7 @@ def test_least_sizes_of_a_write(size: str) -> None:
     [{"message.max.bytes": "100000000", "receive.message.max.bytes": "100000511"}, {"receive.message.max.bytes": "9000"}],
 )
 def test_sizes_that_fit_no_client(sizes: dict[str, str]) -> None:
-    """Sizes for which no client can be made are a problem of the options, found before one is."""
+    """Sizes that no client accepts are reported as a problem of the options, before a client is created."""
     with pytest.raises(OptionError, match=r"`receive\.message\.max\.bytes` must be >= `fetch\.max\.bytes`"):
         connection(**sizes)
 
@@ -116,26 +116,26 @@ def in_advance(records: int | None, **properties: str) -> list[int]:
 
 @pytest.mark.parametrize(("few", "more"), [(1, 1_001), (1_000, 100_000), (100_000, 100_001)])
 def test_short_ranges_fetch_less(few: int, more: int) -> None:
-    """What is fetched behind the end of a range is thrown away."""
+    """Short ranges fetch less in advance, since records beyond the end of a range are discarded."""
     assert all(a <= b for a, b in zip(in_advance(few), in_advance(more), strict=True))
     assert in_advance(few) != in_advance(more)
 
 
 def test_a_range_of_unknown_length_counts_as_long() -> None:
-    """A consumer that samples sizes does not know it."""
+    """A range of unknown length, as for samples of sizes, counts as long."""
     assert in_advance(None) == in_advance(10**9)
 
 
 @pytest.mark.parametrize("name", ["max.partition.fetch.bytes", "fetch.message.max.bytes"])
 @pytest.mark.parametrize("records", [1, 50_000, None])
 def test_what_the_user_lets_fetch_holds(records: int | None, name: str) -> None:
-    """Whatever the range is, by Java's name and by librdkafka's."""
+    """A user's fetch sizes apply to any range, under Java's name and under librdkafka's."""
     given = {name: "300000", "queued.min.messages": "7", "queued.max.messages.kbytes": "9"}
     assert in_advance(records, **given) == [300_000, 7, 9]
 
 
 def test_writing_is_safe() -> None:
-    """Writes are idempotent, wait for all replicas, and give up when Java's producer does."""
+    """Writes are idempotent, wait for all replicas, and give up after the same time as Java's producer."""
     properties = producer_properties(connection("write"), "k:1")
     assert (properties["enable.idempotence"], properties["acks"]) == (True, "all")
     assert properties["delivery.timeout.ms"] == 120_000
@@ -143,7 +143,7 @@ def test_writing_is_safe() -> None:
 
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms", "Message.Timeout.MS"])
 def test_short_delivery_times(name: str) -> None:
-    """However it is spelled, a delivery time-out shortens what is left to wait for full batches; a client takes both."""
+    """A short delivery time-out also shortens linger.ms, in any spelling, and a client accepts both."""
     properties = producer_properties(connection("write", **{name: "500"}), UNREACHABLE)
     assert properties["linger.ms"] < 500
     with MessageSender(properties, QueueLimits(), print):
@@ -151,7 +151,7 @@ def test_short_delivery_times(name: str) -> None:
 
 
 def test_linger_beyond_the_default_delivery_time() -> None:
-    """A linger.ms that a write's own default delivery time-out does not cover is a problem of the options."""
+    """A linger.ms beyond the default delivery time-out is reported as a problem of the options."""
     with pytest.raises(OptionError, match=r"`message\.timeout\.ms` must be greater than `linger\.ms`"):
         connection("write", **{"linger.ms": "120000"})
     longer = connection("write", **{"linger.ms": "119999"})
@@ -165,7 +165,7 @@ def test_linger_beyond_the_default_delivery_time() -> None:
     ids=["consumer", "producer"],
 )
 def test_defaults_bear_the_names_that_options_become(properties: Mapping[str, Any]) -> None:
-    """A default that a user may replace has the name that each spelling of it is translated to: it is never there twice."""
+    """A default that a user may override has the name to which each spelling is translated, so it never appears twice."""
     replaceable = {row.name for row in PROPERTIES} & properties.keys()
     targets = {target for row in PROPERTIES for target in row.target_names()}
     assert len(replaceable) > 3
@@ -173,7 +173,7 @@ def test_defaults_bear_the_names_that_options_become(properties: Mapping[str, An
 
 
 def test_admin_client_gets_the_connection_alone() -> None:
-    """Security and sockets reach the admin client, what belongs to a consumer does not."""
+    """The admin client gets properties of security and sockets, but none of consumers."""
     given = {
         "security.protocol": "SSL",
         "sasl.username": "u",
@@ -191,7 +191,7 @@ def test_admin_client_gets_the_connection_alone() -> None:
     [({}, "zkafka"), ({"groupIdPrefix": "mine"}, "mine"), ({"groupIdPrefix": "mine", "kafka.group.id": "g"}, "g")],
 )
 def test_group_of_consumers(options: dict[str, str], expected: str) -> None:
-    """The consumers of tasks carry kafka.group.id, else the prefix."""
+    """Tasks' consumers have kafka.group.id, or otherwise the prefix."""
     assert parse_read({"kafka.bootstrap.servers": "k:1", "subscribe": "t", **options}).client_group == expected
 
 
@@ -204,7 +204,7 @@ def logger() -> Iterator[logging.Logger]:
 
 
 def test_librdkafka_is_silent_unless_asked(logger: logging.Logger) -> None:
-    """librdkafka's chatter is left out, until the application sets the logger's level."""
+    """librdkafka's messages are not logged unless the application sets the logger's level."""
     logger.setLevel(logging.NOTSET)
     assert not librdkafka_logger().isEnabledFor(logging.ERROR)
     logger.setLevel(logging.DEBUG)

@@ -24,7 +24,7 @@ NOT_THERE = "fetch failed due to requested offset not available on the broker: B
 
 
 class Clock:
-    """Monotonic seconds, set by hand."""
+    """A monotonic clock in seconds, set by tests."""
 
     now = 100.0
 
@@ -51,14 +51,14 @@ def test_nothing_comes_after_a_refusal(events: PartitionEvents, clock: Clock) ->
 
 
 def test_a_group_that_is_not_used(events: PartitionEvents) -> None:
-    """A right on the client's group, whose coordinator librdkafka looks for, is not needed; one on the topic is."""
+    """A missing right on the client's group, which librdkafka looks up, is ignored; one on the topic is an error."""
     events.take(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED), -1, Poll())
     with pytest.raises(ClusterStateError, match="an ACL must allow Read, Write or Describe on the topic"):
         events.take(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), -1, Poll())
 
 
 def test_a_handshake_that_succeeds_the_second_time(events: PartitionEvents, clock: Clock) -> None:
-    """librdkafka tries again by itself, and may get in: the read waits two seconds for that."""
+    """The read waits two seconds after a refusal, since librdkafka retries and may succeed."""
     events.note(REFUSED)
     clock.now += 1.9
     events.finish(Poll())
@@ -69,7 +69,7 @@ def test_a_handshake_that_succeeds_the_second_time(events: PartitionEvents, cloc
 
 @pytest.mark.parametrize("answer", [Poll(records=1, first=5, last=5), Poll(first=7, last=7), Poll(end=8)])
 def test_an_answer_ends_a_refusal(events: PartitionEvents, clock: Clock, answer: Poll) -> None:
-    """Records, even beyond the range, and the log's end clear earlier refusals."""
+    """Records, even beyond the range, and the end of the log clear earlier refusals."""
     events.note(REFUSED)
     events.finish(answer)
     clock.now += 3600
@@ -77,7 +77,7 @@ def test_an_answer_ends_a_refusal(events: PartitionEvents, clock: Clock, answer:
 
 
 def test_a_new_refusal_after_an_answer(events: PartitionEvents, clock: Clock) -> None:
-    """Credentials that are revoked during a read end it."""
+    """Credentials revoked during a read end it."""
     events.finish(RECORDS)
     events.note(REFUSED)
     clock.now += 2
@@ -98,7 +98,7 @@ MIB = 1024 * 1024
 
 
 def requests(size: int, count: int, most_records: int = 1_000_000, most_bytes: int = 8 * MIB) -> list[int]:
-    """The requests for messages of one size."""
+    """Return the sizes of successive requests for messages of one size."""
     batch = MessageBatch(OFFSETS)
     made: list[int] = []
     for _ in range(count):
@@ -108,20 +108,20 @@ def requests(size: int, count: int, most_records: int = 1_000_000, most_bytes: i
 
 
 def test_large_records() -> None:
-    """Of records of unknown size some are requested, then as many as there is room for, and one at the least."""
+    """Records of unknown size are requested in small number, then as many as fit, and always at least one."""
     assert requests(MIB, 3) == [16, 8, 8]
     assert requests(100 * MIB, 3) == [16, 1, 1]
 
 
 def test_small_records() -> None:
-    """Requests grow up to a limit, so that records that are suddenly large are not requested by the thousand."""
+    """Requests grow up to a limit, so that records that suddenly become large are not requested by the thousand."""
     assert requests(100, 6) == [16, 64, 256, 1_000, 1_000, 1_000]
     assert requests(100, 4, most_records=50) == [16, 50, 50, 50]
     assert requests(100, 1, most_records=3) == [3]
 
 
 def test_records_that_grow() -> None:
-    """Where records become large, the next request is for as many as there is room for."""
+    """When records become large, the next request is for as many as fit."""
     batch = MessageBatch(OFFSETS)
     batch.add([FakeMessage(offset, 100) for offset in range(16)], 1_000_000)
     assert batch.request_size(1_000_000, 8 * MIB) == 64

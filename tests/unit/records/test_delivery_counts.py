@@ -1,4 +1,4 @@
-"""Counting of records, on librdkafka's own mock cluster, while it reports other things as well."""
+"""Counts of records on librdkafka's mock cluster, while it also reports other events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
 from pyspark_zkafka.records.sender import QueueLimits
 
-# Each request is in librdkafka's log, whose lines wait beside the reports of records until they are looked at.
+# librdkafka logs each request, and its log lines wait in the same queue as delivery reports.
 TALKATIVE = {
     **producer_properties(parse_connection({"kafka.bootstrap.servers": "mock"}), "mock"),
     "test.mock.num.brokers": 1,
@@ -29,7 +29,7 @@ def partitions(count: int) -> np.ndarray:
 
 
 def test_lines_of_the_log_are_no_records() -> None:
-    """All records of a flush stay acknowledged after later reports of the client."""
+    """All records of a flush stay acknowledged after later events of the client."""
     with CountingProducer(TALKATIVE, MessageSender) as producer, producer.counting():
         producer.send(rows(100), partitions(100), 4)
         producer.flush()
@@ -46,7 +46,7 @@ def test_lines_of_the_log_are_not_queued() -> None:
 
 
 def test_records_that_fail_beside_lines_of_the_log() -> None:
-    """Records that were given up are failed, and not acknowledged, with lines of the log before and after them."""
+    """Records that were given up count as failed and not as acknowledged, among lines of the log."""
     with MessageSender(TALKATIVE, QueueLimits(), print) as sender:
         sender.begin()
         sender.leaders("t", 10)

@@ -25,7 +25,7 @@ CALLS: dict[str, Call] = {
 
 
 class FakeProducer:
-    """confluent-kafka's transactional producer, which notes its calls, and raises an error from each if it has one."""
+    """confluent-kafka's transactional producer, which records its calls, and raises an error from each if it has one."""
 
     def __init__(self, error: BaseException | None = None) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -42,7 +42,7 @@ class FakeProducer:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls(name: str) -> None:
-    """Each step is one call of the producer, with the time-out in seconds where the call waits."""
+    """Each step is one call of the producer, with the time-out in seconds if the call waits."""
     producer = FakeProducer()
     CALLS[name](MessageTransactions(producer))
     ((called, arguments),) = producer.calls
@@ -51,7 +51,7 @@ def test_calls(name: str) -> None:
 
 
 def test_offset_of_a_group() -> None:
-    """An offset is sent with its metadata, for a group of which the producer is not a member."""
+    """An offset is sent with its metadata, for a group without the producer as a member."""
     producer = FakeProducer()
     transactions = MessageTransactions(producer)
     transactions.commit_offset(OFFSET, 1.5)
@@ -64,14 +64,14 @@ def test_offset_of_a_group() -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_fatal_error_of_a_call(name: str) -> None:
-    """A fatal error that confluent-kafka hides in a SystemError is raised as itself by each step."""
+    """Each step raises a fatal error that confluent-kafka hides in a SystemError."""
     with pytest.raises(KafkaException) as caught:
         CALLS[name](MessageTransactions(FakeProducer(FENCED)))
     assert caught.value is FENCED
 
 
 def test_other_system_errors() -> None:
-    """A SystemError of another cause is raised as it is."""
+    """A SystemError with another cause is raised unchanged."""
 
     def raise_hidden() -> None:
         with _kafka_errors():

@@ -1,4 +1,4 @@
-"""The counting producer over a sender written by hand: refusals, and how long it waits for partitions."""
+"""The counting producer with a fake sender: refusals, and waits for partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMED_OUT = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed to get meta
 
 
 class Clock:
-    """Monotonic seconds, set by hand."""
+    """A monotonic clock in seconds, set by tests."""
 
     now = 100.0
 
@@ -33,7 +33,7 @@ class Clock:
 class FakeSender:
     """A `Sender` whose brokers acknowledge at once, unless they are `silent`; each poll takes 0.2 seconds.
 
-    What is in `reported` is waiting in librdkafka's queue, and comes out with the next poll.
+    Events in `reported` wait in librdkafka's queue, and are delivered by the next poll.
     """
 
     def __init__(self, clock: Clock, note: Callable[[KafkaError], None], partitions: int) -> None:
@@ -101,7 +101,7 @@ class FakeSender:
 
 @contextmanager
 def opened(clock: Clock, partitions: int = 1, **kafka: str) -> Iterator[tuple[CountingProducer, FakeSender]]:
-    """A producer of a write with some `kafka.*` options, and its sender."""
+    """Yield a producer of a write with some `kafka.*` options, and its sender."""
     options = {"kafka.bootstrap.servers": "b:1", **{f"kafka.{name}": value for name, value in kafka.items()}}
     properties = producer_properties(parse_connection(options, "write"), "b:1")
     senders: list[FakeSender] = []
@@ -139,7 +139,7 @@ def test_a_refusal_before_this_task_is_forgotten(clock: Clock) -> None:
 
 
 def test_acknowledgements_end_a_refusal(clock: Clock) -> None:
-    """A task with acknowledged records continues after a failed handshake that librdkafka repeats with success."""
+    """A task with acknowledged records survives a failed handshake that librdkafka repeats successfully."""
     with opened(clock) as (producer, sender), producer.counting():
         sender.reported.append(REFUSED)
         for _ in range(20):
@@ -158,7 +158,7 @@ def test_a_refusal_without_acknowledgements(clock: Clock) -> None:
 
 
 def test_metadata_that_are_refused(clock: Clock) -> None:
-    """A request for partitions that gets no answer fails with the refusal that was reported during it."""
+    """An unanswered request for partitions fails with the refusal that was reported during it."""
     with opened(clock) as (producer, sender):
         producer.partitions_of("t")
         sender.trouble = TIMED_OUT
@@ -183,7 +183,7 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
     ],
 )
 def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int | None, cause: str) -> None:
-    """Records for a missing topic time out like records for silent brokers. The error distinguishes the two."""
+    """Records for a missing topic time out like records for silent brokers, but with another error."""
     with opened(clock) as (producer, sender):
         sender.error_of_topics = None if error is None else KafkaError(error)
         sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
@@ -193,9 +193,9 @@ def test_records_of_a_topic_that_was_deleted(clock: Clock, error: int | None, ca
 
 
 def test_a_broker_that_is_starting(clock: Clock) -> None:
-    """A topic is missing only if several answers say so: a broker that is starting knows none."""
+    """A topic counts as missing only after several responses, since a starting broker knows no topics."""
     with opened(clock) as (producer, sender):
-        # Two come before the failure.
+        # Two requests precede the failure.
         sender.answers = [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)] * 3 + [None]
         sender.failure = Failure.of("t", 0, KafkaError._MSG_TIMED_OUT)
         with pytest.raises(DeliveryFailed, match="Message timed out; of") as caught, producer.counting():
@@ -206,7 +206,7 @@ def test_a_broker_that_is_starting(clock: Clock) -> None:
 
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
 def test_partitions_are_waited_for_as_long_as_a_delivery(clock: Clock, name: str) -> None:
-    """A write waits for a partition that brokers do not know yet as long as for a delivery, in either spelling of that."""
+    """A write waits for an unknown partition as long as for a delivery, in either spelling of that time-out."""
     with opened(clock, partitions=1, **{name: "3000"}) as (producer, _), producer.counting():
         begin = clock.now
         send(producer, partition=5)

@@ -1,4 +1,4 @@
-"""Which transport reads and writes, and which clients are reused, without real brokers."""
+"""Choice of transport, and reuse of clients, without real brokers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MOCK = {"test.mock.num.brokers": 1}
 
 
 def connection(transport: str = "auto", scope: Any = "read", **kafka: str) -> ConnectionOptions:
-    """The options' connection."""
+    """Return the options' connection."""
     given = {f"kafka.{name.replace('_', '.')}": value for name, value in kafka.items()}
     return parse_connection({"kafka.bootstrap.servers": NOBODY, "transport": transport, **given}, scope)
 
@@ -69,7 +69,7 @@ def server(broker: ScriptedBroker) -> str:
 
 
 def read(broker: ScriptedBroker, options: ConnectionOptions, records: int = 10**6) -> None:
-    """Read some records by the transport that the options select."""
+    """Read some records with the transport that the options select."""
     properties = consumer_properties(options, server(broker), "g", records)
     with open_consumer(options, properties, split(server(broker)), SCHEMA) as consumer:
         consumer.seek(0)
@@ -77,10 +77,10 @@ def read(broker: ScriptedBroker, options: ConnectionOptions, records: int = 10**
 
 
 class TestPaths:
-    """Compiled code or pure Python."""
+    """The choice between compiled code and pure Python."""
 
     def test_functions(self) -> None:
-        """Hashes are computed by the path in use."""
+        """Hash functions match the transport."""
         python, compiled = connection("librdkafka"), connection("auto")
         assert (hash_function(python), hash_function(compiled)) == (hash_keys, hashes.hash_keys)
         assert (row_hash_function(python), row_hash_function(compiled)) == (hash_rows, hashes.hash_rows)
@@ -94,7 +94,7 @@ class TestPaths:
         ],
     )
     def test_log(self, caplog: pytest.LogCaptureFixture, transport: str, is_native: bool, text: str) -> None:
-        """The log says which path is used."""
+        """The log names the chosen code."""
         with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
             assert uses_native(connection(transport)) is is_native
         assert caplog.messages == [text]
@@ -112,14 +112,14 @@ class TestReads:
         ],
     )
     def test_kinds(self, transport: str, kind: type) -> None:
-        """The direct transport reads, with librdkafka behind it, unless the options say otherwise."""
+        """The direct transport reads, with librdkafka as its fallback, unless the options say otherwise."""
         options = connection(transport)
         with open_consumer(options, consumer_properties(options, NOBODY, "g"), split(), SCHEMA) as consumer:
             assert isinstance(consumer, kind)
 
     @pytest.mark.parametrize(("transport", "level"), [("auto", logging.INFO), ("direct", logging.WARNING)])
     def test_unsupported_property(self, caplog: pytest.LogCaptureFixture, transport: str, level: int) -> None:
-        """A property that the direct transport does not honour leaves the read to librdkafka, with a line in the log."""
+        """A property that the direct transport does not honour leaves the read to librdkafka, with a log line."""
         options = connection(transport, debug="fetch")
         with (
             caplog.at_level(logging.INFO),
@@ -130,7 +130,7 @@ class TestReads:
         assert found == [(level, "The direct transport is not used: it does not support debug")]
 
     def test_connections_are_used_again(self, partition: tuple[FakePartition, ScriptedBroker]) -> None:
-        """Splits that are read one after the other share a connection, unless the properties differ."""
+        """Consecutive splits share a connection, unless the properties differ."""
         found, broker = partition
         for expected, options in ((1, connection()), (1, connection()), (2, connection(client_id="other"))):
             found.fetches = [records(0, 10), b""]
@@ -148,7 +148,7 @@ class TestReads:
     def test_size_of_a_fetch(
         self, partition: tuple[FakePartition, ScriptedBroker], count: int, kafka: dict[str, str], sizes: list[int]
     ) -> None:
-        """Fetches grow with what is left of a range, once the size of records is known, unless the user sets theirs."""
+        """Fetches grow with the rest of a range once the size of records is known, unless the user sets their size."""
         found, broker = partition
         for _ in sizes:
             found.fetches = [records(0, 10), b""]
@@ -158,7 +158,7 @@ class TestReads:
         assert [struct.unpack(">i", each[-4:])[0] for each in requests] == sizes
 
     def test_refused_login(self, caplog: pytest.LogCaptureFixture) -> None:
-        """A login that was refused is not tried again by the direct transport; another user's is."""
+        """The direct transport does not retry a refused login, but tries another user's."""
 
         def refuse(request: Received) -> bytes | None:
             if request.api == HANDSHAKE:
@@ -190,7 +190,7 @@ class TestReads:
 
 
 class Writes:
-    """Options and properties of writes by a transport: to a broker by the direct one, to a mock cluster by librdkafka."""
+    """Options and properties of writes, to a scripted broker (direct transport) or a mock cluster (librdkafka)."""
 
     def __init__(self, transport: str, servers: str) -> None:
         self.transport = transport
@@ -202,7 +202,7 @@ class Writes:
         return connection(self.transport, "write", **kafka)
 
     def properties(self, name: str) -> dict[str, Any]:
-        """Properties of a write by a client of a name of its own."""
+        """Return properties of a write with a separate client name."""
         return {**producer_properties(self.options(client_id=f"{self.transport}-{name}"), self._servers), **self._mock}
 
     def transactional(self, slot: int) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class Writes:
 
 @pytest.fixture(params=["librdkafka", "auto"])
 def writes(request: pytest.FixtureRequest) -> Iterator[Writes]:
-    """Writes by each transport. No row is written, so that the broker only leads, coordinates and gives producer ids."""
+    """Writes with each transport. No row is written, so the broker only leads, coordinates and assigns producer ids."""
     if request.param == "librdkafka":
         yield Writes("librdkafka", "mock")
         return
@@ -241,7 +241,7 @@ class TestWrites:
     """The producer of a task."""
 
     def test_producers_are_used_again(self, writes: Writes) -> None:
-        """A producer is used again for the same generation of topics alone, and not after an error."""
+        """A producer is reused only for the same generation of topics, and not after an error."""
         options, given = writes.options(), writes.properties("again")
         with open_producer(options, given, "one") as first:
             assert isinstance(first._sender, writes.sender)
@@ -255,13 +255,13 @@ class TestWrites:
             assert anew is not first
 
     def test_producers_of_topics_without_identity(self, writes: Writes) -> None:
-        """Without a generation of topics, each task has a producer of its own."""
+        """Without a generation of topics, each task gets a new producer."""
         options, given = writes.options(), writes.properties("once")
         with open_producer(options, given) as first, open_producer(options, given) as second:
             assert first is not second
 
     def test_transactional_producers(self, writes: Writes) -> None:
-        """A producer of the direct transport is used again for any id, and the same generation of topics."""
+        """A producer of the direct transport is reused for any id, with the same generation of topics."""
         options = writes.options()
         is_shared = writes.sender.serves_any_id
         with open_transactional(options, writes.transactional(0), "t", "one") as first:
@@ -276,7 +276,7 @@ class TestWrites:
             assert anew not in (first, second, other)
 
     def test_transaction_that_is_left_open(self, writes: Writes) -> None:
-        """A transaction that a task neither commits nor aborts is a programming error, and its producer is closed."""
+        """A transaction that a task neither commits nor aborts raises RuntimeError, and its producer is closed."""
         options, given = writes.options(), writes.transactional(2)
         with (
             pytest.raises(RuntimeError, match="a transaction was neither committed nor aborted"),
@@ -288,7 +288,7 @@ class TestWrites:
 
     @pytest.mark.parametrize(("transport", "level"), [("auto", logging.INFO), ("direct", logging.WARNING)])
     def test_unsupported_property(self, caplog: pytest.LogCaptureFixture, transport: str, level: int) -> None:
-        """A property that the direct transport does not honour leaves the write to librdkafka, with a line in the log."""
+        """A property that the direct transport does not honour leaves the write to librdkafka, with a log line."""
         options = connection(transport, "write")
         given = {**producer_properties(options, "mock"), **MOCK}
         with caplog.at_level(logging.INFO), open_producer(options, given) as producer:

@@ -1,4 +1,4 @@
-"""The senders: rows handed over to brokers that do not answer, and failures."""
+"""Senders with rows for brokers that do not answer, and failures."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pyspark_zkafka.records.producer import CountingProducer
 from pyspark_zkafka.records.sender import Counts, Failure, QueueLimits, Sender
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
-# Four megabytes go at a time.
+# Four megabytes are added at a time.
 MOST_QUEUED = 4_195
 
 
 def ignore(error: KafkaError) -> None:
-    """That nobody answers is known here."""
+    """Ignore errors: these tests expect no response."""
 
 
 def add(sender: MessageSender, *values: bytes) -> None:
@@ -32,7 +32,7 @@ def add(sender: MessageSender, *values: bytes) -> None:
 
 @pytest.fixture
 def sender() -> Iterator[MessageSender]:
-    """With room for two megabytes, and a record of almost one megabyte queued."""
+    """A sender with room for two megabytes, and a queued record of almost one megabyte."""
     with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(1_000, 2_000_000), ignore) as opened:
         add(opened, b"x" * 900_000)
         assert opened.advance(0)
@@ -43,7 +43,7 @@ def sender() -> Iterator[MessageSender]:
 
 
 def test_the_protocol_has_no_constructor() -> None:
-    """Senders cannot inherit it: Python 3.10 replaces a protocol's constructor by one that sets nothing."""
+    """Sender has no constructor to inherit: Python 3.10 replaces a protocol's constructor with one that does nothing."""
     assert Sender.__init__.__module__ == "typing"
 
 
@@ -55,14 +55,14 @@ def test_rows_wait_for_room(sender: MessageSender) -> None:
 
 
 def test_waiting_does_not_make_the_queued_records_smaller(sender: MessageSender) -> None:
-    """What is queued keeps its size while small rows wait behind it."""
+    """Queued records keep their size in the accounts while small rows wait behind them."""
     add(sender, *[b"y"] * 10)
     assert not any(sender.advance(0) for _ in range(1_000))
     assert sender.queued == 1
 
 
 def large_rows(column: str) -> OutgoingBatch:
-    """10,000 rows with 1,000 bytes in a column."""
+    """Return 10,000 rows with 1,000 bytes in one column."""
     many, large = 10_000, [b"x" * 1_000] * 10_000
     cells: dict[str, Any] = {"key": None, "headers": None, "value": pa.nulls(many, pa.binary())}
     heads = pa.ListArray.from_arrays(pa.array(range(many + 1), pa.int32()), pa.array([("h", b"x" * 999)] * many, HEADER))
@@ -72,7 +72,7 @@ def large_rows(column: str) -> OutgoingBatch:
 
 @pytest.mark.parametrize("column", ["value", "key", "headers"])
 def test_all_that_is_sent_takes_room(column: str) -> None:
-    """Keys and headers count towards the limit of bytes, as values do."""
+    """Keys and headers count towards the limit of bytes, like values."""
     with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(100_000, 1_000_000), ignore) as sender:
         sender.add(large_rows(column), np.zeros(10_000, np.int32), 1)
         assert not sender.advance(0)
@@ -83,7 +83,7 @@ def test_all_that_is_sent_takes_room(column: str) -> None:
 
 @pytest.mark.parametrize("column", ["value", "key", "headers"])
 def test_all_that_is_encoded_takes_room(column: str) -> None:
-    """So they do for the direct transport, whose batches take at most one batch more than the limit."""
+    """With the direct transport, keys and headers count too; batches exceed the limit by at most one batch."""
     limits = QueueLimits(size_bytes=1_000_000)
     with DirectSender({"bootstrap.servers": "127.0.0.1:1", "batch.size": 50_000}, limits, ignore) as sender:
         sender.add(large_rows(column), np.zeros(10_000, np.int32), 1)
@@ -144,7 +144,7 @@ def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -
 
 
 class FailingProducer:
-    """confluent-kafka's producer after a fatal error, which it raises once, without any report of a record."""
+    """confluent-kafka's producer after a fatal error, which it raises once, without delivery reports."""
 
     def __init__(self) -> None:
         self._errors = [KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))]
@@ -165,7 +165,7 @@ class FailingProducer:
 
 @pytest.mark.parametrize("call", [MessageSender.poll, MessageSender.flush])
 def test_a_fatal_error_is_a_failure(call: Callable[[MessageSender, float], None]) -> None:
-    """A fatal error that confluent-kafka raises is noted, and fails records whose reports are lost."""
+    """A fatal error that confluent-kafka raises is recorded, and fails records without delivery reports."""
     noted: list[KafkaError] = []
     sender = MessageSender({}, QueueLimits(), noted.append)
     sender._open = FailingProducer()

@@ -1,4 +1,4 @@
-"""The producer of transactions over a client written by hand: what is waited for, what is an error, how it is closed."""
+"""The transactional producer with a fake client: retries, errors and closing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FENCED = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
 
 
 class Clock:
-    """Monotonic seconds, set by hand."""
+    """A monotonic clock in seconds, set by tests."""
 
     now = 100.0
 
@@ -31,7 +31,7 @@ class Clock:
 
 
 class Client:
-    """A `Sender` without rows, and its `Transactions`: each call raises the next of its `errors`, after a second."""
+    """A `Sender` without rows, and its `Transactions`: each call takes a second, and raises the next of its `errors`."""
 
     def __init__(self, clock: Clock, note: Callable[[KafkaError], None]) -> None:
         self._clock = clock
@@ -130,7 +130,7 @@ def commit(producer: TransactionalProducer) -> None:
 
 
 def test_one_transaction(made: Made) -> None:
-    """A transaction is begun, its offset committed with it, and it is committed; the client is closed at the end."""
+    """A transaction is begun and committed with an offset, and the client is closed at the end."""
     with made.open() as producer:
         producer.begin()
         assert producer.is_open
@@ -144,7 +144,7 @@ def test_one_transaction(made: Made) -> None:
 
 @pytest.mark.parametrize("step", ["init", "commit_offset", "commit"])
 def test_retriable_errors(made: Made, step: str) -> None:
-    """A step is taken again after an error that says that it may."""
+    """A step is repeated after a retriable error."""
     made.errors[step] = [WAITING, WAITING]
     with made.open() as producer:
         producer.begin()
@@ -154,7 +154,7 @@ def test_retriable_errors(made: Made, step: str) -> None:
 
 @pytest.mark.parametrize("step", ["init", "commit"])
 def test_deadline(made: Made, clock: Clock, step: str) -> None:
-    """After delivery.timeout.ms a step is not taken again."""
+    """A step is not repeated after delivery.timeout.ms."""
     made.errors[step] = [WAITING] * 500
     with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED.*_TIMED_OUT \(not yet\)"), made.open() as producer:
         commit(producer)
@@ -162,7 +162,7 @@ def test_deadline(made: Made, clock: Clock, step: str) -> None:
 
 
 def test_refused(made: Made, clock: Clock) -> None:
-    """Brokers that refuse the credentials are not waited for."""
+    """A refusal of the credentials ends the wait at once."""
     made.errors["init"] = [WAITING] * 500
     made.reported.append(REFUSED)
     with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*Authentication failed"), made.open():
@@ -172,7 +172,7 @@ def test_refused(made: Made, clock: Clock) -> None:
 
 
 def test_refused_in_a_commit(made: Made, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor are they waited for while a transport that resumes its calls commits an offset."""
+    """A refusal of the credentials also ends the commit of an offset by a transport that resumes its calls."""
     made.errors["commit_offset"] = [WAITING] * 500
     with made.open() as producer:
         made.client.resumes_offsets = True
@@ -190,7 +190,7 @@ def test_refused_in_a_commit(made: Made, clock: Clock, monkeypatch: pytest.Monke
 
 
 def test_errors_that_are_not_retriable(made: Made) -> None:
-    """Any other error ends the transaction, which is aborted when the producer is closed."""
+    """A permanent error ends the transaction, which is aborted when the producer is closed."""
     made.errors["commit"] = [KafkaError(KafkaError._INCONSISTENT, "1 message failed", txn_requires_abort=True)]
 
     def write() -> None:
@@ -205,7 +205,7 @@ def test_errors_that_are_not_retriable(made: Made) -> None:
 
 
 def test_abort_that_fails(made: Made) -> None:
-    """Closing a producer does not fail because its transaction cannot be aborted any more."""
+    """Closing a producer succeeds even if its transaction cannot be aborted."""
     made.errors["abort"] = [FENCED]
     with made.open() as producer:
         producer.begin()
@@ -213,7 +213,7 @@ def test_abort_that_fails(made: Made) -> None:
 
 
 def test_fenced_at_begin(made: Made) -> None:
-    """A producer that is known to be fenced begins no transaction."""
+    """A fenced producer begins no transaction."""
     with made.open() as producer:
         made.errors["begin"] = [FENCED]
         with pytest.raises(TransactionFailed, match="FENCED"):
@@ -222,7 +222,7 @@ def test_fenced_at_begin(made: Made) -> None:
 
 
 def test_time_left(made: Made, clock: Clock) -> None:
-    """The time left is counted from the begin of each transaction."""
+    """The remaining time is counted from the start of each transaction."""
     with made.open() as producer:
         assert producer.left_s == 300
         producer.begin()
@@ -233,7 +233,7 @@ def test_time_left(made: Made, clock: Clock) -> None:
 
 
 def test_call_that_never_returns(clock: Clock) -> None:
-    """librdkafka may wait forever for a group's coordinator: that is an error in time, and the client is not closed."""
+    """A commit that librdkafka never finishes raises an error in time, and the client is not closed."""
     made = Made(clock, delivery_timeout_ms="200")
 
     def write() -> None:
@@ -260,7 +260,7 @@ def test_call_that_never_returns(clock: Clock) -> None:
     ],
 )
 def test_properties(kafka: dict[str, str], expected: tuple[int, int, int]) -> None:
-    """Time-outs fit each other as librdkafka requires, a user's replace the defaults, and the id is the task's."""
+    """Time-outs fit each other as librdkafka requires, a user's override the defaults, and the id is the task's."""
     options = {name.removeprefix("kafka."): value for name, value in kafka.items()}
     connection = parse_connection({"kafka.bootstrap.servers": "b:1"}, "write")
     object.__setattr__(connection, "kafka", {**connection.kafka, **options})

@@ -1,4 +1,4 @@
-"""Many cases of one check, as one test."""
+"""Several cases of one check as a single test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_case_runs() -> None:
 
 
 def test_kinds_of_failures() -> None:
-    """Errors fail a case like assertions, and so does what pytest raises itself."""
+    """Errors fail a case like assertions do, and so do the failures that pytest raises."""
 
     @each("text", ["1", "x", None])
     def check(text: str) -> None:
@@ -45,7 +45,7 @@ def test_kinds_of_failures() -> None:
 
 
 def test_products() -> None:
-    """Two tables give each pair of their cases."""
+    """Two tables give all pairs of their cases."""
     seen = []
 
     @each("letter", "ab")
@@ -60,7 +60,7 @@ def test_products() -> None:
 @given(letter=st.sampled_from("ab"))
 @each("number", range(3))
 def test_generated_examples(number: int, letter: str) -> None:
-    """Hypothesis generates the other arguments, once for all cases."""
+    """Hypothesis generates the other arguments once for all cases."""
     assert (letter in "ab", number in range(3)) == (True, True)
 
 
@@ -72,6 +72,6 @@ def test_fixtures(tmp_path: object, number: int) -> None:
 
 
 def test_no_cases() -> None:
-    """A test without a case would check nothing."""
+    """A test without cases is refused, since it would check nothing."""
     with pytest.raises(ValueError, match="no cases of number"):
         each("number", [])

@@ -1,4 +1,4 @@
-"""A wait until a condition holds."""
+"""Waiting until a condition holds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tests.support.eventually import eventually
 
 
 def test_first_truthy_result() -> None:
-    """Results that are false are passed over, and the first other one is returned."""
+    """False results are ignored, and the first true one is returned."""
     results = iter([None, 0, [], "found", "later"])
     assert eventually(lambda: next(results), poll_s=0) == "found"
 
 
 def test_failure() -> None:
-    """When the time is over, the message is evaluated and shown."""
+    """After the time-out, the message is evaluated and shown."""
     seen: list[int] = []
     with pytest.raises(AssertionError, match=r"after 0 s: \[1\]"):
         eventually(lambda: seen.append(1), timeout_s=0, message=lambda: seen)

@@ -1,4 +1,4 @@
-"""Records for topics whose contents a test does not care about."""
+"""Records for topics whose contents do not matter to a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.fill import fill
 
 
 class FakeCluster:
-    """Keeps the records instead of producing them."""
+    """A cluster that keeps the records instead of producing them."""
 
     def produce(self, topic: str, records: list[dict[str, Any]]) -> dict[int, list[int]]:
         self.records = records
@@ -22,12 +22,12 @@ def produced(*arguments: Any, **options: Any) -> list[dict[str, Any]]:
 
 
 def test_number() -> None:
-    """A number of records goes into each partition, numbered behind a prefix."""
+    """A number of records is written to each partition, numbered after a prefix."""
     assert produced(2, (1, 3), value="a", timestamp=7) == [
         {"value": value, "partition": partition, "timestamp": 7} for partition in (1, 3) for value in (b"a0", b"a1")
     ]
 
 
 def test_values() -> None:
-    """Values go into partition 0, and short ones are padded."""
+    """Given values are written to partition 0, and short ones are padded."""
     assert [(r["value"], r["partition"]) for r in produced(["x", b"yyy"], size_bytes=2)] == [(b"x.", 0), (b"yyy", 0)]

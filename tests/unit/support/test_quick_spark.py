@@ -1,4 +1,4 @@
-"""The SPARK_HOME of tests: what Spark's scripts and workers find there."""
+"""The SPARK_HOME of tests, with the files that Spark's scripts and workers need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.quick_spark import start_fast
 
 
 def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scripts, jars and py4j are there, and workers import pyspark from files whose bytecode is kept."""
+    """SPARK_HOME has scripts, jars and py4j, and workers import pyspark from files whose bytecode is kept."""
     monkeypatch.delenv("SPARK_HOME")
     start_fast()
     home = Path(os.environ["SPARK_HOME"])
@@ -26,7 +26,7 @@ def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_home_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SPARK_HOME that is set already stays."""
+    """An existing SPARK_HOME is kept."""
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     start_fast()
     assert os.environ["SPARK_HOME"] == "/opt/spark"

@@ -1,4 +1,4 @@
-"""The way to a server whose answers are late, lost or ended."""
+"""The connection to a server that delays, drops or ends responses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.rough_wire import RoughWire
 
 @pytest.fixture
 def wire() -> Iterator[RoughWire]:
-    """A way to a server that sends back what it gets."""
+    """A wire to a server that echoes."""
     with server(echo) as port, RoughWire(port) as way:
         yield way
 
 
 @pytest.fixture
 def client(wire: RoughWire) -> Iterator[socket.socket]:
-    """A connection through it that has carried something."""
+    """A connection through the wire that has already carried data."""
     host, port = wire.address.split(":")
     with socket.create_connection((host, int(port)), timeout=10) as end:
         end.sendall(b"hello")
@@ -31,7 +31,7 @@ def client(wire: RoughWire) -> Iterator[socket.socket]:
 
 
 def test_delay(wire: RoughWire, client: socket.socket) -> None:
-    """A delayed answer comes later, and after `mend` at once."""
+    """A response is delayed until `mend` is called."""
     wire.delay_s = 0.3
     begin = time.monotonic()
     client.sendall(b"a")
@@ -42,7 +42,7 @@ def test_delay(wire: RoughWire, client: socket.socket) -> None:
 
 
 def test_dropped_answers(wire: RoughWire, client: socket.socket) -> None:
-    """A dropped answer never comes, and the connection ends with the next one."""
+    """A dropped response never comes, and the connection ends with the next one."""
     wire.is_dropping = True
     client.sendall(b"a")
     eventually(lambda: wire.dropped)
@@ -56,7 +56,7 @@ def test_dropped_answers(wire: RoughWire, client: socket.socket) -> None:
 
 
 def test_half_close(wire: RoughWire, client: socket.socket) -> None:
-    """A half-closed connection gives the client the end, while it can still send."""
+    """A half-closed connection shows the client its end, but the client can still send."""
     wire.half_close()
     assert client.recv(10) == b""
     client.sendall(b"a")

@@ -16,7 +16,7 @@ from tests.support.scheduling import Durations, in_order, in_shard, unit_of
 
 @dataclass
 class Test:
-    """What scheduling asks of a test."""
+    """A test with the attributes that scheduling uses."""
 
     __test__ = False
 
@@ -32,7 +32,7 @@ class Test:
 
 
 def test_unit() -> None:
-    """Tests of one file, or of the same servers, are a unit, unless a mark names another one."""
+    """Tests of the same file or the same servers are a unit, unless a mark names another one."""
     marked = {"xdist_group": pytest.mark.xdist_group("kafka4").mark}
     units = [
         unit_of(test)
@@ -47,7 +47,7 @@ def test_unit() -> None:
 
 @pytest.fixture
 def durations(tmp_path: Path) -> Durations:
-    """Tests ``test_N`` of files 0 to 19, which take N seconds."""
+    """The durations of tests ``test_N`` of files 0 to 19, which take N seconds."""
     durations = Durations(tmp_path / "durations.json")
     durations.record(
         {f"tests/test_{file}.py::test_{n}[{p}]": float(n) for file in range(20) for n in range(1, 6) for p in "ab"}
@@ -63,7 +63,7 @@ def tests() -> list[Any]:
 
 
 def test_durations(tmp_path: Path) -> None:
-    """A test has the mean of its parameters; other tests keep theirs, and one that is quick has no record."""
+    """A test's duration is the mean over its parameters; other tests keep theirs, and a quick one is not recorded."""
     durations = Durations(tmp_path / "durations.json")
     durations.record({"t.py::test[a]@unit": 1.0, "t.py::test[b]": 2.0, "t.py::test_quick": 0.01})
     durations = Durations(tmp_path / "durations.json")
@@ -73,7 +73,7 @@ def test_durations(tmp_path: Path) -> None:
 
 
 def test_new_file(tmp_path: Path) -> None:
-    """Tests with servers, of a file without any record, are expected to take what those of their folder do on average."""
+    """A test with servers in a file without records is expected to take the average of its folder."""
     known = {"faults/one.py": 3.0, "faults/deep/two.py": 5.0, "parity/one.py": 1.0, "unit/one.py": 1.0}
     durations = Durations(tmp_path / "durations.json")
     durations.record({f"tests/{file}::test": took for file, took in known.items()})
@@ -83,7 +83,7 @@ def test_new_file(tmp_path: Path) -> None:
 
 
 def test_tests_that_are_gone(tmp_path: Path) -> None:
-    """Recording forgets tests whose file or function is gone."""
+    """Recording removes tests whose file or function no longer exists."""
     (tmp_path / "t.py").write_text("class TestIt:\n    def test_there(self): ...\n\ndef helper(): ...\n")
     durations = Durations(tmp_path / "durations.json")
     kept = {"t.py::TestIt::test_there": 2.0, "t.py::t.helper": 3.0}
@@ -94,25 +94,25 @@ def test_tests_that_are_gone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 6])
 def test_shards(tests: list[Any], durations: Durations, count: int) -> None:
-    """Each test is in one shard, with its file; all shards take as long, also on the cluster whose tests run in turn."""
+    """Each test is in one shard with its file, and the shards take similar times, both in all and on each cluster."""
     shards = [in_shard(tests, durations, f"{number}/{count}") for number in range(1, count + 1)]
     assert sorted(test.nodeid for test in chain(*shards)) == sorted(test.nodeid for test in tests)
     files = [{test.nodeid.partition("::")[0] for test in shard} for shard in shards]
     assert sum(map(len, files)) == 20
     for chosen in (lambda test: True, lambda test: bool(test.fixturenames)):
         seconds = [sum(durations.of(test.nodeid) for test in shard if chosen(test)) for shard in shards]
-        assert max(seconds) - min(seconds) <= 15  # what one file takes
+        assert max(seconds) - min(seconds) <= 15  # the duration of one file
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/2/3"])
 def test_no_shard(shard: str) -> None:
-    """Any other text is refused with the right form."""
+    """A malformed shard is refused with the right form."""
     with pytest.raises(pytest.UsageError, match="write it like 2/6"):
         in_shard([], Durations(Path("none")), shard)
 
 
 def test_order(tests: list[Any], durations: Durations) -> None:
-    """The longest unit comes first, its tests in their order, and tests that do not run count as nothing."""
+    """The longest unit comes first, its tests stay in order, and tests that do not run count as nothing."""
     ordered = in_order(tests, durations, lambda test: "test_19.py" not in test.nodeid)
     assert ordered[:50] == tests[:50]
     assert ordered[-5:] == tests[-5:]

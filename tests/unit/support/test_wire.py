@@ -1,4 +1,4 @@
-"""The way to a server that can be cut, with a server that echoes."""
+"""The connection to an echoing server that can be cut."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tests.support.wire import Wire
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
-    """A way to a server that sends back what it gets, for one client at a time."""
+    """A wire to a server that echoes, for one client at a time."""
     with server(echo) as port, Wire(port) as way:
         yield way
 
 
 def connect(wire: Wire) -> socket.socket:
-    """A connection through it."""
+    """Connect to the wire."""
     host, port = wire.address.split(":")
     return socket.create_connection((host, int(port)), timeout=5)
 
 
 def test_lets_all_through(wire: Wire) -> None:
-    """Bytes arrive unchanged, both ways."""
+    """Bytes arrive unchanged in both directions."""
     with connect(wire) as client:
         client.sendall(b"one")
         assert client.recv(1000) == b"one"
 
 
 def test_cut(wire: Wire) -> None:
-    """A cut ends the connection and each new one, until it is mended."""
+    """A cut ends the connection and all new ones until it is mended."""
     with connect(wire) as client:
         wire.cut()
         assert client.recv(1000) == b""
@@ -45,7 +45,7 @@ def test_cut(wire: Wire) -> None:
 
 
 def test_silence(wire: Wire) -> None:
-    """In silence nothing comes, the connection stays, and all arrives later."""
+    """During silence, nothing arrives, but the connection stays, and everything arrives afterwards."""
     with connect(wire) as client:
         wire.silence()
         client.sendall(b"three")

@@ -1,4 +1,4 @@
-"""A fake Java, which answers -version, retrieves a jar as Ivy would, and runs a script in the place of other programs."""
+"""A fake Java, which responds to -version, retrieves a jar like Ivy, and runs a script instead of other programs."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ echo '  [SUCCESSFUL ] org.fake#one;1.0!one.jar (1ms)'
 
 
 class FakeJava:
-    """Writes the script, and counts how often it ran Ivy."""
+    """A fake Java that counts its runs of Ivy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.runs = folder / "runs"
 
     def does(self, then: str = "") -> None:
-        """Let Ivy do something between the half and the whole jar."""
+        """Let Ivy run shell commands between the two halves of the jar."""
         java = self.folder / "bin" / "java"
         java.parent.mkdir(parents=True, exist_ok=True)
         java.write_text(textwrap.dedent(SCRIPT).format(runs=self.runs, folder=self.folder, then=then))
         java.chmod(0o755)
 
     def runs_as(self, program: str) -> None:
-        """Have a script run where Java is to run any other program, with Java's arguments."""
+        """Run a script instead of any other Java program, with Java's arguments."""
         (self.folder / "program").write_text(program)
 
     @property
     def java(self) -> Path:
-        """Its executable."""
+        """The path of the executable."""
         return self.folder / "bin" / "java"
 
     @property
     def count(self) -> int:
-        """The number of runs of Ivy."""
+        """Return the number of runs of Ivy."""
         return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
 
 
 @pytest.fixture
 def fake_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeJava:
-    """The fake as JAVA_HOME, with an empty cache and home folder."""
+    """The fake Java as JAVA_HOME, with an empty cache and home folder."""
     fake = FakeJava(tmp_path / "java")
     fake.does()
     home = tmp_path / "home"

@@ -20,13 +20,13 @@ from pyspark_zkafka.testing.spec import ClusterSpec
 
 @pytest.mark.parametrize(("brokers", "copies"), [(1, "1"), (2, "2"), (3, "3"), (5, "3")])
 def test_internal_topics_fit(brokers: int, copies: str) -> None:
-    """Internal topics have as many replicas as there are brokers, up to three."""
+    """Internal topics have as many replicas as there are brokers, but at most three."""
     config = broker_properties(ClusterSpec(brokers=brokers), 0, Path("/d"), lambda name: 1, "zk")
     assert config["offsets.topic.replication.factor"] == config["transaction.state.log.replication.factor"] == copies
 
 
 def test_old_brokers_have_no_listeners() -> None:
-    """0.8 is configured with host and port, newer brokers with a listener; both on the loopback interface."""
+    """0.8 is configured with host and port, and newer brokers with a listener, all on loopback."""
     old, new = (
         broker_properties(ClusterSpec(kafka_version=version), 0, Path("/d"), lambda name: 1, "zk")
         for version in ("0.8.2.2", "1.1.1")
@@ -37,7 +37,7 @@ def test_old_brokers_have_no_listeners() -> None:
 
 
 def test_extra_listeners() -> None:
-    """Further listeners stand beside the plain one, which the brokers keep for themselves."""
+    """Further listeners are added to the plain one, which brokers use among themselves."""
     assert client_listeners({"SASL": "SASL_PLAINTEXT"}, {"": 1, "SASL": 2}.__getitem__) == {
         "listeners": "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2",
         "advertised.listeners": "PLAINTEXT://127.0.0.1:1,SASL://127.0.0.1:2",
@@ -47,20 +47,20 @@ def test_extra_listeners() -> None:
 
 
 def test_zookeeper_is_on_loopback() -> None:
-    """ZooKeeper listens on the loopback interface alone, without its admin server."""
+    """ZooKeeper listens only on loopback, without its admin server."""
     config = zookeeper_properties(Path("/d"), 5)
     assert (config["clientPortAddress"], config["clientPort"]) == ("127.0.0.1", "5")
     assert config["admin.enableServer"] == "false"
 
 
 def test_fill_leaves_other_braces() -> None:
-    """Only the known placeholders are filled; a name takes one port, however often it is used."""
+    """Only known placeholders are filled, and each name has one port, however often it is used."""
     config = {"a": "{id}/{port:TLS}/{unknown}/{id:x}", "b": '{"json": 1}'}
     assert fill(config, {"id": "2"}, lambda name: {"TLS": 9}[name]) == {"a": "2/9/{unknown}/{id:x}", "b": '{"json": 1}'}
 
 
 def test_own_jvm_options_come_last() -> None:
-    """The user's options follow ours, so that theirs count."""
+    """The user's options follow the defaults, so that they take precedence."""
     command = jvm_command(Path("/java"), 64, ["-Xmx1g"], "Main", ["f"])
     assert command[0] == "/java"
     assert command.index("-Xmx64m") < command.index("-Xmx1g")
@@ -68,7 +68,7 @@ def test_own_jvm_options_come_last() -> None:
 
 
 def test_nodes_of_kraft() -> None:
-    """In KRaft mode the first three brokers are controllers, too, unless controllers are nodes of their own."""
+    """In KRaft mode, the first three brokers are also controllers, unless there are separate controllers."""
     ports = {"": 1, "CONTROLLER": 2, "TLS": 3}.__getitem__
 
     def roles(spec: ClusterSpec, node: int) -> tuple[str, str]:

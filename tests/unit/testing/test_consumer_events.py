@@ -10,7 +10,7 @@ RECORD = b'{"event":"record","topic":"t","partition":1,"offset":2,"key":null,"va
 
 
 def test_whole_lines(tmp_path: Path) -> None:
-    """Events are read as the file grows, a line that is not complete yet later."""
+    """Events are read while the file grows, and an incomplete line is read later."""
     file = tmp_path / "events"
     file.write_bytes(RECORD + b'{"event":"rea')
     events = Events(file)
@@ -23,7 +23,7 @@ def test_whole_lines(tmp_path: Path) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    """When the file is gone, the events read before stay."""
+    """If the file is gone, earlier events remain."""
     file = tmp_path / "events"
     file.write_bytes(RECORD)
     events = Events(file)

@@ -1,4 +1,4 @@
-"""fetch_jars, with a fake Ivy."""
+"""fetch_jars with a fake Ivy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def complete_folders() -> list[Path]:
 
 
 def test_fetched_once(fake_java: Any) -> None:
-    """A second call lists the folder, and does not run Ivy."""
+    """A second call lists the folder without running Ivy."""
     first = fetch_jars("org.fake:one:1.0")
     assert [p.name for p in first] == ["one-1.0.jar"]
     assert fetch_jars("org.fake:one:1.0") == first
@@ -39,7 +39,7 @@ def test_fetched_once(fake_java: Any) -> None:
 
 
 def test_sets_are_apart(fake_java: Any) -> None:
-    """Other coordinates, and the same ones without what they depend on, have folders of their own."""
+    """Other coordinates, and the same ones without their dependencies, have their own folders."""
     folders = {
         fetch_jars("org.fake:one:1.0")[0].parent,
         fetch_jars("org.fake:one:1.0", "org.fake:two:1.0")[0].parent,
@@ -50,7 +50,7 @@ def test_sets_are_apart(fake_java: Any) -> None:
 
 
 def test_processes_wait_for_each_other(fake_java: Any) -> None:
-    """Several processes that ask at the same time get the same whole jar from one run of Ivy."""
+    """Processes that fetch the same jar at the same time get the whole jar from a single run of Ivy."""
     fake_java.does("sleep 1")
     fetches = [start_fetch() for _ in range(3)]
     assert [p.communicate()[0].strip() for p in fetches] == ["whole"] * 3
@@ -58,7 +58,7 @@ def test_processes_wait_for_each_other(fake_java: Any) -> None:
 
 
 def test_failure_leaves_nothing(fake_java: Any) -> None:
-    """A failed fetch quotes Ivy's last lines, leaves no folder, and the next call tries again."""
+    """A failed fetch quotes Ivy's last lines and leaves no folder, and the next call tries again."""
     fake_java.does("echo 'UNRESOLVED DEPENDENCY: one'; exit 1")
     with pytest.raises(LocalClusterError, match=r"JARS_NOT_FETCHED.*org\.fake:one:1\.0(?s:.*)UNRESOLVED DEPENDENCY: one"):
         fetch_jars("org.fake:one:1.0")
@@ -68,7 +68,7 @@ def test_failure_leaves_nothing(fake_java: Any) -> None:
 
 
 def test_killed_fetch_leaves_nothing_complete(fake_java: Any, tmp_path: Path) -> None:
-    """After SIGKILL in the middle, nothing looks complete; the next call waits for the orphaned Ivy, then fetches all."""
+    """After SIGKILL during a fetch, nothing looks complete, and the next call fetches everything."""
     started = tmp_path / "started"
     fake_java.does(f"touch {started}; sleep 1")
     fetch = start_fetch()
@@ -82,14 +82,14 @@ def test_killed_fetch_leaves_nothing_complete(fake_java: Any, tmp_path: Path) ->
 
 
 def test_no_jar_at_all_is_a_failure(fake_java: Any) -> None:
-    """An Ivy that reports success without any jar is not believed."""
+    """If Ivy reports success without any jar, the fetch fails."""
     fake_java.does('rm "$into/one-1.0.jar"; exit 0')
     with pytest.raises(LocalClusterError, match="JARS_NOT_FETCHED"):
         fetch_jars("org.fake:one:1.0")
 
 
 def test_site_settings(fake_java: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ivy gets the site's settings: of the home folder, or those that the environment names."""
+    """Ivy gets the site's settings from the home folder, or from the file named by the environment."""
     seen = fake_java.folder / "settings"
     fetch_jars("org.fake:one:1.0")
     assert not seen.exists()
@@ -106,7 +106,7 @@ def test_site_settings(fake_java: Any, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_missing_settings_are_refused(fake_java: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A settings file that is named but missing is an error, not a silent default."""
+    """A settings file that is named but missing is an error, not ignored."""
     monkeypatch.setenv("ZKAFKA_IVY_SETTINGS", "/nowhere/settings.xml")
     with pytest.raises(LocalClusterError, match=r"/nowhere/settings\.xml, which is no file"):
         fetch_jars("org.fake:one:1.0")
@@ -114,24 +114,24 @@ def test_missing_settings_are_refused(fake_java: Any, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("bad", ["one", "org:one", "org:one:", "a:b:c:d", "../a:b:c"])
 def test_bad_coordinates(bad: str) -> None:
-    """Coordinates of another form are refused, with the form that is right."""
+    """Malformed coordinates are refused with the right form."""
     with pytest.raises(LocalClusterError, match="group:artifact:version"):
         fetch_jars(bad)
 
 
 def test_no_coordinates() -> None:
-    """To ask for nothing is an error."""
+    """A fetch without coordinates is an error."""
     with pytest.raises(LocalClusterError, match="No jar was named"):
         fetch_jars()
 
 
 def test_ivy_file_escapes() -> None:
-    """Coordinates are quoted in the XML."""
+    """Coordinates are escaped in the XML."""
     assert 'name="a&amp;b"' in ivy_file(["org:a&b:1"], True)
 
 
 def test_cache_folder_order() -> None:
-    """ZKAFKA_CACHE is before XDG_CACHE_HOME, which is before ~/.cache."""
+    """ZKAFKA_CACHE takes precedence over XDG_CACHE_HOME, which takes precedence over ~/.cache."""
     assert cache_folder({"ZKAFKA_CACHE": "/own", "XDG_CACHE_HOME": "/xdg"}) == Path("/own")
     assert cache_folder({"XDG_CACHE_HOME": "/xdg"}) == Path("/xdg/zkafka")
     assert cache_folder({}) == Path.home() / ".cache" / "zkafka"
@@ -139,7 +139,7 @@ def test_cache_folder_order() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_progress(terminal: bool) -> None:
-    """The bar counts Ivy's lines on a terminal only; the last lines come back."""
+    """The bar counts Ivy's lines only on a terminal, and the last lines are returned."""
     screen = io.StringIO()
     lines = ["found org#a;1 in public", "  found org#b;1 in public", "", "[SUCCESSFUL ] org#a;1!a.jar (1ms)", "else"]
     with progress_bar(Console(file=screen, force_terminal=terminal, width=100)) as progress:

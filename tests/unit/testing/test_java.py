@@ -1,4 +1,4 @@
-"""The choice of a Java, and the errors without one."""
+"""The choice of a Java, and the errors without a usable one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def java(folder: Path, says: str) -> Path:
     ],
 )
 def test_major(text: str, major: int | None) -> None:
-    """The major version is read from old and new forms."""
+    """The major version is read from old and new formats."""
     assert java_major(text) == major
 
 
 @pytest.fixture
 def environ(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Sets the variables that are searched: ``environ(PATH="...")`` unsets JAVA_HOME."""
+    """A setter of the variables that are searched: ``environ(PATH="...")`` unsets JAVA_HOME."""
 
     def replace(**variables: object) -> None:
         monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -47,7 +47,7 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_java_home_wins(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """JAVA_HOME comes before PATH."""
+    """JAVA_HOME takes precedence over PATH."""
     home, other = (java(tmp_path / name, 'openjdk version "17.0.1"') for name in ("home", "other"))
     environ(JAVA_HOME=tmp_path / "home", PATH=f"{other.parent}:/usr/bin:/bin")
     assert find_java() == home
@@ -56,7 +56,7 @@ def test_java_home_wins(tmp_path: Path, environ: Callable[..., None]) -> None:
 
 
 def test_too_old(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """An old Java is refused with the version that was found."""
+    """An old Java is refused with its version."""
     java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
     environ(JAVA_HOME=tmp_path)
     with pytest.raises(LocalClusterError, match=r'JAVA_TOO_OLD.*17 or later.*"11\.0\.2".*install Java 17'):
@@ -64,21 +64,21 @@ def test_too_old(tmp_path: Path, environ: Callable[..., None]) -> None:
 
 
 def test_none(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """No Java is an error that names the places searched."""
+    """A missing Java is an error that names the places searched."""
     environ(PATH=tmp_path)
     with pytest.raises(LocalClusterError, match=r"NO_JAVA.*not set, and there is no java on PATH; install Java 17"):
         find_java()
 
 
 def test_wrong_java_home(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """A JAVA_HOME without Java is an error: PATH is no silent substitute."""
+    """A JAVA_HOME without Java is an error, and PATH is not searched instead."""
     environ(JAVA_HOME=tmp_path)
     with pytest.raises(LocalClusterError, match=r"JAVA_HOME is .* cannot be executed; correct or unset JAVA_HOME"):
         find_java()
 
 
 def test_broken_java(tmp_path: Path, environ: Callable[..., None]) -> None:
-    """Something executable that is no Java is refused."""
+    """An executable that is no Java is refused."""
     java(tmp_path, "hello")
     environ(JAVA_HOME=tmp_path)
     with pytest.raises(LocalClusterError, match=r"JAVA_TOO_OLD.*reports hello"):

@@ -22,25 +22,25 @@ WITHOUT_COMPILER = 'case "$*" in *jdk.compiler*) echo "Module jdk.compiler not f
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A program of one file."""
+    """A program in a single file."""
     file = tmp_path / "Hello.java"
     file.write_text("public class Hello {}")
     return file
 
 
 def compiles(fake_java: Any, first: str = "") -> None:
-    """Have the fake compile programs, after it has done something else."""
+    """Let the fake compile programs after it has run shell commands."""
     fake_java.runs_as(COMPILER.format(folder=fake_java.folder, first=first))
 
 
 def calls(fake_java: Any) -> list[str]:
-    """The arguments of each run of a compiler."""
+    """Return the arguments of each run of the compiler."""
     file = fake_java.folder / "calls"
     return file.read_text().splitlines() if file.exists() else []
 
 
 def test_compiled_once(fake_java: Any, source: Path) -> None:
-    """A program is compiled at its first use, against the jars that are then behind it on the classpath."""
+    """A program is compiled at its first use, against the jars that follow it on the classpath."""
     compiles(fake_java)
     classpath, main = compiled_program(fake_java.java, "1.1.1", source)
     classes, _, jars = classpath.partition(":")
@@ -52,7 +52,7 @@ def test_compiled_once(fake_java: Any, source: Path) -> None:
 
 
 def test_each_source_and_each_kafka(fake_java: Any, source: Path) -> None:
-    """A changed source, and another Kafka, have classes of their own."""
+    """A changed source and another Kafka version have their own classes."""
     compiles(fake_java)
     found = {compiled_program(fake_java.java, version, source)[0] for version in ("1.1.1", "3.9.1")}
     source.write_text("public class Hello { }")
@@ -61,7 +61,7 @@ def test_each_source_and_each_kafka(fake_java: Any, source: Path) -> None:
 
 
 def test_java_without_a_compiler(fake_java: Any, source: Path) -> None:
-    """Where Java has no compiler, Eclipse's is fetched, and compiles for the same release."""
+    """If Java has no compiler, Eclipse's is fetched and compiles for the same release."""
     compiles(fake_java, WITHOUT_COMPILER)
     classpath, _ = compiled_program(fake_java.java, "1.1.1", source)
     assert (Path(classpath.partition(":")[0]) / "Hello.class").exists()
@@ -72,7 +72,7 @@ def test_java_without_a_compiler(fake_java: Any, source: Path) -> None:
 
 
 def test_malformed_program(fake_java: Any, source: Path) -> None:
-    """A program that does not compile is an error with the compiler's output; nothing of it is left."""
+    """A program that does not compile is an error with the compiler's output, and leaves nothing behind."""
     compiles(fake_java, 'echo "Hello.java:1: error: class expected" >&2; exit 1')
     with pytest.raises(LocalClusterError, match=r"NOT_COMPILED\] Hello\.java could not be compiled") as caught:
         compiled_program(fake_java.java, "1.1.1", source)
@@ -83,7 +83,7 @@ def test_malformed_program(fake_java: Any, source: Path) -> None:
 
 
 def test_what_a_killed_compilation_left(fake_java: Any, source: Path) -> None:
-    """What a compilation left that was killed is removed by the next one."""
+    """The remains of a killed compilation are removed by the next one."""
     left = cache_folder() / "classes" / ".partial-1" / "classes"
     left.mkdir(parents=True)
     compiles(fake_java)
@@ -92,7 +92,7 @@ def test_what_a_killed_compilation_left(fake_java: Any, source: Path) -> None:
 
 
 def test_cache_that_cannot_be_written(fake_java: Any, source: Path) -> None:
-    """Where nothing can be written to the cache, Java is to compile the source at each start."""
+    """If the cache is not writable, Java compiles the source at each start."""
     cache_folder().mkdir()
     (cache_folder() / "classes").write_text("no folder")
     jars, main = compiled_program(fake_java.java, "1.1.1", source)

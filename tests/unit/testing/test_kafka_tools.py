@@ -1,4 +1,4 @@
-"""Kafka's tools, by a fake Java."""
+"""Kafka's tools, run by a fake Java."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ orders                         1          -               -               -     
 
 
 def shown_arguments(output: str) -> str:
-    """The arguments of the tool, of all of Java's."""
+    """Return the tool's arguments from all of Java's."""
     return output.partition(f"{MAIN} ")[2].strip()
 
 
 def test_command(fake_java: Any) -> None:
-    """A tool runs with its arguments, the jars of its Kafka, and an empty standard input."""
+    """A tool runs with its arguments, the jars of its Kafka version, and an empty standard input."""
     fake_java.runs_as('echo "$@"; echo "$CLASSPATH"; cat')
     command, classpath = run_kafka_tool("1.1.1", MAIN, "--group", "a b").splitlines()
     assert shown_arguments(command) == "--group a b"
@@ -41,7 +41,7 @@ def test_command(fake_java: Any) -> None:
 
 
 def test_standard_input(fake_java: Any) -> None:
-    """A tool reads what it is given; what is no text is replaced."""
+    """A tool gets the given standard input, and bytes in its output that are not UTF-8 are replaced."""
     fake_java.runs_as(r"cat; printf '\377'")
     assert run_kafka_tool("1.1.1", MAIN, stdin="gr\u00fcn") == "gr\u00fcn\N{REPLACEMENT CHARACTER}"
 
@@ -50,7 +50,7 @@ def test_standard_input(fake_java: Any) -> None:
     ("main", "has_tools"), [("org.apache.kafka.tools.GetOffsetShell", True), ("kafka.tools.GetOffsetShell", False)]
 )
 def test_tools_outside_of_the_core(fake_java: Any, main: str, has_tools: bool) -> None:
-    """Tools that have left Kafka's core bring a jar of their own."""
+    """Tools that have left Kafka's core need another jar."""
     fake_java.runs_as("true")
     run_kafka_tool("3.9.1", main)
     assert ("kafka-tools" in (fake_java.folder / "asked.xml").read_text()) is has_tools
@@ -65,7 +65,7 @@ def test_tools_outside_of_the_core(fake_java: Any, main: str, has_tools: bool) -
     ],
 )
 def test_failure(fake_java: Any, program: str, shown: str) -> None:
-    """A tool that fails is an error with its status, and with what it has written."""
+    """A failed tool is an error with its status and output."""
     fake_java.runs_as(program)
     with pytest.raises(LocalClusterError) as caught:
         run_kafka_tool("1.1.1", MAIN)
@@ -74,20 +74,20 @@ def test_failure(fake_java: Any, program: str, shown: str) -> None:
 
 
 def test_timeout(fake_java: Any) -> None:
-    """A tool that does not end is killed, and what it has written is shown."""
+    """A tool that does not end is killed, and its output is shown."""
     fake_java.runs_as("echo half; exec sleep 60")
     with pytest.raises(LocalClusterError, match=rf"TOOL_TIMED_OUT\] {MAIN} did not end within 0\.5 s; its output is"):
         run_kafka_tool("1.1.1", MAIN, timeout_s=0.5)
 
 
 def prints(fake_java: Any, output: str) -> None:
-    """Have the tool print a text."""
+    """Let the tool print a text."""
     fake_java.runs_as(f"cat <<'END'\n{output}END\n")
 
 
 @pytest.mark.parametrize(("text", "verdict"), [("successful", True), ("failed", False)])
 def test_verdict(fake_java: Any, text: str, verdict: bool) -> None:
-    """The verdict on a group's partitions is the tool's."""
+    """The verdict on a group's partitions is read from the tool's output."""
     prints(fake_java, f"\nRebalance operation {text} !\n")
     assert verify_consumer_rebalance("zk1:2181/kafka", "g") is verdict
 
@@ -107,7 +107,7 @@ def test_verdict(fake_java: Any, text: str, verdict: bool) -> None:
     ],
 )
 def test_no_answer(fake_java: Any, call: Any, output: str, shown: str) -> None:
-    """An output without an answer, or with more than one, is an error, and shown."""
+    """An output without an answer, or with several, is shown in an error."""
     prints(fake_java, output)
     with pytest.raises(LocalClusterError, match=r"TOOL_FAILED\] kafka\.\S+ gave no answer; its output is") as caught:
         call("zk1:2181/kafka", "g")
@@ -115,13 +115,13 @@ def test_no_answer(fake_java: Any, call: Any, output: str, shown: str) -> None:
 
 
 def test_groups(fake_java: Any) -> None:
-    """The tool's note is no group."""
+    """The tool's note is not read as a group."""
     prints(fake_java, f"{NOTE}\nshop\nbilling\n")
     assert list_groups("zk1:2181") == ["billing", "shop"]
 
 
 def test_description(fake_java: Any) -> None:
-    """Rows follow the header, whatever comes before it."""
+    """Rows follow the header, whatever precedes it."""
     prints(fake_java, NOTE + TABLE)
     rows = describe_group("zk1:2181", "g")
     assert [(row["TOPIC"], row["PARTITION"], row["LAG"], row["CONSUMER-ID"]) for row in rows] == [

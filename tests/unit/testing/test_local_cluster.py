@@ -1,4 +1,4 @@
-"""The checks before a start."""
+"""Checks before the start of a cluster."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.support.cases import each
     ],
 )
 def test_refused_before_anything_starts(arguments: dict[str, Any], reason: str) -> None:
-    """A constructor only stores; what cannot be is refused by start, before any process."""
+    """Impossible arguments are refused by start before any process runs, and not by the constructor."""
     cluster = LocalCluster(**arguments)
     with pytest.raises(LocalClusterError, match=reason):
         cluster.start()
 
 
 def test_not_running() -> None:
-    """A cluster that was not started raises an error that names the remedy; `close` does nothing."""
+    """A cluster that was not started raises an error with the remedy, and `close` does nothing."""
     cluster = LocalCluster()
     cluster.close()
     with pytest.raises(LocalClusterError, match=r"CLUSTER_NOT_RUNNING.*with LocalCluster"):

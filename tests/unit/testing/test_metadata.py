@@ -1,4 +1,4 @@
-"""Views of brokers, from values and from librdkafka's mock cluster."""
+"""Views of brokers, made up or from librdkafka's mock cluster."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pyspark_zkafka.testing.servers import client_settings
     [({"t": {0: 1, 1: 2}}, True), ({"t": {0: 1, 1: -1}}, False), ({"t": {0: 1}}, False), ({}, False)],
 )
 def test_led_topics(leaders: dict[str, dict[int, int]], is_led: bool) -> None:
-    """A topic is led if each of all its partitions has a leader."""
+    """A topic is led if it has all its partitions and each has a leader."""
     assert BrokerView(frozenset({1, 2}), leaders).is_led("t", 2) is is_led
 
 
 def test_settings_for_old_brokers() -> None:
-    """Brokers before 0.10 are not asked for the versions that they know; other settings come last."""
+    """Brokers before 0.10 are not asked for their API versions, and other settings take precedence."""
     assert client_settings("b:1", (0, 9, 0, 1), {})["api.version.request"] is False
     assert "api.version.request" not in client_settings("b:1", (0, 10, 0, 0), {})
     assert client_settings("b:1", (3, 9, 1), {"log_level": "7"})["log_level"] == "7"
 
 
 def test_watch() -> None:
-    """Brokers agree when each of them answers, and what is asked for holds; else the error shows their views."""
+    """Brokers agree once each of them responds and the condition holds; otherwise, the error shows their views."""
     producer = Producer({"bootstrap.servers": "mock", "test.mock.num.brokers": 2, "log_level": 0})
     producer.produce("t", b"v", partition=0)
     producer.flush(10)

@@ -17,19 +17,19 @@ CLIENTS = ("kazoo", "confluent_kafka", "pyarrow", "rich", "pyspark_zkafka.testin
     [((), "3.9.1", 3), (("--zkafka-kafka-version=0.8.2.2", "--zkafka-brokers=1"), "0.8.2.2", 1)],
 )
 def test_options(pytester: pytest.Pytester, arguments: tuple[str, ...], version: str, brokers: int) -> None:
-    """Kafka's version and the number of brokers may be set for a run of pytest."""
+    """Kafka's version and the number of brokers can be set for a run of pytest."""
     config = pytester.parseconfig(*arguments)
     assert (config.getoption("--zkafka-kafka-version"), config.getoption("--zkafka-brokers")) == (version, brokers)
 
 
 def test_number_of_brokers(pytester: pytest.Pytester) -> None:
-    """The number of brokers is a number."""
+    """A number of brokers that is no number is refused."""
     with pytest.raises(pytest.UsageError, match="--zkafka-brokers: invalid int value: 'many'"):
         pytester.parseconfig("--zkafka-brokers=many")
 
 
 def test_import() -> None:
-    """Each run of pytest where the package is installed imports the plugin, which loads no client."""
+    """The plugin imports no client, since each run of pytest imports it where the package is installed."""
     code = "import sys, pyspark_zkafka.testing.plugin; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not set(CLIENTS) & set(done.stdout.split())

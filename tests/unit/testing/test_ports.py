@@ -1,4 +1,4 @@
-"""Ports: free, and ours."""
+"""Free and reserved ports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_zkafka.testing.processes import PortReservations
 
 
 class Fixed(random.Random):
-    """Offers the given ports in turn."""
+    """A random generator that returns the given ports in turn."""
 
     def __init__(self, ports: tuple[int, ...]) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Fixed(random.Random):
 
 
 def test_a_port_is_taken_once() -> None:
-    """A port that one cluster holds, another one does not get, until it is given back."""
+    """A port reserved by one cluster is not given to another until it is released."""
     first, second = PortReservations(), PortReservations()
     port = first.take()
     other = PortReservations(Fixed((port,)))
@@ -38,7 +38,7 @@ def test_a_port_is_taken_once() -> None:
 
 
 def test_a_port_in_use_is_passed_over() -> None:
-    """A port that any program listens on is not handed out."""
+    """A port on which any program listens is not given out."""
     free = PortReservations()
     spare = free.take()
     free.close()

@@ -1,4 +1,4 @@
-"""The supervisor: what it starts ends with it, and it ends with its parent."""
+"""The supervisor: its servers end with it, and it ends with its parent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def processes() -> Iterator[ServerProcesses]:
 
 
 def test_life_of_a_server(processes: ServerProcesses) -> None:
-    """A server runs, writes its log, and its exit status is known."""
+    """A server runs and writes its log, and its exit status is known."""
     processes.start("one", ["sh", "-c", "echo $GREETING; exit 3"], {"GREETING": "hello"})
     eventually(lambda: processes.exit_status("one") == 3)
     assert processes.log_tail("one") == "hello"
@@ -36,7 +36,7 @@ def test_life_of_a_server(processes: ServerProcesses) -> None:
 
 
 def test_signals(processes: ServerProcesses) -> None:
-    """A signal reaches the server, and the one that ended it is its negative exit status."""
+    """A signal reaches the server, and a signal that ended it is its negative exit status."""
     processes.start("one", ["sleep", "100"], {})
     assert processes.exit_status("one") is None
     assert processes.send("one", signal.SIGTERM)
@@ -44,13 +44,13 @@ def test_signals(processes: ServerProcesses) -> None:
 
 
 def test_not_to_be_started(processes: ServerProcesses) -> None:
-    """A program that is not there is an error with the system's reason."""
+    """A missing program is an error with the system's reason."""
     with pytest.raises(LocalClusterError, match=r"SERVER_NOT_STARTED.*No such file"):
         processes.start("one", ["/nowhere/java"], {})
 
 
 def test_close_ends_even_stopped_servers() -> None:
-    """After close, servers are gone, those halted by SIGSTOP too, and so is the folder; a second close does nothing."""
+    """close removes the folder and ends all servers, even those halted by SIGSTOP, and a second close does nothing."""
     processes = ServerProcesses()
     processes.open()
     pids = [processes.start(name, ["sleep", "100"], {}) for name in ("one", "two")]
@@ -66,8 +66,8 @@ def test_close_ends_even_stopped_servers() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_halted_when_the_signal_is_sent(processes: ServerProcesses) -> None:
-    """SIGSTOP has halted all threads of a busy process when `send` returns; again, it changes nothing; SIGCONT ends it."""
-    # Compressing lets go of the interpreter's lock: all of them run.
+    """SIGSTOP has halted all threads of a busy process when `send` returns, and may be repeated; SIGCONT resumes them."""
+    # Compression releases the interpreter's lock, so that all threads run.
     spin = "import os, threading, zlib\ndata = os.urandom(1 << 24)\n"
     spin += "for _ in range(4): threading.Thread(target=lambda: [zlib.compress(data) for _ in iter(int, 1)]).start()"
     pid = processes.start("busy", [sys.executable, "-c", spin], {})
@@ -85,7 +85,7 @@ def thread_states(pid: int) -> set[str]:
 
 
 def test_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The data lie in the folder that the environment names, and are removed from there."""
+    """The data are in the folder named by the environment, and are removed from it."""
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
     found = ServerProcesses()
     found.open()
@@ -95,7 +95,7 @@ def test_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> None:
-    """A forked child that closes what it inherited does not end its parent's servers."""
+    """A forked child that closes inherited processes does not end its parent's servers."""
     pid = processes.start("one", ["sleep", "100"], {})
     child = os.fork()
     if child == 0:
@@ -133,7 +133,7 @@ def start_parent() -> tuple[subprocess.Popen[str], Path, list[int]]:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_parent_killed(number: signal.Signals) -> None:
-    """When the parent dies without close, all servers and the folder go, even if a forked child of it lives on."""
+    """When the parent dies without close, all servers and the folder are removed, even if a forked child survives."""
     parent, folder, pids = start_parent()
     supervisor = parent_of(pids[0])
     try:
@@ -148,7 +148,7 @@ def test_parent_killed(number: signal.Signals) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux's kernel signals a child when its parent dies")
 def test_supervisor_killed(processes: ServerProcesses) -> None:
-    """When the supervisor itself is killed, the kernel ends the servers, and the next call raises an error."""
+    """When the supervisor is killed, the kernel ends the servers, and the next call raises an error."""
     pid = processes.start("one", ["sleep", "100"], {})
     os.kill(parent_of(pid), signal.SIGKILL)
     eventually(lambda: not alive(pid))

@@ -21,12 +21,12 @@ from pyspark_zkafka.testing.producing import producer_arguments
     ],
 )
 def test_records(record: Any, arguments: dict[str, Any]) -> None:
-    """A record is a dict or a tuple; what is None is left out."""
+    """A record is a dict or a tuple, and None values are left out."""
     assert producer_arguments(record) == arguments
 
 
 @pytest.mark.parametrize("record", ["text", b"bytes", {"value": b"v", "topic": "t"}, (1, 2, 3, 4, 5, 6)])
 def test_bad_records(record: Any) -> None:
-    """Anything else is refused: a bare value, an unknown field, a tuple that is too long."""
+    """A bare value, an unknown field and a tuple that is too long are refused."""
     with pytest.raises(LocalClusterError, match="BAD_RECORD"):
         producer_arguments(record)

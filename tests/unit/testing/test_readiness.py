@@ -1,4 +1,4 @@
-"""ZooKeeper of a local cluster: on znodes of values, and on a server that answers ``srvr`` as it is told."""
+"""Topics and readiness of a local ZooKeeper, with fake znodes and a server with prepared responses to ``srvr``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ELECTION = "/admin/preferred_replica_election"
 
 
 class Znodes:
-    """The part of KazooClient that is used here, on znodes of values."""
+    """The methods of KazooClient that the code uses, on a dict of znodes."""
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
@@ -55,14 +55,14 @@ def znodes() -> Any:
 
 
 def test_brokers(znodes: Any) -> None:
-    """Registered brokers are those with a znode; before the first broker has started, there are none."""
+    """Registered brokers are those with a znode, and there are none before the first broker has started."""
     assert registered_brokers(znodes) == set()
     znodes.data = {"/brokers/ids/1": b"", "/brokers/ids/10": b""}
     assert registered_brokers(znodes) == {1, 10}
 
 
 def test_topics(znodes: Any) -> None:
-    """There are topics if one has a znode."""
+    """A cluster has topics if at least one has a znode."""
     assert not has_topics(znodes)
     znodes.data["/brokers/topics"] = b""
     assert not has_topics(znodes)
@@ -71,7 +71,7 @@ def test_topics(znodes: Any) -> None:
 
 
 def test_assignment(znodes: Any) -> None:
-    """An assignment is in the order of the partitions' numbers."""
+    """An assignment is in the order of partition numbers."""
     znodes.data[TOPIC] = b'{"partitions": {"10": [3], "2": [2, 1], "1": [1, 2]}}'
     assert list(ZnodeTopics(znodes).assignment("t").items()) == [(1, [1, 2]), (2, [2, 1]), (10, [3])]
     with pytest.raises(LocalClusterError, match=r"NO_SUCH_TOPIC\] There is no topic gone"):
@@ -83,13 +83,13 @@ def test_assignment(znodes: Any) -> None:
     [({0: b"[2, 1]", 1: b"[2]"}, True), ({0: b"[1]", 1: b"[2]"}, False), ({0: b"[1, 2]"}, False)],
 )
 def test_in_sync(znodes: Any, isr: dict[int, bytes], is_in_sync: bool) -> None:
-    """A topic is in sync if each ISR has all replicas, in any order; a partition without a state is not."""
+    """A topic is in sync if each ISR has all replicas in any order; a partition without a state is not in sync."""
     znodes.data = {f"{TOPIC}/partitions/{n}/state": b'{"isr": %s}' % found for n, found in isr.items()}
     assert ZnodeTopics(znodes).all_in_sync("t", {0: [1, 2], 1: [2]}) is is_in_sync
 
 
 def test_election(znodes: Any) -> None:
-    """An election is requested in Kafka's own form, unless another one is in progress."""
+    """An election is requested in Kafka's own format, unless another one is in progress."""
     assert ZnodeTopics(znodes).request_election("t", [1, 0])
     expected = b'{"version":1,"partitions":[{"topic":"t","partition":1},{"topic":"t","partition":0}]}'
     assert znodes.data == {ELECTION: expected}
@@ -98,7 +98,7 @@ def test_election(znodes: Any) -> None:
 
 
 class Processes:
-    """What `ServerProcesses` is to the wait for ZooKeeper."""
+    """The part of `ServerProcesses` that the wait for ZooKeeper uses."""
 
     def __init__(self, port: int, dead: LocalClusterError | None = None) -> None:
         self._port = port
@@ -117,7 +117,7 @@ class Processes:
 
 @contextmanager
 def answering(*answers: bytes) -> Iterator[int]:
-    """The port of a server that gives one answer after the other, and repeats the last one."""
+    """Run a server that gives the prepared responses in turn and repeats the last one; yield its port."""
     left = list(answers)
 
     def answer(client: socket.socket) -> None:
@@ -129,7 +129,7 @@ def answering(*answers: bytes) -> Iterator[int]:
 
 
 def test_ready() -> None:
-    """ZooKeeper is ready when it answers that it serves, which it is asked again until then."""
+    """ZooKeeper is asked repeatedly until it responds that it is serving."""
     not_yet = b"This ZooKeeper instance is not currently serving requests\n"
     with answering(not_yet, b"", b"Zookeeper version: 3.4.10\nMode: standalone\n") as port:
         wait_for_zookeeper(Processes(port), Wait(30, poll_s=0))  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ def test_not_ready(answer: bytes | None) -> None:
 
 
 def test_dead() -> None:
-    """A ZooKeeper that has died is not waited for."""
+    """The wait ends if ZooKeeper has died."""
     dead = LocalClusterError("SERVER_DIED", "zookeeper has ended")
     with pytest.raises(LocalClusterError, match="SERVER_DIED"):
         wait_for_zookeeper(Processes(1, dead), Wait(600))  # type: ignore[arg-type]

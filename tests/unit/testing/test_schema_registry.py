@@ -27,7 +27,7 @@ http.server.HTTPServer(address, Handler).serve_forever()
 
 @pytest.fixture
 def archive(fake_java: Any, tmp_path: Path) -> Any:
-    """The fake Java, which fetches a zip file with a program and its library."""
+    """A fake Java that fetches a zip file with a program and its library."""
     content = tmp_path / "content"
     (content / "lib").mkdir(parents=True)
     (content / "app-runner.jar").write_text("program")
@@ -38,7 +38,7 @@ def archive(fake_java: Any, tmp_path: Path) -> Any:
 
 
 def test_archive(archive: Any) -> None:
-    """An archive is fetched and unpacked once; Ivy is asked for its type and classifier."""
+    """An archive is fetched and unpacked once, and Ivy is asked for its type and classifier."""
     folder = fetch_archive("org.fake:app:1.0:zip:all")
     assert fetch_archive("org.fake:app:1.0:zip:all") == folder
     assert archive.count == 1
@@ -49,7 +49,7 @@ def test_archive(archive: Any) -> None:
 
 
 def test_life(archive: Any, tmp_path: Path) -> None:
-    """The registry answers within the block, with its own port, and is gone after it."""
+    """The registry responds at its own port inside the block, and is gone afterwards."""
     program = tmp_path / "server.py"
     program.write_text(SERVER)
     archive.runs_as(f'exec "{sys.executable}" "{program}"')
@@ -64,14 +64,14 @@ def test_life(archive: Any, tmp_path: Path) -> None:
 
 
 def test_a_registry_that_ends(archive: Any) -> None:
-    """A registry that ends at its start is an error with the end of its log."""
+    """A registry that ends during its start is an error with the end of its log."""
     archive.runs_as("echo no memory; exit 3")
     with pytest.raises(LocalClusterError, match=r"SERVER_DIED(?s:.*)exit status 3(?s:.*)no memory"), LocalSchemaRegistry():
         pass
 
 
 def test_a_registry_that_does_not_answer(archive: Any) -> None:
-    """A registry that does not answer in time is an error."""
+    """A registry that does not respond in time is an error."""
     archive.runs_as("exec sleep 60")
     with pytest.raises(LocalClusterError, match=r"NOT_READY.* schema registry did not answer within 0 s"):
         LocalSchemaRegistry(startup_timeout_s=0.2).start()

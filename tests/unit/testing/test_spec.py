@@ -19,19 +19,19 @@ from pyspark_zkafka.testing.spec import ClusterSpec, kafka_jars
     ],
 )
 def test_scala_version(version: str, jar: str) -> None:
-    """Each Kafka comes from the Scala build that exists for it."""
+    """Each Kafka version uses the Scala build that exists for it."""
     assert kafka_jars(version)[0] == f"org.apache.kafka:{jar}"
 
 
 @pytest.mark.parametrize("version", ["3.9", "new"])
 def test_versions_refused(version: str) -> None:
-    """What is no whole version is refused with the form that one has."""
+    """An incomplete version is refused with the right form."""
     with pytest.raises(LocalClusterError, match="write it like"):
         kafka_jars(version)
 
 
 def test_kraft() -> None:
-    """Kafka 4 runs in KRaft mode alone, older versions by request."""
+    """Kafka 4 always runs in KRaft mode, and older versions on request."""
     assert [ClusterSpec(kafka_version=version).is_kraft for version in ("3.9.1", "4.3.1")] == [False, True]
     assert ClusterSpec(kraft=True).is_kraft
     assert ClusterSpec(brokers=5).controller_ids == []
@@ -40,7 +40,7 @@ def test_kraft() -> None:
 
 
 def test_server_names() -> None:
-    """A server is a node by its id, or ZooKeeper where there is one; any other is refused with those that there are."""
+    """A server is named by its node's id or as `zookeeper`, if there is one, and the error for others lists these names."""
     assert [ClusterSpec(controllers=1).server_name(node) for node in (2, 3000)] == ["broker-2", "controller-3000"]
     assert ClusterSpec().server_name("zookeeper") == "zookeeper"
     with pytest.raises(LocalClusterError, match="NO_ZOOKEEPER"):

@@ -14,7 +14,7 @@ from pyspark_zkafka.testing.servers import format_storage, new_cluster_id
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """The configuration files of two nodes, each in a folder of its own."""
+    """The configuration files of two nodes, each in its own folder."""
     found = [tmp_path / name / "server.properties" for name in ("broker-1", "broker-2")]
     for file in found:
         file.parent.mkdir()
@@ -23,7 +23,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def test_cluster_ids() -> None:
-    """An id is Kafka's: 16 bytes in URL-safe base64, without padding, and each time another one."""
+    """A cluster id is 16 random bytes in URL-safe base64 without padding, as in Kafka."""
     ids = {new_cluster_id() for _ in range(100)}
     assert len(ids) == 100
     assert all(len(found) == 22 and len(base64.urlsafe_b64decode(f"{found}==")) == 16 for found in ids)
@@ -40,7 +40,7 @@ def test_each_node_is_formatted(fake_java: Any, files: list[Path]) -> None:
 
 
 def test_failure(fake_java: Any, files: list[Path]) -> None:
-    """If one node cannot be formatted, the error has the status and the output of the tool."""
+    """If a node cannot be formatted, the error has the status and the output of the tool."""
     fake_java.runs_as('case "$*" in *broker-2*) echo "Log directory is not empty" >&2; exit 1;; esac')
     with pytest.raises(LocalClusterError, match="STORAGE_NOT_FORMATTED") as caught:
         format_storage(fake_java.java, "jars", "id", files)
@@ -49,7 +49,7 @@ def test_failure(fake_java: Any, files: list[Path]) -> None:
 
 
 def test_no_node_is_left_behind(fake_java: Any, files: list[Path]) -> None:
-    """The tools of other nodes are ended with the first failure."""
+    """The first failure ends the tools of other nodes."""
     fake_java.runs_as('case "$*" in *broker-1*) exit 1;; esac; exec sleep 600')
     with pytest.raises(LocalClusterError, match="ended with 1"):
         format_storage(fake_java.java, "jars", "id", files)

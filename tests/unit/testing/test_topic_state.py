@@ -1,4 +1,4 @@
-"""State of topics in brokers' metadata, by an admin client of values; that in znodes is tested with them."""
+"""State of topics in brokers' metadata, with a fake admin client. test_readiness.py tests their state in znodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNREACHABLE = KafkaException(KafkaError(KafkaError._TRANSPORT, "broker1:9092: re
 
 
 class Admin:
-    """The part of confluent-kafka's AdminClient that is used here."""
+    """The methods of confluent-kafka's AdminClient that the code uses."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Any] = {}
@@ -40,7 +40,7 @@ class Admin:
 
 
 def topic(partitions: dict[int, tuple[list[int], list[int]]], error: KafkaError | None = None) -> Any:
-    """A topic with the replicas and the ISR of each partition."""
+    """Return a topic with the replicas and the ISR of each partition."""
     found = {n: SimpleNamespace(replicas=replicas, isrs=isr) for n, (replicas, isr) in partitions.items()}
     return SimpleNamespace(partitions=found, error=error)
 
@@ -55,18 +55,18 @@ def admin() -> Admin:
 
 @pytest.fixture
 def state(admin: Any) -> AdminTopics:
-    """The state in the metadata."""
+    """The state of topics in the metadata."""
     return AdminTopics(admin)
 
 
 def test_assignment(admin: Admin, state: AdminTopics) -> None:
-    """An assignment is in the order of the partitions' numbers, the replicas in their own."""
+    """An assignment is in the order of partition numbers, and replicas keep their own order."""
     assert list(state.assignment("t").items()) == [(1, [2, 1]), (10, [3])]
 
 
 @pytest.mark.parametrize("found", [None, topic({}), topic({0: ([1], [1])}, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))])
 def test_deleted_topic(admin: Admin, state: AdminTopics, found: Any) -> None:
-    """A topic is gone if the metadata lack it, or have an error or no partition of it."""
+    """A topic is gone if the metadata lack it, or have an error or no partitions for it."""
     admin.topics["t"] = found
     assert state.is_gone("t")
     assert not state.all_in_sync("t", {0: [1]})
@@ -86,7 +86,7 @@ def test_deleted_topic(admin: Admin, state: AdminTopics, found: Any) -> None:
     ],
 )
 def test_in_sync(state: AdminTopics, assignment: dict[int, list[int]], is_in_sync: bool) -> None:
-    """A topic is in sync if each ISR is the assignment, in any order."""
+    """A topic is in sync if each ISR has exactly the assigned replicas, in any order."""
     assert state.all_in_sync("t", assignment) is is_in_sync
     assert not state.is_gone("t")
 
@@ -101,14 +101,14 @@ def test_in_sync(state: AdminTopics, assignment: dict[int, list[int]], is_in_syn
     ],
 )
 def test_election(admin: Admin, state: AdminTopics, code: int | None, is_done: bool) -> None:
-    """An election is done if no partition has an error, or needs none; otherwise it is to be requested again."""
+    """An election is done if each partition succeeded or needed none; otherwise, it must be requested again."""
     admin.elected = {"t-1": None, "t-10": None if code is None else KafkaError(code)}
     assert state.request_election("t", [1, 10]) is is_done
     assert admin.asked == [(ElectionType.PREFERRED, [("t", 1), ("t", 10)])]
 
 
 def test_brokers_that_do_not_answer(admin: Admin, state: AdminTopics) -> None:
-    """Brokers that do not answer are an error with the reason; an election is requested again."""
+    """Silent brokers are an error with the reason, and an election must be requested again."""
     admin.error = UNREACHABLE
     with pytest.raises(LocalClusterError, match=r"BROKERS_SILENT\] No broker of the local cluster answers: .*refused"):
         state.is_gone("t")

@@ -8,7 +8,7 @@ from pyspark_zkafka.testing.processes import Wait
 
 
 class Time:
-    """A clock that only sleeping moves."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -18,7 +18,7 @@ class Time:
 
 
 def test_deadline_looks_until_found() -> None:
-    """The thing looked for is returned as soon as it is there."""
+    """The awaited result is returned as soon as it exists."""
     time = Time()
     deadline = Wait(1, lambda: time.now, time.sleep)
     assert deadline.until(lambda: "there" if time.now >= 0.2 else None) == "there"
@@ -26,7 +26,7 @@ def test_deadline_looks_until_found() -> None:
 
 
 def test_deadline_passes() -> None:
-    """After the deadline the answer is None, and one that has passed before still looks once."""
+    """After the deadline, the result is None, but an expired deadline still allows one check."""
     time = Time()
     deadline = Wait(1, lambda: time.now, time.sleep)
     assert deadline.until(lambda: None) is None

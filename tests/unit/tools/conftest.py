@@ -1,4 +1,4 @@
-"""Commands on an ensemble of values."""
+"""Commands with a fake ensemble, fake brokers and fake views."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ZOOKEEPER = {"zookeeper.connect": "zk1:2181/kafka"}
 
 @dataclass
 class Validator:
-    """What `KafkaAdmin` is to a command: notes configurations, and refuses them with an error if there is one."""
+    """The part of `KafkaAdmin` that commands use: it records configurations, and refuses them if an error is set."""
 
     error: ZKafkaError | None = None
     checked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -40,14 +40,14 @@ class Validator:
 
 @dataclass
 class Views:
-    """The rows of views by name, and the options by which each was restricted."""
+    """The rows of views by name, and the options that restricted each view."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     restricted: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
 
 class EnsembleTarget(Target):
-    """The target of a command, whose ZooKeeper is an ensemble of values, and whose brokers and views are values, too."""
+    """The target of a command with a fake ensemble, fake brokers and fake views."""
 
     client: EnsembleClient
     validator: Validator
@@ -73,7 +73,7 @@ class EnsembleTarget(Target):
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """An ensemble with topic ``t``, and group ``g`` with one member that owns one of its partitions."""
+    """An ensemble with topic ``t``, group ``g`` with a member that owns a partition, and group ``idle`` without members."""
     client = EnsembleClient()
     client.put_topic("t", partitions=2)
     registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1795228865441"}
@@ -107,7 +107,7 @@ def views() -> Views:
 def new_target(
     client: EnsembleClient, validator: Validator, group_admin: GroupBrokers, views: Views
 ) -> Callable[..., Target]:
-    """Makes targets of values: ``new_target(as_json=True, dry_run=False, connection={...})``."""
+    """A factory of fake targets: ``new_target(as_json=True, dry_run=False, connection={...})``."""
 
     def make(*, as_json: bool, dry_run: bool, connection: dict[str, str] | None = None) -> Target:
         target = EnsembleTarget(ZOOKEEPER if connection is None else connection, Output(as_json), dry_run, not dry_run)
@@ -119,7 +119,7 @@ def new_target(
 
 @pytest.fixture
 def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Row]]:
-    """Runs a command with ``--json``, and ``--yes`` unless ``dry_run`` is given; returns the rows that it shows."""
+    """A function that runs a command with ``--json``, and ``--yes`` unless ``dry_run`` is given, and returns its rows."""
 
     def run(command: Any, *arguments: Any, dry_run: bool = False, **options: Any) -> list[Row]:
         command.__wrapped__(new_target(as_json=True, dry_run=dry_run), *arguments, **options)
@@ -131,7 +131,7 @@ def run(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def show(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, str]]:
-    """Runs a command for people, with ``--yes`` unless ``dry_run`` is given; returns what it writes, and its notes."""
+    """A function that runs a command without ``--json`` like ``run``, and returns its output and its notes."""
 
     def show(
         command: Any,

@@ -1,4 +1,4 @@
-"""``zkafka admin show``, and requests to the controller: whether one acts on znodes, and how a change is followed."""
+"""``zkafka admin show``, and requests to the controller: support by the controller, and progress of a change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.ensemble_client import EnsembleClient
 
 
 def test_show(views: Any, run: Callable[..., list[Row]]) -> None:
-    """Of a reassignment, the number of new replicas in sync is shown; other operations have none."""
+    """A reassignment is shown with the number of its new replicas in sync, and other operations without."""
     place = {"topic": "t", "partition": 0}
     views.rows["admin"] = [
         {"operation": "reassignment", **place, "replicas": [2, 3]},
@@ -43,7 +43,7 @@ def test_show(views: Any, run: Callable[..., list[Row]]) -> None:
     ],
 )
 def test_controller_that_acts_on_znodes(data: bytes | None, migration: bool, problem: str | None) -> None:
-    """Only the controller of a cluster in ZooKeeper mode, which is not being migrated, acts on znodes."""
+    """Only a controller in ZooKeeper mode without a migration acts on znodes."""
     client = EnsembleClient()
     if data is not None:
         client.put("/controller", data)
@@ -57,18 +57,18 @@ def test_controller_that_acts_on_znodes(data: bytes | None, migration: bool, pro
 
 
 def test_controller_without_epoch() -> None:
-    """A controller older than KRaft has the epoch that means none."""
+    """A controller older than KRaft has the default epoch."""
     assert decode_controller("/controller", b"3") == ControllerInfo(3)
 
 
 def test_follow_until_done() -> None:
-    """Every state is returned, the one that is done too."""
+    """Every state is returned, including the final one."""
     states = iter([3, 1, 0])
     assert list(follow(lambda: next(states), lambda left: left == 0, 10, lambda: 0.0, lambda s: None)) == [3, 1, 0]
 
 
 def test_follow_for_a_time() -> None:
-    """A change that is not done in time is an error that says that it goes on."""
+    """A change that is not done in time is an error that says that it continues."""
     clock = iter([0.0, 4.0, 6.0])
     looks = follow(lambda: "state", lambda state: False, 5, lambda: next(clock), lambda s: None)
     assert [next(looks), next(looks)] == ["state", "state"]

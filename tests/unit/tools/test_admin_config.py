@@ -1,4 +1,4 @@
-"""``zkafka admin config`` on an ensemble of values, and brokers that validate or do not answer."""
+"""``zkafka admin config`` with a fake ensemble, and brokers that validate or do not respond."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SILENT = BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
 
 @pytest.fixture(autouse=True)
 def stored(client: EnsembleClient) -> None:
-    """A topic with two settings of its own, and a controller."""
+    """An ensemble whose topic has two settings, and a controller."""
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
     client.put(PATH, b'{"version": 1, "config": {"retention.ms": "1", "cleanup.policy": "delete"}}')
     client.put(CHANGES)
 
 
 def config(client: EnsembleClient) -> dict[str, str]:
-    """The settings that are stored."""
+    """Return the stored settings."""
     found: dict[str, str] = json.loads(client.data(PATH) or b"")["config"]
     return found
 
@@ -38,7 +38,7 @@ def changes(rows: list[Row]) -> list[tuple[str, str | None, str | None]]:
 
 
 def test_set(client: EnsembleClient, validator: Any, run: Callable[..., list[Row]]) -> None:
-    """Settings are added and replaced, what stays is not shown; a broker validates the whole, and all are notified."""
+    """Settings are added and replaced, only changes are shown, a broker validates all, and brokers are notified."""
     rows = run(set_, "t", ["retention.ms=2", "cleanup.policy=delete", "min.insync.replicas=2"])
     assert changes(rows) == [("retention.ms", "1", "2"), ("min.insync.replicas", None, "2")]
     expected = {"retention.ms": "2", "cleanup.policy": "delete", "min.insync.replicas": "2"}
@@ -48,14 +48,14 @@ def test_set(client: EnsembleClient, validator: Any, run: Callable[..., list[Row
 
 
 def test_a_setting_that_is_given_twice(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """A name with two values is a wrong option, and nothing is changed."""
+    """A setting that is given twice is a wrong option, and nothing is changed."""
     with pytest.raises(typer.BadParameter, match=r"retention\.ms is given twice; give one value for each name"):
         run(set_, "t", ["retention.ms=2", " retention.ms=3"])
     assert config(client)["retention.ms"] == "1"
 
 
 def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """Settings are deleted; one that the topic does not have is an error."""
+    """Settings are deleted, and deleting a missing one is an error."""
     assert changes(run(delete, "t", ["retention.ms"])) == [("retention.ms", "1", None)]
     assert config(client) == {"cleanup.policy": "delete"}
     with pytest.raises(OptionError, match=r"The topic has no setting retention\.ms of its own"):
@@ -64,12 +64,12 @@ def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
 
 @pytest.mark.parametrize(("command", "argument"), [(set_, "retention.ms=2"), (delete, "retention.ms")])
 def test_success(command: Any, argument: str, show: Callable[..., tuple[str, str]]) -> None:
-    """A change that was made is confirmed."""
+    """A change is confirmed after it was made."""
     assert show(command, "t", [argument])[1] == "Changed the configuration of t.\n"
 
 
 def test_dry_run(client: EnsembleClient, validator: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """A dry run shows and validates the change, and makes none."""
+    """A dry run shows and validates the change without making it."""
     text, notes = show(set_, "t", ["retention.ms=2"], dry_run=True)
     assert "NEW-VALUE" in text
     assert notes == "Dry run: nothing was changed.\n"
@@ -77,13 +77,13 @@ def test_dry_run(client: EnsembleClient, validator: Any, show: Callable[..., tup
 
 
 def test_no_change(client: EnsembleClient, validator: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """Settings that have these values already are not written again."""
+    """Settings that have the given values already are not written again."""
     assert show(set_, "t", ["retention.ms=1"]) == ("", "The settings have these values already.\n")
     assert (validator.checked, client.transactions) == ([], 0)
 
 
 def test_refused_by_a_broker(client: EnsembleClient, validator: Any, run: Callable[..., list[Row]]) -> None:
-    """What a broker finds wrong is not written."""
+    """Settings that a broker refuses are not written."""
     validator.error = OptionError("INVALID_TOPIC_CONFIG", "Unknown topic config name: retention")
     with pytest.raises(OptionError, match="Unknown topic config name"):
         run(set_, "t", ["retention=2"])
@@ -91,7 +91,7 @@ def test_refused_by_a_broker(client: EnsembleClient, validator: Any, run: Callab
 
 
 def test_without_an_answer(client: EnsembleClient, validator: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """If no broker answers, the settings that change are checked against those of Kafka, with a note."""
+    """If no broker responds, changed settings are checked against a list of Kafka's settings, with a note."""
     validator.error = SILENT
     _, notes = show(set_, "t", ["retention.ms=2"])
     assert notes.startswith("No broker has validated the values; they are checked against Kafka 3.9's settings. [BROKERS_")
@@ -114,7 +114,7 @@ def test_old_settings_are_not_checked(
     argument: str,
     left: dict[str, str],
 ) -> None:
-    """Without a broker, a setting that was stored before, and that Kafka does not know, does not prevent a change."""
+    """Without a broker, a stored setting that Kafka does not know does not prevent a change."""
     validator.error = SILENT
     client.put(PATH, b'{"version": 1, "config": {"of.a.vendor": "1"}}')
     run(command, "t", [argument])
@@ -122,7 +122,7 @@ def test_old_settings_are_not_checked(
 
 
 def test_no_controller(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """A change that no controller would act on is refused."""
+    """A change is refused if no controller would act on it."""
     del client.ensemble.nodes["/controller"]
     with pytest.raises(ClusterStateError, match="NO_ZOOKEEPER_CONTROLLER"):
         run(set_, "t", ["retention.ms=2"])
@@ -130,7 +130,7 @@ def test_no_controller(client: EnsembleClient, run: Callable[..., list[Row]]) ->
 
 
 def test_unknown_topic(run: Callable[..., list[Row]]) -> None:
-    """A topic that does not exist has no settings to change."""
+    """Changing the settings of an unknown topic is an error."""
     with pytest.raises(UnknownTopic, match="There is no topic gone"):
         run(delete, "gone", ["retention.ms"])
 
@@ -139,14 +139,14 @@ def test_unknown_topic(run: Callable[..., list[Row]]) -> None:
 def test_description(
     views: Any, show: Callable[..., tuple[str, str]], topic: list[str] | None, restricted: dict[str, str]
 ) -> None:
-    """The settings of all topics are shown, or of those that are named."""
+    """The settings of all topics, or of the given ones, are shown."""
     views.rows["configs"] = []
     assert show(describe, topic) == ("", "No topic has settings of its own.\n")
     assert views.restricted == [("configs", restricted)]
 
 
 def test_delete_settings() -> None:
-    """Deleted settings are gone; one that is not there is an error, as it is in Kafka's tool."""
+    """Deleted settings are removed, and deleting a missing one is an error, as in Kafka's tool."""
     assert without_settings({"a": "1", "b": "2"}, ["a"]) == {"b": "2"}
     with pytest.raises(OptionError, match=r"The topic has no setting c, d of its own"):
         without_settings({"a": "1"}, ["d", "a", "c"])
@@ -154,6 +154,6 @@ def test_delete_settings() -> None:
 
 @pytest.mark.parametrize("text", ["retention.ms", "=5", "retention.ms=", "a=b=c"])
 def test_malformed_settings(text: str) -> None:
-    """A setting is a name and a value."""
+    """A setting without a name or a value is refused."""
     with pytest.raises(typer.BadParameter, match="write NAME=VALUE"):
         parse_settings([text])

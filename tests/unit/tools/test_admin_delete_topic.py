@@ -1,4 +1,4 @@
-"""``zkafka admin delete-topic`` on an ensemble of values."""
+"""``zkafka admin delete-topic`` with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def client() -> EnsembleClient:
 
 
 def test_deletable(client: EnsembleClient) -> None:
-    """Topics must exist, and must not be Kafka's own."""
+    """Topics to delete must exist, and must not be Kafka's own."""
     snapshot = client.snapshot()
     require_deletable(["t", "u"], snapshot)
     with pytest.raises(UnknownTopic, match=r"Topics do not exist: gone, none"):
@@ -42,7 +42,7 @@ def test_enabled(
     value: str | None,
     is_refused: bool,
 ) -> None:
-    """Only a controller that is known to drop requests prevents one."""
+    """A request is refused only if the controller is known to ignore it."""
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
     monkeypatch.setattr(validator, "broker_config", lambda broker, name: value)
     if is_refused:
@@ -54,14 +54,14 @@ def test_enabled(
 
 
 def test_deletion_that_is_not_waited_for(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
-    """The request is confirmed at the end of the command."""
+    """Without waiting, the command ends with a confirmation of the request."""
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
     notes = show(delete_topic, ["t"], no_wait=True)[1].splitlines()
     assert notes[-1] == "The deletion was requested. `zkafka admin show` lists it while it is pending."
 
 
 def test_request(client: EnsembleClient) -> None:
-    """A topic is marked for deletion once, and is left as long as its znode or the mark exists."""
+    """A topic is marked for deletion once, and counts as existing while its znode or its mark exists."""
     client.put("/admin/delete_topics/u")
     request_deletion(client, ["t", "u"])
     assert client.admin_state().deletions == ("t", "u")

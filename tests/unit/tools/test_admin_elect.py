@@ -1,4 +1,4 @@
-"""``zkafka admin elect`` on an ensemble of values."""
+"""``zkafka admin elect`` with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SNAPSHOT = ClusterSnapshot(
 
 
 def test_candidates() -> None:
-    """An election is due where the preferred replica is in the ISR and does not lead; each other partition has a reason."""
+    """An election is due if the preferred replica is in the ISR but does not lead; other partitions have a reason."""
     partitions = [tp for topic in ("t", "gone") for tp in SNAPSHOT.partitions(topic)]
     found = candidates(reversed(partitions), SNAPSHOT, AdminState(deletions=("gone",)))
     assert [(str(c.partition), c.leader, c.preferred, c.obstacle) for c in found] == [
@@ -50,7 +50,7 @@ def test_candidates() -> None:
 
 @pytest.fixture
 def election(client: EnsembleClient) -> Callable[..., None]:
-    """Sets the leaders of topic ``t``, whose preferred replica is 1, and the live brokers; broker 2 is the controller."""
+    """A setter of topic ``t``'s leaders, whose preferred replica is 1, and of live brokers; broker 2 is the controller."""
     client.put("/controller", b'{"version": 1, "brokerid": 2, "timestamp": "1"}')
     client.put("/admin")
     client.put("/brokers/topics/t", b'{"version": 1, "partitions": {"0": [1, 2], "1": [1, 2]}}')
@@ -67,7 +67,7 @@ def election(client: EnsembleClient) -> Callable[..., None]:
 
 
 def requested(client: EnsembleClient) -> list[int]:
-    """The partitions of the election that is requested."""
+    """Return the partitions of the requested election."""
     found = json.loads(client.data(ELECTION) or b"")["partitions"]
     return [partition["partition"] for partition in found]
 
@@ -75,14 +75,14 @@ def requested(client: EnsembleClient) -> list[int]:
 def test_election_of_partitions_that_are_named_one_by_one(
     client: EnsembleClient, election: Callable[..., None], run: Callable[..., list[Row]]
 ) -> None:
-    """A topic may be named several times, with different partitions; an election that is not waited for is shown as due."""
+    """A topic may be given several times with different partitions, whose elections are shown as due without waiting."""
     election(2, 2)
     assert [row["election"] for row in run(elect, ["t:0", "t:1"], no_wait=True)] == ["due", "due"]
     assert requested(client) == [0, 1]
 
 
 def test_election_that_is_not_waited_for(election: Callable[..., None], show: Callable[..., tuple[str, str]]) -> None:
-    """The request is confirmed at the end of the command."""
+    """Without waiting, the command ends with a confirmation of the request."""
     election(2, 2)
     assert (
         show(elect, ["t"], no_wait=True)[1]
@@ -102,7 +102,7 @@ def test_election_that_cannot_be(
     election: Callable[..., None],
     show: Callable[..., tuple[str, str]],
 ) -> None:
-    """The exit status is 1 if a leader is not the preferred replica, also where no election can change that."""
+    """The exit status is 1 if a leader is not the preferred replica, even if no election can change that."""
     client.put("/brokers/ids/1", client.data("/brokers/ids/2"))
     election(*leaders, live=live)
     if not fails:
@@ -122,7 +122,7 @@ def test_election_of_some_partitions(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was elected is shown with what could not be, and the exit status is 1 for the latter."""
+    """Elected and impossible partitions are shown together, and the exit status is 1 because of the latter."""
     election(2, 2)
     state = {"controller_epoch": 1, "leader": 2, "version": 1, "leader_epoch": 0, "isr": [2]}
     client.put("/brokers/topics/t/partitions/1/state", json.dumps(state).encode())

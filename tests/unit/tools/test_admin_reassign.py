@@ -1,4 +1,4 @@
-"""``zkafka admin reassign`` on an ensemble of values."""
+"""``zkafka admin reassign`` with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SNAPSHOT = ClusterSnapshot(
 
 @pytest.fixture
 def file(client: EnsembleClient, tmp_path: Path) -> Path:
-    """A file that moves a partition to broker 2, which is live, as is a controller."""
+    """A file that moves a partition to the live broker 2, in a cluster with a controller."""
     registration = {"version": 2, "host": "broker2", "port": 9092, "endpoints": ["PLAINTEXT://broker2:9092"]}
     client.put("/brokers/ids/2", json.dumps(registration).encode())
     client.put("/controller", b'{"version": 1, "brokerid": 1, "timestamp": "1"}')
@@ -38,7 +38,7 @@ def file(client: EnsembleClient, tmp_path: Path) -> Path:
 
 
 def test_start(client: EnsembleClient, file: Path, run: Callable[..., list[Row]]) -> None:
-    """A reassignment is requested once, and is in progress as long as the controller has not done it."""
+    """A reassignment is requested once, and is in progress until the controller has done it."""
     run(reassign, file, dry_run=True)
     assert "/admin/reassign_partitions" not in client.ensemble.nodes
     (row,) = run(reassign, file, no_wait=True)
@@ -49,14 +49,14 @@ def test_start(client: EnsembleClient, file: Path, run: Callable[..., list[Row]]
 
 
 def test_verify(file: Path, run: Callable[..., list[Row]]) -> None:
-    """A move that nobody has asked for has failed, which is the exit status."""
+    """A move that was never requested is shown as failed with exit status 1."""
     with pytest.raises(typer.Exit) as caught:
         run(reassign, file, verify=True)
     assert caught.value.exit_code == 1
 
 
 def test_problems() -> None:
-    """All reasons that the controller would have to ignore a reassignment are found at once."""
+    """All reasons why the controller would ignore a reassignment are found at once."""
     wanted: dict[TopicPartition, tuple[int, ...]] = {T0: (1, 9, 1), T1: (), TopicPartition("no", 0): (1,)}
     state = AdminState({T1: (1,)}, deletions=("t",))
     assert list(move_problems(wanted, SNAPSHOT, state)) == [
@@ -72,7 +72,7 @@ def test_problems() -> None:
 
 
 def test_moves() -> None:
-    """A move is under way while it is requested, then completed if the replicas are the wanted ones."""
+    """A move is in progress while it is requested; afterwards, it is completed if the replicas are the requested ones."""
     wanted: dict[TopicPartition, tuple[int, ...]] = {T1: (1, 2), T0: (1, 0)}
     found = moves(wanted, SNAPSHOT, AdminState({T1: (1, 2)}))
     assert [(m.partition, m.status, m.isr) for m in found] == [(T0, "failed", (0, 1)), (T1, "in progress", (1,))]
@@ -81,7 +81,7 @@ def test_moves() -> None:
 
 
 def test_files() -> None:
-    """A file is Kafka's own, with log directories that do not matter."""
+    """A file has Kafka's own format, and its log directories are ignored."""
     expected = {T1: (2, 1), T0: (3,)}
     items: list[dict[str, Any]] = [
         {"topic": "t", "partition": 1, "replicas": [2, 1], "log_dirs": ["any", "any"]},
@@ -109,7 +109,7 @@ def test_files() -> None:
     ],
 )
 def test_wrong_files(text: str, problem: str) -> None:
-    """What is wrong with a file is said, with its name."""
+    """An error says what is wrong with a file, and names the file."""
     with pytest.raises(OptionError) as caught:
         parse_reassignment(text, "f")
     assert problem in caught.value.message

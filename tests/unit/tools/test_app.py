@@ -1,4 +1,4 @@
-"""Arguments that commands refuse before any server is asked, and their help."""
+"""Arguments that commands refuse before contacting a server, and the help."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_refused(arguments: list[str], text: str) -> None:
 
 @pytest.mark.parametrize(("text", "problem"), [("t,0,-1\n", "no offset to reset to for t-0 at -1"), ("t,0\n", "line 1")])
 def test_file_of_a_reset(tmp_path: Path, text: str, problem: str) -> None:
-    """A file for a reset has an offset in each line."""
+    """A file for a reset needs an offset in each line."""
     file = tmp_path / "f"
     file.write_text(text)
     result = CliRunner().invoke(zkafka, ["groups", "reset-offsets", "g", "--from-file", str(file), *NOWHERE])

@@ -1,4 +1,4 @@
-"""Files, NAME=VALUE, topics with partitions, and times that commands are given."""
+"""Arguments of commands: files, NAME=VALUE, topics with partitions, and times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_standard_input_that_is_not_text() -> None:
-    """Other bytes on the standard input are a wrong option; the error says what to do."""
+    """Other bytes on the standard input are a wrong option, and the error has the remedy."""
     result = CliRunner().invoke(zkafka, ["groups", "import", "-", "--zookeeper", "127.0.0.1:1"], input=b"\xff\xfe")
     expected = "[INVALID_OPTION] The standard input cannot be read: it is not text in UTF-8. Convert it to UTF-8\n"
     assert (result.exit_code, result.stderr) == (2, expected)
@@ -46,7 +46,7 @@ def test_standard_input_that_is_not_text() -> None:
 )
 @each("name", ["latin", "missing", "."])
 def test_files_that_cannot_be_read(command: list[str], name: str, tmp_path: Path) -> None:
-    """A file that is not there, or is not text, is a wrong option, which the error names with the reason."""
+    """A file that is missing, or is not text, is a wrong option, and the error has its name and the reason."""
     (tmp_path / "latin").write_bytes(b"{\xff}")
     result = CliRunner().invoke(zkafka, [*command, str(tmp_path / name), "--zookeeper", "127.0.0.1:1"])
     reasons = {"latin": "it is not text in UTF-8", "missing": "No such file or directory", ".": "Is a directory"}
@@ -66,7 +66,7 @@ def _read(path: Path, text: str) -> dict[str, str]:
 
 
 def test_names_of_properties(tmp_path: Path) -> None:
-    """Kafka's own properties are prefixed, options of this package are not."""
+    """Kafka's own properties get a prefix, and options of this package do not."""
     text = "security.protocol = SASL_SSL\nzookeeper.session.timeout.ms: 9000\nkafka.client.id=tool\n# no\n! comment\n"
     assert _read(tmp_path / "client.properties", text) == {
         "kafka.security.protocol": "SASL_SSL",
@@ -76,7 +76,7 @@ def test_names_of_properties(tmp_path: Path) -> None:
 
 
 def test_continued_lines(tmp_path: Path) -> None:
-    """A value goes on after a backslash at the end of a line, as in Java's properties."""
+    """A value continues after a backslash at the end of a line, as in Java's properties."""
     assert _read(tmp_path / "f", "sasl.mechanism=SCRAM-\\\n    SHA-512\n") == {"kafka.sasl.mechanism": "SCRAM-SHA-512"}
 
 
@@ -104,7 +104,7 @@ def test_secrets(tmp_path: Path) -> None:
     ],
 )
 def test_unreadable_properties(tmp_path: Path, text: str, expected: str) -> None:
-    """What cannot be read is an error that names the file."""
+    """A malformed file is an error that names the file."""
     with pytest.raises(OptionError, match=expected) as caught:
         _read(tmp_path / "broken.properties", text)
     assert "broken.properties" in caught.value.message
@@ -118,31 +118,31 @@ def test_missing_properties(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("texts", "found"), [(None, {}), (["a=1", "b=", "c=x=y", "a=2"], {"a": "2", "b": "", "c": "x=y"})])
 def test_pairs(texts: list[str] | None, found: dict[str, str]) -> None:
-    """The last value of a name counts; a value may be empty, and contain the sign."""
+    """The last value of a name counts; a value may be empty or contain an equals sign."""
     assert parse_pairs(texts, "--option") == found
 
 
 @each(("text", "strict"), [("a", False), ("=1", False), (" =1", False), ("a=", True), ("a=b=c", True)])
 def test_malformed_pairs(text: str, strict: bool) -> None:
-    """A pair has a name and, if it is strict, a value without the sign."""
+    """A pair needs a name and, in strict mode, a value without an equals sign."""
     with pytest.raises(typer.BadParameter, match="write NAME=VALUE"):
         parse_pairs([text], "--option", strict=strict)
 
 
 @pytest.mark.parametrize("topics", [[], ["a"], ["b", "a", "a"]])
 def test_topics_that_exist(topics: list[str]) -> None:
-    """Topics may be named in any order, and more than once."""
+    """Topics may be given in any order and repeatedly."""
     require_topics(topics, ["a", "b", "c"])
 
 
 def test_topics_that_do_not_exist() -> None:
-    """All topics that do not exist are named, each once and in order, with the command that lists those that do."""
+    """The error lists each unknown topic once, sorted, and names the command that lists the existing ones."""
     with pytest.raises(UnknownTopic, match=r"UNKNOWN_TOPIC\] Topics do not exist: x, y; see zkafka topics list$"):
         require_topics(["y", "a", "x", "y"], {"a"})
 
 
 def test_partitions() -> None:
-    """Topics stand for all of their partitions; unknown topics and partitions are all named in one error."""
+    """A topic without numbers stands for all of its partitions, and one error lists all unknown topics and partitions."""
     snapshot = ClusterSnapshot({}, {"t": Topic("t", {0: (1,), 1: (1,)}), "u": Topic("u", {0: (1,)})})
     assert find_partitions(parse_partitions(["t", "t:1", "u:0"]), snapshot) == [
         TopicPartition("t", 0),
@@ -156,6 +156,6 @@ def test_partitions() -> None:
 
 @each("text", ["", ":1", "t:", "t:a", "t:1,", "t:-1", "t:1,-2", "t:1:2"])
 def test_malformed_partitions(text: str) -> None:
-    """An argument is a topic, or a topic and numbers."""
+    """An argument must be a topic, or a topic with partition numbers."""
     with pytest.raises(OptionError, match="write TOPIC"):
         parse_partitions([text])

@@ -1,4 +1,4 @@
-"""``zkafka checkpoint show``, on folders of text."""
+"""``zkafka checkpoint show`` on made-up checkpoint folders."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
 
 def ours(*ranges: list[int]) -> str:
-    """An offset of this package."""
+    """Return an offset of this package."""
     partitions = {str(n): given for n, given in enumerate(ranges)}
     return json.dumps({"version": 1, "topics": {"t": {"known": len(ranges), "partitions": partitions}}})
 
 
 def spark(*ends: int) -> str:
-    """An offset of Spark's Kafka source."""
+    """Return an offset of Spark's Kafka source."""
     return json.dumps({"t": {str(n): end for n, end in enumerate(ends)}})
 
 
 def write(folder: Path, offsets: dict[int, list[str]], commits: list[int], initial: str | None = None) -> str:
-    """A checkpoint; `initial` is the start of its first source."""
+    """Write a checkpoint; `initial` is the start of its first source."""
     for name in ("offsets", "commits"):
         (folder / name).mkdir()
     (folder / "metadata").write_text('{"id":"8f1c"}')
@@ -43,13 +43,13 @@ def write(folder: Path, offsets: dict[int, list[str]], commits: list[int], initi
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
-    """The exit status, the output and the notes of ``zkafka checkpoint show``."""
+    """Return the exit status, the output and the notes of ``zkafka checkpoint show``."""
     done = CliRunner().invoke(app, ["checkpoint", "show", *arguments])
     return done.exit_code, done.stdout, done.stderr
 
 
 def test_positions_of_a_query(tmp_path: Path) -> None:
-    """All sources of a query are shown, with the number of the last finished and the last planned micro-batch."""
+    """All sources of a query are shown, with the numbers of the last finished and the last planned micro-batch."""
     path = write(tmp_path, {10: [spark(5, 6), ours([0, 3]), "7"], 11: [spark(8, 6), ours([3, 9], [0, 1]), "8"]}, [9, 10])
     status, out, err = invoke(path, "--json")
     common = {"query": "8f1c", "committed_batch": 10, "planned_batch": 11}
@@ -88,7 +88,7 @@ def test_starting_offsets(
     source: str | None,
     expected: str,
 ) -> None:
-    """A query that takes over starts after the last finished micro-batch."""
+    """The starting offsets for a query that takes over follow the last finished micro-batch."""
     path = write(tmp_path_factory.mktemp("c"), offsets, commits, initial)
     status, out, _ = invoke(path, "--as", "starting-offsets", *(["--source", source] if source else []))
     assert (status, out) == (0, expected + "\n")
@@ -113,7 +113,7 @@ def test_refused(
     status: int,
     says: str,
 ) -> None:
-    """A folder without a checkpoint, and a source that cannot be taken over, are errors."""
+    """A folder without a complete checkpoint and a source that cannot be taken over are errors."""
     found, _, err = invoke(write(tmp_path_factory.mktemp("c"), offsets, commits), *options)
     assert found == status
     assert re.search(says, err)

@@ -1,4 +1,4 @@
-"""Topics, brokers and controller as zkafka shows them, beside what Kafka's own tools showed of the same clusters."""
+"""Topics, brokers and controller as shown by zkafka, compared with recorded output of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ NAMES = {
     "elected": "timestamp",
     "controller": "broker",
 }
-"""The present names of columns by those under which they were recorded."""
+"""The present names of columns, by their recorded names."""
 
 
 def shown_rows(recorded: dict[str, Any], command: str) -> list[Row]:
-    """The recorded rows of a command of zkafka."""
+    """Return the recorded rows of a command of zkafka."""
     return [{NAMES.get(name, name): value for name, value in row.items()} for row in recorded[command]["zkafka"]]
 
 
 def fields(line: str) -> dict[str, str]:
-    """The fields of a line of kafka-topics, ``Name: value`` or ``Name:value``, which tabs separate."""
+    """Return the tab-separated fields of a line of kafka-topics, ``Name: value`` or ``Name:value``."""
     pairs = (field.split(":", 1) for field in line.strip().split("\t"))
     return {name.strip(): value.strip() for name, value in pairs}
 
 
 def ids(text: str) -> list[int]:
-    """Brokers' ids, which commas separate."""
+    """Return comma-separated broker ids."""
     return [int(word) for word in text.split(",") if word]
 
 
 def partitions(output: str) -> Iterator[Row]:
-    """The partitions that kafka-topics describes, as rows of zkafka."""
+    """Yield the partitions that kafka-topics describes as rows of zkafka."""
     for found in (fields(line) for line in output.splitlines() if line.startswith("\t")):
         yield {
             "topic": found["Topic"],
@@ -57,7 +57,7 @@ def partitions(output: str) -> Iterator[Row]:
 
 
 def summaries(output: str) -> Iterator[Row]:
-    """The topics that kafka-topics describes, as rows of zkafka; settings of brokers, which 3.9.1 adds, are left out."""
+    """Yield the topics that kafka-topics describes as rows of zkafka, without broker settings, which 3.9.1 adds."""
     for found in (fields(line) for line in output.splitlines() if line.startswith("Topic:")):
         settings = dict(pair.split("=") for pair in found["Configs"].split(",") if pair)
         settings.pop("unclean.leader.election.enable", None)
@@ -72,7 +72,7 @@ def summaries(output: str) -> Iterator[Row]:
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_topics(recorded: dict[str, Any]) -> None:
-    """The topics are those of kafka-topics --list, and their values those of --describe."""
+    """The topics equal those of kafka-topics --list, and their values equal those of --describe."""
     shown = shown_rows(recorded, "list")
     assert [row["topic"] for row in shown] == recorded["list"]["kafka"].split()
     assert shown == list(summaries(recorded["describe"]["kafka"]))
@@ -82,7 +82,7 @@ def test_topics(recorded: dict[str, Any]) -> None:
 @pytest.mark.parametrize("command", DESCRIBED)
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_partitions(recorded: dict[str, Any], command: str) -> None:
-    """The partitions are those of kafka-topics --describe, also of a cluster that lacks a broker."""
+    """The partitions equal those of kafka-topics --describe, even if a broker is missing."""
     shown = shown_rows(recorded, command)
     assert shown == list(partitions(recorded[command]["kafka"]))
     assert list(shown[0]) == [column.name for column in views._PARTITIONS]
@@ -90,7 +90,7 @@ def test_partitions(recorded: dict[str, Any], command: str) -> None:
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_brokers(recorded: dict[str, Any]) -> None:
-    """The brokers are those of kafka-broker-api-versions, sorted by id."""
+    """The brokers equal those of kafka-broker-api-versions, sorted by id."""
     lines = recorded["brokers"]["kafka"].splitlines()
     told = [re.match(r"(.*):(\d+) \(id: (\d+) rack: (.*)\) -> \(", line) for line in lines]
     expected = sorted((int(m[3]), m[1], int(m[2]), None if m[4] == "null" else m[4]) for m in told if m)
@@ -101,7 +101,7 @@ def test_brokers(recorded: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
 def test_controller(recorded: dict[str, Any]) -> None:
-    """The controller is the one in the znode /controller, which zookeeper-shell shows."""
+    """The controller equals the one in the znode /controller, as shown by zookeeper-shell."""
     told = json.loads(recorded["controller"]["kafka"].strip().splitlines()[-1])
     (row,) = shown_rows(recorded, "controller")
     assert row["broker"] == told["brokerid"]

@@ -1,4 +1,4 @@
-"""The exporter's collector: what it reads, in bounded time, and what is left when servers fail."""
+"""The exporter's collector: its reads, their time limits, and failures of servers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def scrape() -> Iterator[Callable[..., CollectorRegistry]]:
 
 
 def test_a_scrape(scrape: Callable[..., CollectorRegistry]) -> None:
-    """A scrape has the lag of the group, and says that it read everything; partitions that are not there are left out."""
+    """A scrape has the group's lag and reports successful reads, without partitions that do not exist."""
     registry = scrape(lambda: ENSEMBLE, answer)
     assert registry.get_sample_value("kafka_consumergroup_lag", LAG) == 6
     assert registry.get_sample_value("kafka_consumergroup_lag_sum", {"consumergroup": "g", "topic": "t"}) == 6
@@ -76,7 +76,7 @@ def test_a_scrape(scrape: Callable[..., CollectorRegistry]) -> None:
 
 
 def test_zookeeper_fails(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
-    """Without ZooKeeper a scrape has zkafka_up 0 alone, and the log says why; the next one works again."""
+    """Without ZooKeeper, a scrape has only metrics of itself, the log has the reason, and the next scrape can succeed."""
     states = iter([None, ENSEMBLE])
 
     def read() -> Ensemble:
@@ -98,7 +98,7 @@ def test_zookeeper_fails(scrape: Callable[..., CollectorRegistry], caplog: pytes
 
 
 def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
-    """Without brokers a scrape has what ZooKeeper has, but no lag."""
+    """Without brokers, a scrape has ZooKeeper's data, but no lag."""
     registry = scrape(lambda: ENSEMBLE, fail)
     samples = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
     assert (samples["zkafka_up"], samples["zkafka_brokers_up"]) == (1, 0)
@@ -108,7 +108,7 @@ def test_brokers_fail(scrape: Callable[..., CollectorRegistry], caplog: pytest.L
 
 
 def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> None:
-    """Of offsets in two stores the larger one counts, so that it is unknown while the brokers do not answer."""
+    """The larger offset of two stores counts, so the offset is unknown while brokers do not respond."""
     group = replace(ENSEMBLE.groups["g"], kafka_offsets={T0: 7})
     whole = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
     assert whole.get_sample_value("kafka_consumergroup_current_offset", LAG) == 7
@@ -119,7 +119,7 @@ def test_one_of_two_stores_fails(scrape: Callable[..., CollectorRegistry]) -> No
 
 
 def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
-    """The members that a group has in Kafka are a metric where they were counted."""
+    """The number of a group's members in Kafka is a metric if they were counted."""
     labels = {"consumergroup": "g"}
     group = replace(ENSEMBLE.groups["g"], kafka_members=2)
     counted = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports({"g": group}, "both"), storage="both")
@@ -131,7 +131,7 @@ def test_members_in_kafka(scrape: Callable[..., CollectorRegistry]) -> None:
 
 
 def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -> None:
-    """Brokers that do not answer in time do not hold up what ZooKeeper has."""
+    """Silent brokers do not delay a scrape beyond its time-out, and ZooKeeper's data are shown."""
     stop = threading.Event()
 
     def wait(ensemble: Ensemble) -> GroupReports:
@@ -145,7 +145,7 @@ def test_a_scrape_takes_bounded_time(scrape: Callable[..., CollectorRegistry]) -
 
 
 def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], caplog: pytest.LogCaptureFixture) -> None:
-    """A problem that lasts is logged by the first scrape that has it, and again when it comes back; each one counts it."""
+    """A lasting problem is logged once, and again when it recurs, but each scrape counts it."""
     problems = iter([("offline",), ("offline",), (), ("offline",)])
     registry = scrape(lambda: ENSEMBLE, lambda ensemble: GroupReports(ensemble.groups, logs=LogsReport({}, next(problems))))
     assert [registry.get_sample_value("zkafka_scrape_problems") for _ in range(4)] == [1, 1, 0, 1]
@@ -153,7 +153,7 @@ def test_a_problem_is_logged_once(scrape: Callable[..., CollectorRegistry], capl
 
 
 def test_registering_reads_nothing(scrape: Callable[..., CollectorRegistry]) -> None:
-    """The cluster is read when it is scraped, and not before."""
+    """The cluster is read only when it is scraped."""
     read: list[int] = []
     scrape(lambda: read.append(1) or ENSEMBLE, answer)
     assert not read
@@ -163,7 +163,7 @@ TIMEOUT_S = 0.3
 
 
 class Slow:
-    """Reads that take as long as they are told to; each notes what it was called with."""
+    """A read that waits until the test lets it finish."""
 
     def __init__(self, read: Callable[..., Any]) -> None:
         self._read = read
@@ -178,7 +178,7 @@ class Slow:
         return found
 
     def finish(self) -> None:
-        """Let one read end, which is under way or will be."""
+        """Let one read end, whether it has begun or not."""
         self._free.set()
 
     def wait(self) -> None:
@@ -187,12 +187,12 @@ class Slow:
 
 
 def committed(offset: int) -> Ensemble:
-    """The ensemble with another offset of the group."""
+    """Return the ensemble with another offset of the group."""
     return replace(ENSEMBLE, groups={"g": GroupReport("g", offsets={T0: Committed(offset)})})
 
 
 def values(registry: CollectorRegistry, *names: str) -> list[float | None]:
-    """Values of one scrape: of the group's partition, of a server, or of the cluster."""
+    """Return metrics of one scrape, for the group's partition, a server or the cluster."""
     samples = [sample for metric in registry.collect() for sample in metric.samples]
     by_name = {(sample.name, sample.labels.get("server", "")): sample.value for sample in samples}
     return [by_name.get((name, server)) for name, _, server in (name.partition("@") for name in names)]
@@ -207,7 +207,7 @@ UP, TIMED_OUT, OFFSET, LAG_NAME = (
 
 
 def test_a_read_that_ends_late(scrape: Callable[..., CollectorRegistry]) -> None:
-    """A read of ZooKeeper that takes longer than a scrape is what the next one shows, with its lag and its age."""
+    """A read of ZooKeeper that outlasts a scrape is shown by the next one, with its lag and age."""
     offsets = iter((3, 5, 7))
     ensembles, asked = Slow(lambda: committed(next(offsets))), Slow(answer)
     registry = scrape(ensembles, asked, TIMEOUT_S)
@@ -229,7 +229,7 @@ def test_a_read_that_ends_late(scrape: Callable[..., CollectorRegistry]) -> None
 
 
 def test_brokers_that_answer_late(scrape: Callable[..., CollectorRegistry]) -> None:
-    """A lag is of offsets that were read before the ends of the logs, never of later ones."""
+    """A lag is computed from offsets read before the ends of the logs, never from later ones."""
     offsets = iter((3, 30, 31))
     asked = Slow(answer)
     registry = scrape(lambda: committed(next(offsets)), asked, TIMEOUT_S)
@@ -242,7 +242,7 @@ def test_brokers_that_answer_late(scrape: Callable[..., CollectorRegistry]) -> N
 
 
 def test_a_read_that_fails_late(scrape: Callable[..., CollectorRegistry]) -> None:
-    """What was read before an error is not shown again."""
+    """Data read before an error are not shown again."""
     reads = iter((committed(3), None, committed(5)))
 
     def read() -> Ensemble:
@@ -255,7 +255,7 @@ def test_a_read_that_fails_late(scrape: Callable[..., CollectorRegistry]) -> Non
 
 
 def test_a_call_is_shared_while_it_is_under_way() -> None:
-    """A caller that comes while a call is under way gets that call's result."""
+    """A caller that arrives during a call gets that call's result."""
     release, calls = threading.Event(), iter(range(9))
 
     def call() -> int:
@@ -284,7 +284,7 @@ def test_no_zookeeper() -> None:
 
 
 def test_timeout() -> None:
-    """The timeout of a scrape shortens that of requests, and brokers that do not answer are a problem of partitions."""
+    """The time-out of a scrape shortens that of requests, and silent brokers are a problem of their partitions."""
     t0 = TopicPartition("t", 0)
     states = {t0: PartitionState(1, 0, (1,))}
     snapshot = ClusterSnapshot({1: Broker(1, (UNREACHABLE,))}, {"t": Topic("t", {0: (1,)})}, states)
@@ -299,7 +299,7 @@ def test_timeout() -> None:
 
 
 def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups are chosen by their names before their znodes are read; one that is deleted meanwhile is left out."""
+    """Groups are selected by name before their znodes are read, and one deleted meanwhile is left out."""
     client, asked = EnsembleClient(), list[str]()
     client.put_topic("t")
     for group in ("shown", "shown-2", "other"):
@@ -322,7 +322,7 @@ def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_malformed_znodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A malformed znode of a topic or a broker is a problem of the scrape; the other topics and brokers are shown."""
+    """A malformed znode of a topic or broker is a problem of the scrape, and other topics and brokers are shown."""
     client = EnsembleClient()
     client.put_topic("t")
     client.put("/consumers/g/offsets/t/0", b"1")

@@ -1,4 +1,4 @@
-"""The options that all commands take, and the servers and parameters of commands on groups."""
+"""Options of all commands, and the servers and parameters of commands on groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 @reads_cluster
 def show(target: Target, name: Annotated[str, typer.Option()] = "all") -> None:
-    """Show what was given."""
+    """Show the arguments."""
     target.output.rows([{"name": name, "connect": target.options.get("zookeeper.connect")}], columns("name connect"))
 
 
@@ -41,20 +41,20 @@ def fail(target: Target) -> None:
 
 
 def test_connection_from_the_environment() -> None:
-    """The cluster comes from an option or from the environment; the command's own options stay its own."""
+    """The cluster comes from an option or the environment, and the command keeps its own options."""
     result = CliRunner().invoke(app, ["show", "--name", "x", "--json"], env={"ZKAFKA_ZOOKEEPER": "zk:2181/k"})
     assert (result.exit_code, json.loads(result.stdout)) == (0, [{"name": "x", "connect": "zk:2181/k"}])
 
 
 def test_connection_from_a_file(tmp_path: Path) -> None:
-    """An option on the command line wins over the file's."""
+    """An option on the command line takes precedence over one in the file."""
     (tmp_path / "f").write_text("zookeeper.connect=a:1\n")
     result = CliRunner().invoke(app, ["show", "--command-config", str(tmp_path / "f"), "--zookeeper", "b:1", "--json"])
     assert json.loads(result.stdout)[0]["connect"] == "b:1"
 
 
 def test_errors() -> None:
-    """An error is one line on standard error and exit status 1; with --debug it is raised."""
+    """An error is one line on standard error with exit status 1, and is raised with --debug."""
     result = CliRunner().invoke(app, ["fail"])
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "[NO_BROKERS] No live broker is registered\n")
     assert isinstance(CliRunner().invoke(app, ["fail", "--debug"]).exception, ClusterStateError)
@@ -70,13 +70,13 @@ def test_errors() -> None:
     ],
 )
 def test_confirmation(arguments: list[str], status: int, text: str) -> None:
-    """A change needs --yes where there is no terminal, and a dry run changes nothing."""
+    """A change needs --yes without a terminal, and a dry run changes nothing."""
     result = CliRunner().invoke(app, ["change", *arguments])
     assert (result.exit_code, text in result.stderr) == (status, True)
 
 
 def test_no_cluster() -> None:
-    """A command without a cluster says how to give one."""
+    """The error of a command without a cluster says how to name one."""
     result = CliRunner().invoke(zkafka, ["brokers"], env={"ZKAFKA_ZOOKEEPER": "", "ZKAFKA_BOOTSTRAP_SERVER": ""})
     assert (result.exit_code, "use --zookeeper" in result.stderr) == (2, True)
 
@@ -85,19 +85,19 @@ def test_no_cluster() -> None:
     ("groups", "all_groups", "found"), [(["b", "a", "b"], False, ["b", "a"]), (None, True, None), ([], True, None)]
 )
 def test_groups(groups: list[str] | None, all_groups: bool, found: list[str] | None) -> None:
-    """Named groups count once, in their order; None stands for all."""
+    """Repeated names of groups count once, in order, and None stands for all groups."""
     assert require_groups(groups, all_groups) == found
 
 
 @pytest.mark.parametrize(("groups", "all_groups"), [(None, False), ([], False), (["a"], True)])
 def test_contradiction(groups: list[str] | None, all_groups: bool) -> None:
-    """Groups are named, or all are meant."""
+    """Either groups are named, or all are requested."""
     with pytest.raises(OptionError, match="Name one or more groups, or use --all-groups"):
         require_groups(groups, all_groups)
 
 
 def test_brokers_are_opened_once() -> None:
-    """The brokers are looked up when they are first needed, and then kept."""
+    """Brokers are looked up at their first use, and then kept."""
     opened: list[str] = []
 
     def open_brokers(timeout_s: float | None = None) -> Any:
@@ -113,13 +113,13 @@ def test_brokers_are_opened_once() -> None:
 
 
 def test_no_zookeeper() -> None:
-    """A command that needs ZooKeeper's data says how to name it."""
+    """The error of a command that needs ZooKeeper's data says how to name an ensemble."""
     with pytest.raises(OptionError, match=r"use --zookeeper .*kafka-consumer-groups"):
         _ = Servers(None, lambda: pytest.fail("the brokers were opened")).ensemble
 
 
 @each("command", [["groups", "describe", "g", "--watch"], ["groups", "migrate", "g", "--live"]])
 def test_pause_without_an_end(command: list[str]) -> None:
-    """A pause that never ends is a wrong option."""
+    """An infinite pause is a wrong option."""
     result = CliRunner().invoke(zkafka, [*command, "--interval", "inf", "--zookeeper", "127.0.0.1:1"])
     assert (result.exit_code, "--interval" in result.stderr) == (2, True)

@@ -23,7 +23,7 @@ def output(console: Console) -> str:
 
 
 def test_step(console: Console) -> None:
-    """A step shows its title and its call before its block runs, and its duration afterwards."""
+    """A step shows its title and call before its block runs, and its duration afterwards."""
     with step(console, "Stop a broker", "cluster.stop(0)"):
         assert "Stop a broker" in output(console)
         assert "cluster.stop(0)" in output(console)
@@ -31,7 +31,7 @@ def test_step(console: Console) -> None:
 
 
 def test_claims(console: Console) -> None:
-    """A claim that holds is printed as proved; any other ends the demo."""
+    """A true claim is printed as proved, and a false one ends the demo."""
     prove(console, "1 record read", True)
     assert output(console) == "proved 1 record read\n"
     with pytest.raises(ZKafkaError, match=r"DEMO_FAILED.*2 records read; please report it"):
@@ -39,6 +39,6 @@ def test_claims(console: Console) -> None:
 
 
 def test_table(console: Console) -> None:
-    """A table has a title, columns and rows of anything that has a text."""
+    """A table has a title, columns, and rows of any values."""
     console.print(table("Leaders", ("partition", "leader"), [("orders-0", 1)]))
     assert [word in output(console) for word in ("Leaders", "partition", "orders-0")] == [True] * 3

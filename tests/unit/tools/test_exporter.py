@@ -18,14 +18,14 @@ from tests.support.cases import each
 
 
 def _in_a_container() -> list[str]:
-    """The command that starts another one as process 1 of a namespace, where this machine allows it."""
+    """Return the command that runs another one as process 1 of a namespace, or nothing if this machine forbids it."""
     command = ["unshare", "--pid", "--fork", "--kill-child"]
     is_allowed = shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True).returncode == 0
     return command if is_allowed else []
 
 
 def test_sigterm_of_process_1() -> None:
-    """SIGTERM ends the exporter in a container, too: the signal's default action does not apply to process 1."""
+    """SIGTERM ends the exporter in a container, too, although the signal's default action does not apply to process 1."""
     exporter = [sys.executable, "-m", "pyspark_zkafka.tools", "exporter", "--zookeeper", "127.0.0.1:1"]
     command = [*_in_a_container(), *exporter, "--listen-address", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -41,13 +41,13 @@ def test_sigterm_of_process_1() -> None:
 
 @each("text", ["9308x", ":", ":99999", "::1:9308", "host", ":-1"])
 def test_malformed_addresses(text: str) -> None:
-    """An address that is none is a wrong option, which the error quotes."""
+    """A malformed address is a wrong option, and the error quotes it."""
     with pytest.raises(OptionError, match=r"--listen-address is .*; use HOST:PORT"):
         parse_address(text)
 
 
 def test_a_port_that_another_program_has() -> None:
-    """An address that cannot be listened on is a wrong option, which the error names with the reason."""
+    """An address that is in use is a wrong option, and the error has its name and the reason."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         result = CliRunner().invoke(app, ["exporter", "--zookeeper", "127.0.0.1:1", "--listen-address", address])
@@ -63,7 +63,7 @@ def test_a_port_that_another_program_has() -> None:
     [("nosuch.invalid:0", "Use a host name"), ("192.0.2.1:0", "Use an address of this machine")],
 )
 def test_an_address_of_another_machine(address: str, remedy: str) -> None:
-    """For an unknown host and for a foreign address, the error says what to write instead."""
+    """The error for an unknown host or a foreign address has the remedy."""
     result = CliRunner().invoke(app, ["exporter", "--zookeeper", "127.0.0.1:1", "--listen-address", address])
     assert result.exit_code == 2
     assert f"--listen-address {address} cannot be used: " in result.stderr
@@ -72,7 +72,7 @@ def test_an_address_of_another_machine(address: str, remedy: str) -> None:
 
 @each("text", ["(", "a{99999999999999999999}", "(" * 5000 + ")" * 5000])
 def test_a_malformed_filter(text: str) -> None:
-    """A malformed regex, or one that Python cannot compile, is a wrong option, which the error names."""
+    """A malformed regex, or one that Python cannot compile, is a wrong option, and the error names it."""
     with pytest.raises(OptionError, match=r"--group-filter cannot be used: .*\. Correct the regular expression"):
         parse_filter("--group-filter", text)
 
@@ -94,13 +94,13 @@ def test_filters_find_a_part_of_the_name() -> None:
     ],
 )
 def test_wrong_options(options: list[str], problem: str) -> None:
-    """Wrong options end the command at once, with exit status 2."""
+    """Wrong options end the command at once with exit status 2."""
     result = CliRunner().invoke(app, ["exporter", *options])
     assert (result.exit_code, problem in result.stderr) == (2, True), result.stderr
 
 
 def test_without_prometheus_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where prometheus-client is not installed, the error names the extra that has it."""
+    """If prometheus-client is not installed, the error names the extra that contains it."""
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "pyspark_zkafka.tools.collector", raising=False)
     result = CliRunner().invoke(app, ["exporter", "--zookeeper", "z:1"])

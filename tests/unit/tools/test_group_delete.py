@@ -1,4 +1,4 @@
-"""``zkafka groups delete`` on an ensemble of values."""
+"""``zkafka groups delete`` with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
 
 
 def test_checked_before_anything_is_deleted(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """If one of the groups is active, or does not exist, all of them stay."""
+    """If one group is active or does not exist, none is deleted."""
     with pytest.raises(GroupError, match="Delete for group 'g' failed because its consumers are still active"):
         run(delete, ["idle", "g"])
     with pytest.raises(GroupError, match="Group nobody does not exist"):
@@ -32,7 +32,7 @@ def test_checked_before_anything_is_deleted(client: EnsembleClient, run: Callabl
 
 
 def test_topic_that_a_group_does_not_have(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """A topic of which one of the groups has nothing is an error, and all of them stay."""
+    """If one group has nothing of the topic, it is an error, and none is deleted."""
     client.put("/consumers/other/offsets/u/0", b"1")
     with pytest.raises(UnknownTopic, match=r"idle, other .* of topic nosuch"):
         run(delete, ["idle", "other"], topic="nosuch")
@@ -43,7 +43,7 @@ def test_topic_that_a_group_does_not_have(client: EnsembleClient, run: Callable[
 
 @pytest.fixture
 def topics_client() -> EnsembleClient:
-    """An ensemble with a group that has offsets of two topics, and another group."""
+    """An ensemble with a group that has offsets in two topics, and another group."""
     client = EnsembleClient()
     for path in ("offsets/t/0", "offsets/t/1", "offsets/u/0", "owners/t", "ids"):
         client.put(f"/consumers/g/{path}")
@@ -52,7 +52,7 @@ def topics_client() -> EnsembleClient:
 
 
 def test_unknown_groups(topics_client: EnsembleClient) -> None:
-    """Groups that do not exist are named, with the path at which they were looked up."""
+    """The error lists unknown groups and the path where they were looked up."""
     require_existing(topics_client, ["g", "other"])
     with pytest.raises(
         GroupError, match=r"Group nobody does not exist under /kafka/consumers; .* use kafka-consumer-groups$"
@@ -68,7 +68,7 @@ def test_whole_group(topics_client: EnsembleClient) -> None:
 
 
 def test_one_topic(topics_client: EnsembleClient) -> None:
-    """Claims and offsets of a topic are deleted; the last topic takes the group with it."""
+    """Claims and offsets of a topic are deleted, and the group is deleted with its last topic."""
     assert delete_group(topics_client, "g", "t") == 4
     assert set(group_znodes_of(topics_client, "g")) >= {"/consumers/g/offsets/u/0", "/consumers/g/owners"}
     delete_group(topics_client, "g", "u")
@@ -81,7 +81,7 @@ def test_unknown_topic(topics_client: EnsembleClient) -> None:
 
 
 def test_active_group(topics_client: EnsembleClient) -> None:
-    """A group with a member stays as it is."""
+    """A group with a member is not changed."""
     topics_client.put("/consumers/g/ids/g_a")
     with pytest.raises(GroupError, match="Delete failed: group g must be inactive"):
         delete_group(topics_client, "g")
@@ -90,7 +90,7 @@ def test_active_group(topics_client: EnsembleClient) -> None:
 
 @each("path", ["owners/t/0", "ids/g_a"])
 def test_znode_that_outlives_its_consumer(topics_client: EnsembleClient, path: str) -> None:
-    """Of a claim or a member that is not ephemeral, the error says that it must be deleted: no session will end it."""
+    """The error for a claim or member that is not ephemeral says to delete it, since no session will end it."""
     topics_client.put(f"/consumers/g/{path}")
     with pytest.raises(GroupError, match=rf"/consumers/g/{path} is not ephemeral.*zkCli\.sh"):
         delete_group(topics_client, "g")
@@ -99,14 +99,14 @@ def test_znode_that_outlives_its_consumer(topics_client: EnsembleClient, path: s
 
 
 def test_ephemeral_claim(topics_client: EnsembleClient) -> None:
-    """Of a claim that is ephemeral, the error says to stop the consumer."""
+    """The error for an ephemeral claim says to stop the consumer."""
     topics_client.transact([Create("/consumers/g/owners/t/0", b"g_a-0", ephemeral=True)])
     with pytest.raises(GroupError, match="its partitions t/0 have owners; stop its consumers"):
         delete_group(topics_client, "g")
 
 
 def test_member_that_joins(topics_client: EnsembleClient) -> None:
-    """A member that registers after the group was looked at prevents the deletion of a topic, too."""
+    """A member that registers during the deletion of a topic prevents it, too."""
     topics_client.meanwhile = lambda: topics_client.put("/consumers/g/ids/g_a")
     with pytest.raises(GroupError, match="GROUP_ACTIVE"):
         delete_group(topics_client, "g", "t")
@@ -114,7 +114,7 @@ def test_member_that_joins(topics_client: EnsembleClient) -> None:
 
 
 def test_others_that_write(topics_client: EnsembleClient) -> None:
-    """A znode that appears is deleted at the next attempt; if one appears at each attempt, the deletion is given up."""
+    """A new znode is deleted at the next attempt, and the deletion fails if new znodes appear at each attempt."""
     numbers = iter(range(2, 100))
 
     def commit() -> None:

@@ -1,4 +1,4 @@
-"""``zkafka groups describe`` on an ensemble of values, where no broker leads a partition."""
+"""``zkafka groups describe`` with a fake ensemble, without a live leader of any partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.ensemble_client import EnsembleClient
 
 
 def test_description(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """A description without brokers has offsets and owners of each subscribed partition, and no lag."""
+    """Without brokers, a description has offsets and owners of each subscribed partition, but no lag."""
     del client.ensemble.nodes["/brokers/ids/1"]
     rows = run(describe, ["g"])
     assert [(row["partition"], row["offset"], row["thread"]) for row in rows] == [(0, 5, "g_a-0"), (1, None, None)]
@@ -18,7 +18,7 @@ def test_description(client: EnsembleClient, run: Callable[..., list[Row]]) -> N
 
 
 def test_groups_without_members(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
-    """A group without members is noted, and many of them on one line, not on a line for each."""
+    """A group without members is noted, and many such groups share a single line."""
     del client.ensemble.nodes["/brokers/ids/1"]
     note = "Consumer group 'idle' has no active members in ZooKeeper.\n"
     assert note in show(describe, ["idle"])[1]

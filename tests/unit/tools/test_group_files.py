@@ -1,4 +1,4 @@
-"""``zkafka groups export`` and ``import`` on an ensemble and brokers of values."""
+"""``zkafka groups export`` and ``import`` with a fake ensemble and fake brokers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BROKERS: Any = GroupBrokers({T0: (10, 100), T1: (0, 20)})
 
 
 def test_export(run: Callable[..., list[Row]]) -> None:
-    """The offsets of the named groups, or of all, sorted by group."""
+    """The offsets of the named groups, or of all groups, are exported sorted by group."""
     assert [(row["group"], row["partition"], row["offset"]) for row in run(export_offsets, None, all_groups=True)] == [
         ("g", 0, 5),
         ("idle", 1, 7),
@@ -33,7 +33,7 @@ def test_export(run: Callable[..., list[Row]]) -> None:
 
 
 def test_left_out(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """Partitions without an offset, and positions of Kafka 0.7 in CSV, are left out without an error."""
+    """Partitions without an offset and, in CSV, positions of Kafka 0.7 are left out without an error."""
     client.put("/consumers/g/offsets/t/1", b"-1")
     client.put("/consumers/g/offsets/t/1-0", b"4096")
     assert [row["partition"] for row in run(export_offsets, ["g"], format="csv")] == [0]
@@ -41,7 +41,7 @@ def test_left_out(client: EnsembleClient, run: Callable[..., list[Row]]) -> None
 
 
 def test_unreadable_offset(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """An offset that cannot be read fails the command, after the others were written."""
+    """An unreadable offset fails the command after the other offsets were written."""
     client.put("/consumers/g/offsets/t/1", b"five")
     with pytest.raises(typer.Exit) as caught:
         run(export_offsets, ["g"])
@@ -69,7 +69,7 @@ def test_import_of_a_file(
 def test_import_that_stops(
     client: EnsembleClient, tmp_path: Path, new_target: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If a group cannot be written, the groups that were written are named."""
+    """If a group cannot be written, the groups written before are listed."""
     file = tmp_path / "offsets.csv"
     file.write_text("idle,t,1,12\nlast,t,0,3\n")
 
@@ -85,7 +85,7 @@ def test_import_that_stops(
 
 @pytest.fixture
 def stored() -> EnsembleClient:
-    """An ensemble with a topic, and a group that has one offset of it."""
+    """An ensemble with a topic, and a group that has one offset in it."""
     client = EnsembleClient()
     client.put_topic("t", partitions=2)
     client.put("/consumers/g/offsets/t/0", b"50")
@@ -93,7 +93,7 @@ def stored() -> EnsembleClient:
 
 
 def test_import(stored: EnsembleClient) -> None:
-    """Each group gets its offsets; an offset outside of its log is moved to the nearer end, with a warning."""
+    """Each group gets its offsets, and an offset outside its log is moved to the nearer end with a warning."""
     planned = plan_import(stored, BROKERS, [OffsetLine("g", T0, 5), OffsetLine("h", T1, 7)])
     assert planned.offsets == {"g": {T0: 10}, "h": {T1: 7}}
     assert len(planned.warnings) == 1
@@ -102,7 +102,7 @@ def test_import(stored: EnsembleClient) -> None:
 
 
 def test_unchecked(stored: EnsembleClient) -> None:
-    """Unchecked offsets, of unknown partitions, too, are taken as they are."""
+    """Unchecked offsets are accepted unchanged, even of unknown partitions."""
     gone = TopicPartition("gone", 3)
     planned = plan_import(stored, None, [OffsetLine("g", T0, 5), OffsetLine("g", gone, 1)])
     assert (planned.offsets, planned.warnings) == ({"g": {T0: 5, gone: 1}}, ())
@@ -115,7 +115,7 @@ def test_unknown_partition(stored: EnsembleClient) -> None:
 
 
 def test_positions_of_kafka_07(stored: EnsembleClient) -> None:
-    """Byte positions of Kafka 0.7 are not compared with logs."""
+    """Positions of Kafka 0.7 are not compared with logs."""
     legacy = LegacyPartition("t", 1, 0)
     stored.put("/consumers/g/offsets/t/1-0", b"4096")
     planned = plan_import(stored, BROKERS, [OffsetLine("g", legacy, 8192)])

@@ -1,4 +1,4 @@
-"""``zkafka groups list`` on an ensemble of values."""
+"""``zkafka groups list`` with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.group_brokers import GroupBrokers
 
 
 def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
-    """The lag of a group is the sum over its partitions; it is unknown without an offset, or while a leader is away."""
+    """A group's lag is the sum over its partitions, and is unknown without an offset or a leader."""
     client.put("/consumers/former")
     client.put("/consumers/g/offsets/t/1", b"12")
     client.put("/consumers/idle/offsets/gone/0", b"3")
@@ -29,7 +29,7 @@ def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..
 
 
 def test_groups(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """Groups are sorted, with their members, topics and state, and the store of their offsets if they have any."""
+    """Groups are sorted and shown with their members, topics and state, and the store of their offsets, if any."""
     client.put("/consumers/former")
     rows = {row["group"]: (row["members"], row["topics"], row["state"], row["store"]) for row in run(list_)}
     assert list(rows) == ["former", "g", "idle"]

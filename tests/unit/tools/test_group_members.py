@@ -1,4 +1,4 @@
-"""``zkafka groups members`` on an ensemble of values."""
+"""``zkafka groups members`` with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.support.ensemble_client import EnsembleClient
 
 @pytest.fixture
 def client(client: EnsembleClient) -> EnsembleClient:
-    """The ensemble without brokers."""
+    """An ensemble without brokers."""
     del client.ensemble.nodes["/brokers/ids/1"]
     return client
 
 
 def test_members(run: Callable[..., list[Row]]) -> None:
-    """A member is shown with its subscription, the partitions that it owns, and the time at which it registered."""
+    """A member is shown with its subscription, its partitions and the time of its registration."""
     (row,) = run(members, ["g"])
     assert (row["consumer"], row["subscription"], row["pattern"]) == ("g_a", {"t": 1}, "static")
     assert (row["partitions"], row["assignment"], row["timestamp"]) == (1, {"t": [0]}, "2026-11-21T02:41:05.441Z")
 
 
 def test_unreadable_registration(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
-    """A registration that cannot be read is a row with its error, in the order of the ids."""
+    """An unreadable registration is a row with its error, in the order of ids."""
     client.put("/consumers/g/ids/g_0", b"?")
     rows = run(members, ["g"])
     assert [row["consumer"] for row in rows] == ["g_0", "g_a"]
@@ -35,7 +35,7 @@ def test_unreadable_registration(client: EnsembleClient, run: Callable[..., list
 
 
 def test_all_groups(run: Callable[..., list[Row]]) -> None:
-    """Groups without members have no rows; one that does not exist is an error."""
+    """Groups without members have no rows, and an unknown group is an error."""
     assert [row["group"] for row in run(members, None, all_groups=True)] == ["g"]
     with pytest.raises(GroupError, match="Group nobody does not exist"):
         run(members, ["nobody"])

@@ -1,4 +1,4 @@
-"""``zkafka groups migrate`` on an ensemble and brokers of values."""
+"""``zkafka groups migrate`` with a fake ensemble and fake brokers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REFUSED = ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")
 
 @pytest.fixture
 def client(client: EnsembleClient) -> EnsembleClient:
-    """The ensemble without members."""
+    """An ensemble without members."""
     del client.ensemble.nodes["/consumers/g/ids/g_a"]
     del client.ensemble.nodes["/consumers/g/owners/t/0"]
     return client
@@ -33,7 +33,7 @@ def client(client: EnsembleClient) -> EnsembleClient:
 
 @pytest.fixture
 def group_admin(group_admin: Any) -> Any:
-    """The brokers without offsets of the group."""
+    """Brokers without offsets of the group."""
     group_admin.stored.clear()
     return group_admin
 
@@ -43,7 +43,7 @@ def states(rows: list[Row]) -> dict[tuple[str, int], str]:
 
 
 def failed(show: Callable[..., tuple[str, str]], capsys: pytest.CaptureFixture[str], *args: Any, **options: Any) -> str:
-    """The notes of a command that ends with exit status 1."""
+    """Return the notes of a command that ends with exit status 1."""
     with pytest.raises(typer.Exit) as caught:
         show(migrate, *args, **options)
     assert caught.value.exit_code == 1
@@ -51,7 +51,7 @@ def failed(show: Callable[..., tuple[str, str]], capsys: pytest.CaptureFixture[s
 
 
 def test_copy(group_admin: Any, run: Callable[..., list[Row]]) -> None:
-    """An offset is copied, and shown as it was and is in both stores."""
+    """An offset is copied, and shown as in the source and as in the target before and after."""
     (row,) = run(migrate, ["g"])
     expected = {"source_offset": 5, "target_before": None, "target_after": 5, "state": "copied", "reason": None}
     assert row == {"group": "g", "topic": "t", "partition": 0, **expected}
@@ -60,16 +60,16 @@ def test_copy(group_admin: Any, run: Callable[..., list[Row]]) -> None:
 
 
 def test_copy_back(client: EnsembleClient, group_admin: Any, run: Callable[..., list[Row]]) -> None:
-    """The other direction copies to ZooKeeper."""
+    """Offsets are copied from Kafka to ZooKeeper, too."""
     group_admin.stored["g"] = {T1: 15}
     assert states(run(migrate, ["idle"], to="kafka")) == {("idle", 1): "copied"}
-    with pytest.raises(typer.Exit):  # ZooKeeper has an offset that Kafka has not
+    with pytest.raises(typer.Exit):  # ZooKeeper has an offset that Kafka lacks
         run(migrate, ["g"], to="zookeeper")
     assert client.data("/consumers/g/offsets/t/1") == b"15"
 
 
 def test_all_groups(client: EnsembleClient, group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """All groups are those with offsets in the source, without ledgers, whose number is noted."""
+    """All groups are those with offsets in the source; groups with ledgers are left out and counted."""
     client.put("/consumers/zkafka-q.slots-1-0/offsets/t/0", b"0")
     _, notes = show(migrate, None, all_groups=True)
     assert notes.splitlines() == [
@@ -80,7 +80,7 @@ def test_all_groups(client: EnsembleClient, group_admin: Any, show: Callable[...
 
 
 def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """Groups whose names are no znode's are left out of a copy to ZooKeeper."""
+    """Groups with names that ZooKeeper does not allow are left out of a copy to ZooKeeper."""
     group_admin.stored = {"a/b": {T0: 5}, "idle": {T1: 7}}
     _, notes = show(migrate, None, all_groups=True, to="zookeeper")
     assert notes.splitlines() == ["Left out: ZooKeeper cannot have groups of the names 'a/b'.", "1 group(s): 1 equal."]
@@ -90,7 +90,7 @@ def test_names_that_zookeeper_cannot_have(group_admin: Any, show: Callable[..., 
 def test_offsets_beyond_the_log(
     client: EnsembleClient, group_admin: Any, show: Callable[..., tuple[str, str]], options: dict[str, bool]
 ) -> None:
-    """An offset that is copied though its log ends before it is noted; where no leader answers, nothing is known."""
+    """A copied offset beyond the end of the log is noted, unless the partition's leader does not respond."""
     client.put("/consumers/g/offsets/t/0", b"101")
     client.put("/consumers/g/offsets/t/1", b"20")
     notes = show(migrate, ["g"], **options)[1].splitlines()
@@ -104,7 +104,7 @@ def test_offsets_beyond_the_log(
 
 
 def test_dry_run(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """A dry run shows both stores as they are, and what would be copied where."""
+    """A dry run shows both stores, and what would be copied."""
     text, notes = show(migrate, ["g"], dry_run=True)
     assert "behind" in text
     assert notes == "Dry run: nothing was changed.\n"
@@ -112,7 +112,7 @@ def test_dry_run(group_admin: Any, show: Callable[..., tuple[str, str]]) -> None
 
 
 def test_verify(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: pytest.CaptureFixture[str]) -> None:
-    """Stores that differ are the exit status, those that agree are none; nothing is changed."""
+    """Verification fails with exit status 1 if the stores differ, and changes nothing."""
     assert failed(show, capsys, ["g"], verify=True).endswith("1 group(s): 1 behind.\n")
     assert group_admin.stored == {}
     group_admin.stored["g"] = {T0: 5}
@@ -120,13 +120,13 @@ def test_verify(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: 
 
 
 def test_refused_partition(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any) -> None:
-    """A partition that was not written is noted with the reason, which is the exit status."""
+    """A refused partition is noted with the reason, and the exit status is 1."""
     group_admin.refused = {T0: REFUSED}
     assert failed(show, capsys, ["g"]).splitlines() == ["t-0: an ACL denies it.", "1 group(s): 1 failed."]
 
 
 def test_group_that_fails_beside_others(group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any) -> None:
-    """One group that cannot be copied does not prevent the others; reasons name the group."""
+    """A group that cannot be copied does not prevent copies of others, and reasons name the group."""
     group_admin.states["g"] = GroupState("STABLE", ("m1",))
     notes = failed(show, capsys, ["g", "idle"]).splitlines()
     assert notes[0] == "Active, and not copied without --live: g."
@@ -136,7 +136,7 @@ def test_group_that_fails_beside_others(group_admin: Any, show: Callable[..., tu
 
 
 def test_group_that_fails_alone(group_admin: Any, run: Callable[..., list[Row]]) -> None:
-    """The error of the only group is the command's."""
+    """If the only group fails, its error is the command's error."""
     group_admin.states["g"] = GroupState("STABLE", ("m1",))
     with pytest.raises(GroupError, match="GROUP_ACTIVE"):
         run(migrate, ["g"])
@@ -145,7 +145,7 @@ def test_group_that_fails_alone(group_admin: Any, run: Callable[..., list[Row]])
 def test_brokers_out_of_reach(
     monkeypatch: pytest.MonkeyPatch, group_admin: Any, show: Callable[..., tuple[str, str]], capsys: Any
 ) -> None:
-    """Brokers that no longer answer end the command, which shows what was copied before."""
+    """Brokers that stop responding end the command, which shows the groups copied before."""
     alter = group_admin.alter_offsets
 
     def alter_offsets(group: str, offsets: Any) -> Any:
@@ -175,13 +175,13 @@ def test_unknown_group(run: Callable[..., list[Row]]) -> None:
     ],
 )
 def test_contradictions(run: Callable[..., list[Row]], given: dict[str, bool], text: str) -> None:
-    """Options that contradict each other are refused."""
+    """Contradictory options are refused."""
     with pytest.raises(OptionError, match=text):
         run(migrate, ["g"], **given)
 
 
 def test_report_of_a_look(client: EnsembleClient, group_admin: Any) -> None:
-    """A group that was only looked at has the same offset in the target before and after."""
+    """A group that was only compared has the same offset in the target before and after."""
     group_admin.stored["g"] = {T0: 3}
     (found,) = Migration(client, group_admin, "kafka").read(["g"])["g"].found
     assert (found.partition, found.source, found.before, found.target, found.state) == (T0, 5, 3, 3, "behind")
@@ -192,7 +192,7 @@ def test_report_of_a_look(client: EnsembleClient, group_admin: Any) -> None:
 
 @pytest.fixture
 def stores() -> EnsembleClient:
-    """An ensemble with a topic, and a group that has one offset of it."""
+    """An ensemble with a topic, and a group that has one offset in it."""
     stores = EnsembleClient()
     stores.put_topic("t", partitions=2)
     stores.put(PATH_0, b"50")
@@ -202,7 +202,7 @@ def stores() -> EnsembleClient:
 
 @pytest.fixture
 def brokers() -> GroupBrokers:
-    """Brokers of the topic, with the group's offset of the other partition."""
+    """Brokers of the topic, with the group's offset in the other partition."""
     return GroupBrokers({T0: (10, 100), T1: (0, 20)}, {"g": {T1: 5}, "unused": {}})
 
 
@@ -214,7 +214,7 @@ def migration(
     force: bool = False,
     sleep: Callable[[float], None] = lambda s: None,
 ) -> Migration:
-    """A migration whose clock advances by a second at each look."""
+    """Return a migration whose clock advances by a second at each reading."""
     seconds = iter(range(1_000))
     return Migration(client, brokers, to, force, sleep, lambda: next(seconds))
 
@@ -228,7 +228,7 @@ def test_groups(stores: EnsembleClient, brokers: GroupBrokers) -> None:
 
 @pytest.mark.parametrize("to", ["kafka", "zookeeper"])
 def test_copy_between_stores(stores: EnsembleClient, brokers: GroupBrokers, to: OffsetStore) -> None:
-    """What the target lacks is copied; what only the target has stays, and is reported as ahead."""
+    """Offsets missing in the target are copied, and offsets only in the target stay and are reported as ahead."""
     found = migration(stores, brokers, to).copy("g")
     states = {T0: "copied", T1: "ahead"} if to == "kafka" else {T0: "ahead", T1: "copied"}
     assert {outcome.partition: outcome.state for outcome in found} == states
@@ -245,7 +245,7 @@ def test_copy_back_with_force(stores: EnsembleClient, brokers: GroupBrokers) -> 
 
 
 def test_topic_created_again(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """An offset that is older than its topic is copied only with force."""
+    """An offset older than its topic is copied only with force."""
     stores.put("/consumers/g/offsets/u/0", b"7")
     stores.put_topic("u")
     place = TopicPartition("u", 0)
@@ -256,14 +256,14 @@ def test_topic_created_again(stores: EnsembleClient, brokers: GroupBrokers) -> N
 
 
 def test_refused_partitions(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """A partition that the brokers refuse has failed, with their reason."""
+    """A partition that brokers refuse has failed, with their reason."""
     brokers.refused = {T0: ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")}
     found = {o.partition: (o.state, o.reason) for o in migration(stores, brokers, "kafka").copy("g")}
     assert found[T0] == ("failed", "an ACL denies it")
 
 
 def test_active_groups(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """Nothing is copied while a consumer of either kind is active, and the error fits the direction."""
+    """Nothing is copied while a consumer of either kind is active, and the error suits the direction."""
     brokers.states["g"] = ACTIVE
     with pytest.raises(GroupError, match="brokers accept offsets from these alone"):
         migration(stores, brokers, "kafka").copy("g")
@@ -276,7 +276,7 @@ def test_active_groups(stores: EnsembleClient, brokers: GroupBrokers) -> None:
 
 
 def test_follow_until_both_agree(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """While members commit to ZooKeeper, offsets are copied again, until both stores agree."""
+    """While members commit to ZooKeeper, offsets are copied repeatedly until both stores agree."""
     stores.put("/consumers/g/ids/g_a")
     brokers.stored["g"] = {}
     offsets = iter([b"60", b"70"])
@@ -291,7 +291,7 @@ def test_follow_until_both_agree(stores: EnsembleClient, brokers: GroupBrokers) 
 
 
 def test_follow_until_the_consumers_leave(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """When the last member has left, its last offsets are copied."""
+    """The last offsets of the last member are copied after it has left."""
     stores.put("/consumers/g/ids/g_a")
     brokers.stored["g"] = {}
 
@@ -304,7 +304,7 @@ def test_follow_until_the_consumers_leave(stores: EnsembleClient, brokers: Group
 
 
 def test_follow_without_an_end(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """A group that commits faster than it is copied is followed until the timeout."""
+    """A group that commits faster than it is copied is followed until the time-out."""
     stores.put("/consumers/g/ids/g_a")
     brokers.stored["g"] = {}
     offsets = iter(range(51, 1_000))
@@ -315,14 +315,14 @@ def test_follow_without_an_end(stores: EnsembleClient, brokers: GroupBrokers) ->
 
 
 def test_follow_consumers_of_the_target(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """Offsets cannot be copied to Kafka beside consumers that it coordinates."""
+    """Offsets cannot be copied to Kafka while Kafka coordinates consumers of the group."""
     brokers.states["g"] = ACTIVE
     with pytest.raises(GroupError, match="is STABLE in Kafka"):
         migration(stores, brokers, "kafka").follow("g", 1.0, 500.0)
 
 
 def test_follow_to_zookeeper(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """Offsets that members commit to Kafka are copied to ZooKeeper beside them; a commit of theirs there is no error."""
+    """Offsets that members commit to Kafka are copied to ZooKeeper, and their own commits to ZooKeeper are no error."""
     brokers.states["g"] = ACTIVE
     del stores.ensemble.nodes[PATH_0]
     stores.meanwhile = lambda: stores.put("/consumers/g/offsets/t/1", b"5")
@@ -331,7 +331,7 @@ def test_follow_to_zookeeper(stores: EnsembleClient, brokers: GroupBrokers) -> N
 
 
 def test_groups_that_were_not_copied(stores: EnsembleClient, brokers: GroupBrokers) -> None:
-    """What was to be copied has failed, for the reason of the error."""
+    """Partitions that should have been copied have failed with the error as the reason."""
     look = migration(stores, brokers, "kafka").read(["g"])["g"]
     found = not_copied(look, GroupError("GROUP_ACTIVE", "members are active"))
     assert [(c.partition, c.state, c.reason) for c in found] == [

@@ -1,4 +1,4 @@
-"""Recorded outputs of ``zkafka groups`` beside those of Kafka's tools."""
+"""Recorded output of ``zkafka groups``, compared with that of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ RESETS = sorted(path.stem for path in (VECTORS / "reset-offsets").glob("*.kafka"
 
 
 def cells(name: str) -> list[str]:
-    """The words of an output, without rules: heading and rows."""
+    """Return the words of an output without rules, which are its heading and rows."""
     return [word for word in (VECTORS / name).read_text().split() if not set(word) <= {"─"}]
 
 
 @pytest.mark.parametrize("name", RESETS)
 def test_resets(name: str) -> None:
-    """The same columns, rows and offsets, beside the current offset, which Kafka's tool does not show."""
+    """A reset shows the same columns, rows and offsets as Kafka's tool, plus the current offset."""
     ours = cells(f"reset-offsets/{name}.zkafka")
     assert ours[3::5] == ["CURRENT-OFFSET", "10", "2"]
     del ours[3::5]
@@ -27,12 +27,12 @@ def test_resets(name: str) -> None:
 
 
 def test_export() -> None:
-    """The same lines of znodes."""
+    """An export has the same lines of znodes as Kafka's tool."""
     assert sorted(cells("export/zk.zkafka")) == sorted(cells("export/zk.kafka"))
 
 
 def test_csv() -> None:
-    """The lines of kafka-consumer-groups --export are read, and written alike."""
+    """The lines of kafka-consumer-groups --export are read, and written in the same format."""
     text = (VECTORS / "reset-offsets" / "export.kafka").read_text()
     offsets = parse_offsets_file("export.kafka", text, "billing")
     assert [(*one.partition, one.offset) for one in offsets] == [("orders", 0, 11), ("orders", 1, 3)]
@@ -40,5 +40,5 @@ def test_csv() -> None:
 
 
 def test_deletion() -> None:
-    """The same message."""
+    """A deletion shows the same message as Kafka's tool."""
     assert (VECTORS / "delete/group.kafka").read_text().strip() in (VECTORS / "delete/group.zkafka").read_text()

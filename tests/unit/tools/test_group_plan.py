@@ -1,4 +1,4 @@
-"""``zkafka groups plan`` on an ensemble of values."""
+"""``zkafka groups plan`` with a fake ensemble."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTITIONS = {"t": [0, 1, 2, 3]}
 
 
 def test_moves() -> None:
-    """A move is a partition that another thread owns now; a partition without an owner is none."""
+    """A partition moves if a strategy gives it to another thread than its present owner; without one, it does not move."""
     members = {"g_c1": ConsumerRegistration({"t": 1}), "g_c2": ConsumerRegistration({"t": 1})}
     owners = {TopicPartition("t", 0): "g_c1-0", TopicPartition("t", 1): "g_c2-0", TopicPartition("t", 2): "g_c3-0"}
     by_range, sticky = plan_assignments(["range", "sticky"], members, PARTITIONS, owners)
@@ -27,20 +27,20 @@ def test_moves() -> None:
 
 
 def test_threads_without_partitions() -> None:
-    """Threads beyond the partitions count, too: the fewest partitions are 0."""
+    """Threads without partitions count, so the fewest partitions are 0."""
     members = {"g_c1": ConsumerRegistration({"t": 3}), "g_c2": ConsumerRegistration({"t": 3})}
     (found,) = plan_assignments(["range"], members, PARTITIONS, {})
     assert (found.moves, found.threads, found.partitions, found.fewest, found.most) == (0, 6, 4, 0, 1)
 
 
 def test_present_members(run: Callable[..., list[Row]]) -> None:
-    """Each partition is shown with its present owner, and the one under each strategy."""
+    """Each partition is shown with its present owner and its owner under each strategy."""
     rows = run(plan, "g", strategy=["range"])
     assert [(row["partition"], row["owner"], row["range"]) for row in rows] == [(0, "g_a-0", "g_a-0"), (1, None, "g_a-0")]
 
 
 def test_summary(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
-    """People also see the moves and shares of each strategy; a partition without an owner does not move."""
+    """The table is followed by each strategy's moves and shares, and a partition without an owner does not move."""
     client.put("/consumers/g/ids/g_b", client.data("/consumers/g/ids/g_a"))
     client.put("/consumers/g/owners/t/0", b"g_b-0")
     text, _ = show(plan, "g", strategy=["range"])
@@ -53,6 +53,6 @@ def test_summary(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -
 
 @pytest.mark.parametrize(("group", "condition"), [("idle", "NO_MEMBERS"), ("nobody", "UNKNOWN_GROUP")])
 def test_refused(run: Callable[..., list[Row]], group: str, condition: str) -> None:
-    """Groups that do not exist or have no members have no plan."""
+    """Unknown groups and groups without members are refused."""
     with pytest.raises(GroupError, match=condition):
         run(plan, group)

@@ -1,4 +1,4 @@
-"""``zkafka groups reset-offsets`` on logs, an ensemble and brokers of values."""
+"""``zkafka groups reset-offsets`` with fake logs, a fake ensemble and fake brokers."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ NO_LEADER = NoLeader("NO_LEADER", "t-1 has no leader")
 
 @dataclass
 class FakeLogs:
-    """Logs [start, end); a record at offset n has the timestamp n."""
+    """Logs [start, end) in which the record at offset n has the timestamp n."""
 
     ends: Mapping[TopicPartition, tuple[int, int]]
     asked: list[TopicPartition] = field(default_factory=list)
 
     def __call__(self, wanted: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
-        """The offset of each position."""
+        """Return the offset of each position."""
         self.asked += wanted
         return {tp: self._offset(position, *self.ends[tp]) for tp, position in wanted.items()}
 
@@ -72,25 +72,25 @@ LOGS = {T0: (10, 100), T1: (0, 50)}
     ],
 )
 def test_scenarios_of_values(scenario: Scenario, offsets: dict[TopicPartition, int]) -> None:
-    """Each scenario sets the partitions to offsets within their logs; a file only those that it names."""
+    """Each scenario sets the partitions to offsets within their logs, and a file sets only the partitions it names."""
     assert plan_offsets(scenario, [T0, T1], {T0: 20, T1: 5}, FakeLogs(LOGS))[0] == offsets
 
 
 def test_to_current_without_an_offset() -> None:
-    """A partition without an offset is set to the latest; the others stay as they are, even outside of the log."""
+    """A partition without an offset is set to the latest, and the others stay, even outside the log."""
     logs = FakeLogs(LOGS)
     assert plan_offsets("current", [T0, T1], {T0: 5}, logs) == ({T0: 5, T1: 50}, [])
     assert logs.asked == [T1]
 
 
 def test_nothing_to_shift() -> None:
-    """A partition without an offset cannot be shifted, and is named."""
+    """A partition without an offset cannot be shifted, and the error names it."""
     with pytest.raises(ClusterStateError, match=r"NO_COMMITTED_OFFSET.*t-1 cannot be shifted"):
         plan_offsets(ShiftBy(1), [T0, T1], {T0: 20}, FakeLogs(LOGS))
 
 
 def test_warnings_are_those_of_kafka() -> None:
-    """An offset outside of its log is reported in Kafka's words, and a time after the last record, too."""
+    """Offsets outside the log and times after the last record are reported in Kafka's words."""
     earliest, latest = {T0: 10, T1: 0}, {T0: 100, T1: 50}
     assert clamp({T0: 500, T1: 7}, earliest, latest)[1] == [
         "New offset (500) is higher than latest offset for topic partition t-0. Value will be set to 100"
@@ -105,7 +105,7 @@ def test_warnings_are_those_of_kafka() -> None:
 
 @given(st.integers(-(2**63), 2**63), st.integers(0, 1000), st.integers(0, 1000))
 def test_no_reset_leaves_the_log(offset: int, start: int, length: int) -> None:
-    """Whatever is asked for, an offset is never below 0 nor outside of the log."""
+    """A reset offset is always within the log, and a warning tells if it differs from the requested one."""
     logs = FakeLogs({T0: (start, start + length)})
     for scenario in (offset, ShiftBy(offset), {T0: offset}):
         offsets, warnings = plan_offsets(scenario, [T0], {T0: start}, logs)
@@ -118,7 +118,7 @@ def test_no_reset_leaves_the_log(offset: int, start: int, length: int) -> None:
 
 @pytest.fixture
 def stored() -> EnsembleClient:
-    """An ensemble with a topic, and a group that has one offset of it."""
+    """An ensemble with a topic, and a group that has one offset in it."""
     stored = EnsembleClient()
     stored.put_topic("t", partitions=2)
     stored.put(PATH_0, b"50")
@@ -127,12 +127,12 @@ def stored() -> EnsembleClient:
 
 @pytest.fixture
 def brokers() -> GroupBrokers:
-    """Brokers of the topic, with the group's offset of the other partition."""
+    """Brokers of the topic, with the group's offset in the other partition."""
     return GroupBrokers({T0: (10, 100), T1: (0, 20)}, {"g": {T1: 5}})
 
 
 def resets(storage: OffsetsStorage, client: EnsembleClient | None, brokers: Any) -> OffsetResets:
-    """Resets in a store."""
+    """Return resets in a store."""
     return OffsetResets(storage, client, brokers)
 
 
@@ -140,12 +140,12 @@ def resets(storage: OffsetsStorage, client: EnsembleClient | None, brokers: Any)
 def test_partitions_of_the_stores(
     stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, offsets: dict[TopicPartition, int]
 ) -> None:
-    """Without a scope, the partitions are those of which the store has an offset, or either of both."""
+    """Without a scope, the partitions are those with an offset in the store, or in either of both stores."""
     assert resets(storage, stored, brokers).plan("g", None, EARLIEST).offsets == offsets
 
 
 def test_apply_to_both(stored: EnsembleClient, brokers: GroupBrokers) -> None:
-    """A reset in both stores writes each of them."""
+    """A reset of both stores writes to each of them."""
     both = resets("both", stored, brokers)
     both.apply(both.plan("g", parse_partitions(["t"]), LATEST))
     assert (stored.data(PATH_0), stored.data("/consumers/g/offsets/t/1")) == (b"100", b"20")
@@ -153,7 +153,7 @@ def test_apply_to_both(stored: EnsembleClient, brokers: GroupBrokers) -> None:
 
 
 def test_shift_of_two_stores(stored: EnsembleClient, brokers: GroupBrokers) -> None:
-    """A shift starts at the larger of two offsets, where consumers with dual commits continue."""
+    """A shift starts at the larger offset of two stores, where consumers with dual commits continue."""
     brokers.stored["g"][T0] = 60
     assert resets("both", stored, brokers).plan("g", parse_partitions(["t:0"]), ShiftBy(1)).offsets == {T0: 61}
 
@@ -167,7 +167,7 @@ def test_gone_partitions(stored: EnsembleClient, brokers: GroupBrokers) -> None:
 
 
 def test_group_without_offsets(stored: EnsembleClient, brokers: GroupBrokers) -> None:
-    """A group without offsets needs named topics, and that it has none is noted."""
+    """A group without offsets needs named topics, and a note says that it has no offsets."""
     zookeeper = resets("zookeeper", stored, brokers)
     with pytest.raises(GroupError, match=r"\[UNKNOWN_GROUP\] The group has no offsets to reset"):
         zookeeper.plan("new", None, EARLIEST)
@@ -183,7 +183,7 @@ def test_partitions_of_a_file(stored: EnsembleClient, brokers: GroupBrokers) -> 
 
 
 def test_unreadable_offset(stored: EnsembleClient, brokers: GroupBrokers) -> None:
-    """An offset that cannot be read prevents a shift, and no scenario that does not need it."""
+    """An unreadable offset prevents a shift, but no scenario that does not need it."""
     stored.put(PATH_0, b"five")
     zookeeper = resets("zookeeper", stored, brokers)
     with pytest.raises(CodecError):
@@ -192,7 +192,7 @@ def test_unreadable_offset(stored: EnsembleClient, brokers: GroupBrokers) -> Non
 
 
 def test_active_in_zookeeper(stored: EnsembleClient, brokers: GroupBrokers) -> None:
-    """A member in ZooKeeper prevents a reset in Kafka, too, as it may commit there."""
+    """A member in ZooKeeper prevents a reset in Kafka, too, since it may commit there."""
     stored.put("/consumers/g/ids/g_a")
     with pytest.raises(GroupError, match="The offsets were not reset: group g must be inactive"):
         resets("kafka", stored, brokers).plan("g", None, EARLIEST)
@@ -200,7 +200,7 @@ def test_active_in_zookeeper(stored: EnsembleClient, brokers: GroupBrokers) -> N
 
 @pytest.mark.parametrize(("storage", "is_refused"), [("zookeeper", False), ("kafka", True), ("both", True)])
 def test_active_in_kafka(stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, is_refused: bool) -> None:
-    """Members that Kafka coordinates prevent a reset of the offsets that they commit."""
+    """Members that Kafka coordinates prevent a reset of offsets in Kafka."""
     brokers.states["g"] = GroupState("STABLE", ("m1",))
     wanted = resets(storage, stored, brokers)
     if is_refused:
@@ -211,14 +211,14 @@ def test_active_in_kafka(stored: EnsembleClient, brokers: GroupBrokers, storage:
 
 
 def test_without_zookeeper(brokers: GroupBrokers) -> None:
-    """Offsets in Kafka alone are reset without ZooKeeper."""
+    """Offsets only in Kafka are reset without ZooKeeper."""
     kafka = resets("kafka", None, brokers)
     kafka.apply(kafka.plan("g", None, LATEST))
     assert brokers.stored["g"] == {T1: 20}
 
 
 def test_partly_refused(stored: EnsembleClient, brokers: GroupBrokers) -> None:
-    """If the brokers refuse some partitions, the error names these, and says that the others are written."""
+    """If brokers refuse some partitions, the error names them and says that the others are written."""
     brokers.refused = {T1: ClusterStateError("REFUSED_BY_BROKER", "an ACL denies it")}
     kafka = resets("kafka", stored, brokers)
     with pytest.raises(GroupError, match=r"refused the offsets of 1 of 2 partition\(s\) of group g, t-1, the others are"):
@@ -226,7 +226,7 @@ def test_partly_refused(stored: EnsembleClient, brokers: GroupBrokers) -> None:
 
 
 class Unreachable(GroupBrokers):
-    """Brokers that no longer answer when offsets are committed."""
+    """Brokers that do not respond to commits."""
 
     def alter_offsets(self, group: str, offsets: object) -> Any:
         raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
@@ -237,7 +237,7 @@ class Unreachable(GroupBrokers):
     [("kafka", BrokersUnavailable, "no broker answered"), ("both", GroupError, "are reset in ZooKeeper, but not in Kafka")],
 )
 def test_unreachable_brokers(stored: EnsembleClient, storage: OffsetsStorage, error: type[Exception], text: str) -> None:
-    """If only ZooKeeper was written, the error says so, and what must not be repeated."""
+    """If brokers do not respond, the error says whether ZooKeeper has already been written."""
     wanted = resets(storage, stored, Unreachable({T0: (10, 100)}, {"g": {T0: 50}}))
     with pytest.raises(error, match=text):
         wanted.apply(wanted.plan("g", None, ShiftBy(1)))
@@ -245,7 +245,7 @@ def test_unreachable_brokers(stored: EnsembleClient, storage: OffsetsStorage, er
 
 
 def test_logs_of_leaders(brokers: Any) -> None:
-    """All ends of logs, or the error of partitions without a leader; any other error comes first."""
+    """Partitions without a leader are one error, but any other error takes precedence."""
     assert list_offsets(brokers, {}) == {}
     assert list_offsets(brokers, {T0: LATEST}) == {T0: 100}
     brokers.offline = {T1: NO_LEADER}
@@ -261,7 +261,7 @@ def test_logs_of_leaders(brokers: Any) -> None:
 
 @pytest.fixture
 def client(client: EnsembleClient) -> EnsembleClient:
-    """The ensemble without members."""
+    """An ensemble without members."""
     del client.ensemble.nodes["/consumers/g/ids/g_a"]
     del client.ensemble.nodes["/consumers/g/owners/t/0"]
     return client
@@ -286,18 +286,18 @@ def offsets(rows: list[Row]) -> dict[int, int]:
     ids=lambda value: "-".join(map(str, value)),
 )
 def test_scenarios(run: Callable[..., list[Row]], scenario: dict[str, Any], found: dict[int, int]) -> None:
-    """Each scenario has its offsets, within the logs: here, no record is as young as the times."""
+    """Each scenario gives its offsets within the logs; no record is as recent as the times used here."""
     assert offsets(run(reset_offsets, "g", topic=["t"], dry_run=True, **scenario)) == found
 
 
 @pytest.mark.parametrize(("by", "found"), [(3, 8), (-3, 2), (-9, 0), (0, 5)])
 def test_shift(run: Callable[..., list[Row]], by: int, found: int) -> None:
-    """A shift goes either way, to the ends of the log at most; one by 0 is a scenario, too."""
+    """A shift goes in both directions, but not beyond the log, and may be 0."""
     assert offsets(run(reset_offsets, "g", all_topics=True, shift_by=by)) == {0: found}
 
 
 def test_reset(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
-    """Offsets are shown and written, and their number is noted; a dry run writes nothing."""
+    """Offsets are shown, written and counted in a note, and a dry run writes nothing."""
     text, notes = show(reset_offsets, "g", topic=["t:0"], to_latest=True, dry_run=True)
     assert text.split()[-5:] == ["g", "t", "0", "5", "100"]
     assert (notes, client.data(PATH_0)) == ("Dry run: nothing was changed.\n", b"5")
@@ -316,7 +316,7 @@ def test_current_offsets(
     storage: OffsetsStorage,
     current: list[int | None],
 ) -> None:
-    """The offset that is replaced is shown beside the new one: of two stores, the larger one."""
+    """The replaced offset is shown next to the new one, and is the larger one of two stores."""
     client.put(PATH_0, b"60")
     group_admin.stored["g"] = {T0: 5, T1: 15}
     rows = run(reset_offsets, "g", topic=["t"], to_latest=True, dry_run=True, offsets_storage=storage)
@@ -340,14 +340,14 @@ def test_stores(
     in_zookeeper: bytes,
     in_kafka: dict[TopicPartition, int],
 ) -> None:
-    """Only the named store is written, and the note says which."""
+    """Only the chosen store is written, and the note names it."""
     notes = show(reset_offsets, "g", topic=["t:0"], to_latest=True, offsets_storage=storage)[1]
     assert notes == f"Reset 1 offset(s) of group g in {place}.\n"
     assert (client.data(PATH_0), group_admin.stored["g"]) == (in_zookeeper, in_kafka)
 
 
 def test_file(tmp_path: Path, run: Callable[..., list[Row]]) -> None:
-    """A file has the partitions and their offsets."""
+    """A file contains partitions and their offsets."""
     file = tmp_path / "offsets.csv"
     file.write_text("t,0,0\nt,1,10\n")
     assert offsets(run(reset_offsets, "g", from_file=file)) == {0: 0, 1: 10}
@@ -355,7 +355,7 @@ def test_file(tmp_path: Path, run: Callable[..., list[Row]]) -> None:
 
 @pytest.mark.parametrize(("text", "bad"), [("t,0,-1\n", "t-0 at -1"), ("t,0,5\nt,1,-1\n", "t-1 at -1")])
 def test_file_without_an_offset(tmp_path: Path, run: Callable[..., list[Row]], text: str, bad: str) -> None:
-    """Lines without an offset are named, and nothing is reset."""
+    """Lines without an offset are an error that lists them."""
     file = tmp_path / "offsets.csv"
     file.write_text(text)
     with pytest.raises(OptionError, match=f"has no offset to reset to for {bad}; leave these lines out"):
@@ -372,13 +372,13 @@ def test_file_without_an_offset(tmp_path: Path, run: Callable[..., list[Row]], t
     ],
 )
 def test_contradictions(run: Callable[..., list[Row]], given: dict[str, Any], text: str) -> None:
-    """There is one scenario, of which 0 is a value, and one set of partitions."""
+    """A reset needs exactly one scenario, even if its value is 0, and exactly one set of partitions."""
     with pytest.raises(OptionError, match=text):
         run(reset_offsets, "g", **given)
 
 
 def test_nothing_to_reset(client: EnsembleClient, show: Callable[..., tuple[str, str]]) -> None:
-    """Where no partition is left, that is said, and nobody is asked to confirm it."""
+    """If no partition is left, nothing is reset, and a note says so."""
     client.put("/consumers/gone/offsets/gone/0", b"1")
     text, notes = show(reset_offsets, "gone", all_topics=True, to_latest=True)
     assert (text, notes.splitlines()) == (

@@ -1,4 +1,4 @@
-"""``zkafka groups verify``: on an ensemble without brokers, and each of its problems, absent in a proper assignment."""
+"""``zkafka groups verify``: the command without brokers, and each problem, none of which occurs in a proper assignment."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from tests.support.ensemble_client import EnsembleClient
 
 @pytest.fixture
 def client(client: EnsembleClient) -> EnsembleClient:
-    """The ensemble without brokers."""
+    """An ensemble without brokers."""
     del client.ensemble.nodes["/brokers/ids/1"]
     return client
 
 
 def test_exit_status(run: Callable[..., list[Row]], capsys: pytest.CaptureFixture[str]) -> None:
-    """A problem is a row with its remedy, and the exit status; the ends of logs are not needed for it."""
+    """A problem is a row with its remedy and makes the exit status 1, even if the ends of logs are unknown."""
     with pytest.raises(typer.Exit) as caught:
         run(verify, ["g"])
     assert caught.value.exit_code == 1
@@ -58,22 +58,22 @@ GROUP = GroupReport(
 
 
 def problems(group: GroupReport, logs: dict[TopicPartition, LogBounds] = LOGS) -> list[tuple[object, ...]]:
-    """Topic, partition and kind of each problem."""
+    """Return topic, partition and kind of each problem."""
     return [(p.topic, p.partition, p.problem) for p in verify_group(group, logs)]
 
 
 def claimed(tp: TopicPartition, owner: Owner) -> GroupReport:
-    """The proper group with another claim."""
+    """Return the proper group with another claim."""
     return replace(GROUP, owners={**GROUP.owners, tp: owner})
 
 
 def committed(tp: TopicPartition, offset: int, mzxid: int | None = None) -> GroupReport:
-    """The proper group with another offset."""
+    """Return the proper group with another offset."""
     return replace(GROUP, offsets={**GROUP.offsets, tp: Committed(offset, mzxid=mzxid)})
 
 
 def test_proper_group() -> None:
-    """A group whose member owns all has no problem, nor has one without members, claims and offsets."""
+    """A group whose member owns all partitions has no problem, and neither has a group without znodes."""
     assert problems(GROUP) == []
     assert problems(GroupReport("g")) == []
 
@@ -95,12 +95,12 @@ def test_proper_group() -> None:
     ],
 )
 def test_problems(group: GroupReport, expected: tuple[object, ...]) -> None:
-    """Each problem is found, and nothing else with it."""
+    """Each problem is found, without any other."""
     assert problems(group) == [expected]
 
 
 def test_claim_of_an_unsubscribed_topic() -> None:
-    """A claim of a topic that exists, and that no member subscribes to, is a problem."""
+    """A claim of an existing topic to which no member subscribes is a problem."""
     assert problems(claimed(U0, Owner("g_c1-0", 7)), {**LOGS, U0: LogBounds()}) == [
         ("u", 0, "claim of an unsubscribed topic")
     ]
@@ -108,13 +108,13 @@ def test_claim_of_an_unsubscribed_topic() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 5, 10])
 def test_proper_offsets(offset: int) -> None:
-    """The bounds of the log are proper offsets, as is none."""
+    """Offsets at the bounds of the log and missing offsets are no problem."""
     assert problems(committed(T0, offset, mzxid=51)) == []
 
 
 @pytest.mark.parametrize("log", [LogBounds(), LogBounds(0, None), LogBounds(None, 10)])
 def test_unverified_offset(log: LogBounds) -> None:
-    """An offset is a problem if the leader does not return the bounds of the log; none is not."""
+    """An offset is a problem if the leader does not return the bounds of the log, but a missing offset is not."""
     assert problems(GROUP, {**LOGS, T0: log}) == [("t", 0, "unverified offset")]
     assert problems(committed(T0, -1), {**LOGS, T0: log}) == []
 
@@ -127,7 +127,7 @@ def test_several_groups() -> None:
 
 
 def test_members_of_both_kinds() -> None:
-    """A group with members in ZooKeeper and in Kafka is a problem; one with members in one of the two is not."""
+    """Members in both ZooKeeper and Kafka are a problem of a group, but members in only one of them are not."""
     groups = {"g": replace(GROUP, kafka_members=2), "h": GroupReport("h", kafka_members=1)}
     (problem,) = verify_groups(GroupReports(groups, logs=LogsReport(LOGS)))
     assert (problem.group, problem.problem) == ("g", "members of both kinds")
@@ -135,7 +135,7 @@ def test_members_of_both_kinds() -> None:
 
 
 def test_unreadable_znodes() -> None:
-    """An unreadable znode is one problem: an unreadable claim is not missing, and one by an unreadable member no zombie."""
+    """An unreadable znode is a single problem, without further problems of missing owners or zombie claims."""
     claim, member = "/consumers/g/owners/t/1", "/consumers/g/ids/g_c1"
     assert problems(
         replace(
@@ -153,7 +153,7 @@ def test_unreadable_znodes() -> None:
 
 
 def test_regex_that_only_java_accepts() -> None:
-    """The advice is not to delete the registration of a member that may be sound."""
+    """If only Java accepts a member's regex, the remedy does not advise deleting its registration."""
     path, data = "/consumers/g/ids/g_c1", b'{"pattern":"white_list","subscription":{"a(?!b)c":1}}'
     with pytest.raises(CodecError) as raised:
         decode_registration(path, data)
@@ -162,7 +162,7 @@ def test_regex_that_only_java_accepts() -> None:
 
 
 def test_unexpected_assignment() -> None:
-    """Owners that no strategy of JVM members computes are a problem, which names the nearest strategy."""
+    """An assignment that no strategy of JVM members gives is a problem, and the nearest strategy is named."""
     logs = {TopicPartition("t", n): LogBounds() for n in range(6)}
     members = {f"g_c{n}": Member(ConsumerRegistration({"t": 1}), n) for n in (1, 2)}
     owners = {tp: Owner(f"g_c{n}-0", n) for tp, n in zip(logs, (1, 1, 2, 2, 2, 1), strict=True)}
@@ -176,13 +176,13 @@ def test_unexpected_assignment() -> None:
 
 
 def test_unknown_strategy() -> None:
-    """A strategy that only a registration knows is not verified."""
+    """An unknown strategy in a registration is not verified."""
     unknown = Member(ConsumerRegistration({"t": 1}, assignor="newer"), 7)
     assert problems(replace(GROUP, members={"g_c1": unknown})) == []
 
 
 def test_internal_topics() -> None:
-    """A filter that does not exclude internal topics is sound; another member's claim of such a topic is not."""
+    """A filter may include internal topics, but claims of internal topics by other members are a problem."""
     internal = TopicPartition("__consumer_offsets", 0)
     logs = {**LOGS, internal: LogBounds()}
     group = replace(claimed(internal, Owner("g_c1-0", 7)), offsets={})
@@ -204,7 +204,7 @@ some_topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 6), min_si
 def test_any_assignment(
     subscribed: list[dict[str, int]], topics: dict[str, int], strategy: str, data: st.DataObject
 ) -> None:
-    """What a strategy assigns has no problem; without one of its claims, just that partition has no owner."""
+    """An assignment by a strategy has no problem, and without one claim, only that partition has no owner."""
     members = {f"g_c{n}": Member(ConsumerRegistration(found), n) for n, found in enumerate(subscribed, start=1)}
     logs = {TopicPartition(topic, n): LogBounds() for topic, count in topics.items() for n in range(count)}
     partitions = {topic: tuple(range(count)) for topic, count in topics.items()}

@@ -27,7 +27,7 @@ from tests.support.cases import each
 
 
 class Reads:
-    """Answers one after the other, then Ctrl-C."""
+    """Reads that return the prepared answers in turn, then raise Ctrl-C."""
 
     def __init__(self, *answers: GroupReports | Exception) -> None:
         self._answers: Iterator[GroupReports | Exception] = iter(answers)
@@ -45,7 +45,7 @@ T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
 
 def rows(current: int, *, alone: bool = True) -> GroupReports:
-    """A group with a partition at an offset, whose log ends at 100; or also one that lags, one without offset, an idler."""
+    """Return a group with a partition in a log that ends at 100, or also with two more partitions and an idle member."""
     group = GroupReport("g", owners={T0: Owner("g_c1-0")}, offsets={T0: Committed(current)})
     logs = {T0: LogBounds(0, 100)}
     if not alone:
@@ -56,7 +56,7 @@ def rows(current: int, *, alone: bool = True) -> GroupReports:
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """A table is written each time, the first one without rates."""
+    """A table is written after each read, and the first one has no rates."""
     watch_groups(Output(), Reads(rows(10), rows(60)), 0.1)
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("g ")]
     assert lines[0] == ["g", "t", "0", "10", "100", "90", "-", "-", "-", "g_c1"]
@@ -66,7 +66,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """With JSON, each line is a list; a group ends with the totals of partitions with an offset, without idle members."""
+    """With JSON, each line is a list; a group ends with totals of partitions with an offset, without idle members."""
     watch_groups(Output(as_json=True), Reads(rows(10, alone=False), rows(60, alone=False)), 0.1)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert [(row["topic"], row["partition"], row["lag"]) for row in first] == [
@@ -80,7 +80,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_errors_that_may_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    """A retriable error is shown, and the next table follows; any other ends the command."""
+    """A retriable error is shown and followed by the next table, and any other error ends the command."""
     lost = ZooKeeperError("NO_ZOOKEEPER", "No answer")
     watch_groups(Output(), Reads(rows(1), lost, rows(2)), 0.1)
     out = capsys.readouterr().out
@@ -93,19 +93,19 @@ def test_errors_that_may_pass(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def seen(time_s: float, *offsets: tuple[int | None, int | None]) -> Observation:
-    """An observation of a topic's partitions by their current offsets and the ends of their logs."""
+    """Return an observation of a topic's partitions, by current offsets and ends of logs."""
     return Observation(time_s, tuple(PartitionReport("g", "t", n, *found) for n, found in enumerate(offsets)))
 
 
 def test_rates() -> None:
-    """Rates are differences of offsets over the time between two observations."""
+    """Rates are differences of offsets divided by the time between two observations."""
     (found,) = progress(seen(10.0, (100, 400)), seen(12.0, (180, 420)))
     assert found == Progress(240, 40.0, 10.0)
     assert found.catch_up_s == 8.0
 
 
 def test_first_observation() -> None:
-    """There are no rates in the first observation, for a new partition, or without an offset before."""
+    """The first observation, new partitions and partitions without an earlier offset have no rates."""
     assert progress(seen(10.0, (1, 3)), seen(10.0, (1, 3))) == [Progress(2)]
     assert progress(seen(10.0, (None, 3)), seen(11.0, (1, 3), (0, 0))) == [Progress(2, None, 0.0), Progress(0)]
 
@@ -124,11 +124,11 @@ def test_first_observation() -> None:
     ],
 )
 def test_time_to_catch_up(found: Progress, seconds: float | None) -> None:
-    """It is known if the group consumes faster than the log grows, and 0 if there is no lag."""
+    """The time to catch up is known if the group consumes faster than the log grows, and is 0 without a lag."""
     assert found.catch_up_s == seconds
 
 
 def test_totals() -> None:
-    """Totals are sums, and unknown where a part is."""
+    """Totals are sums, and are unknown if a part is unknown."""
     assert total([Progress(10, 1.0, 2.0), Progress(5, None, 3.0)]) == Progress(15, None, 5.0)
     assert total([Progress()]) == Progress()

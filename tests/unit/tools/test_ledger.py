@@ -1,4 +1,4 @@
-"""``zkafka ledger`` without a server: refused arguments, and ledgers that are read, aged, and deleted."""
+"""``zkafka ledger`` without a server: refused arguments, and reading, age and deletion of ledgers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOWHERE = ["--bootstrap-server", "127.0.0.1:1"]
     ],
 )
 def test_refused(arguments: list[str], text: str) -> None:
-    """What contradicts itself, or is not complete, is refused with exit status 2 before a server is asked."""
+    """Contradictory and incomplete arguments are refused with exit status 2 before a server is contacted."""
     result = CliRunner().invoke(zkafka, ["ledger", *arguments, *NOWHERE], env={"COLUMNS": "200"})
     assert (result.exit_code, text in result.stderr) == (2, True), result.output
 
@@ -70,7 +70,7 @@ def test_entries_with_an_impossible_time(run: Callable[..., list[Row]], show: Ca
 
 
 def test_deletion_of_an_entry_with_an_impossible_time(foreign: GroupBrokers, run: Callable[..., list[Row]]) -> None:
-    """Such a ledger is deleted with --force, as any other of an unknown age."""
+    """A ledger with impossible times is deleted only with --force, like any other of unknown age."""
     with pytest.raises(LedgerError, match="it has no entry with a time"):
         run(ledger.delete, ["zkafka-q"])
     run(ledger.delete, ["zkafka-q"], force=True)
@@ -85,19 +85,19 @@ FOREIGN = '{"v":2}'
 
 
 def entry(slot: int, batch: int = 7, rows: int = 10, *, run: str = "r1", at_ms: int = NOW - RECENT_MS) -> Entry:
-    """An entry whose query may have ended."""
+    """Return an entry whose query may have ended."""
     return Entry(slot, batch, rows, DIGEST, run, at_ms=at_ms)
 
 
 def recorded(*texts: Entry | str, query: str = "zkafka-q") -> QueryLedger:
-    """The ledger with the entries, each under a key of its own; a text is an entry as it is."""
+    """Return a ledger with these entries, each under its own key; a text is stored as it is."""
     group = f"{query}.slots-8-0"
     found = {TopicPartition("t", n): text if isinstance(text, str) else encode(text) for n, text in enumerate(texts)}
     return group_by_query({query: [group]}, {group: found})[query]
 
 
 def test_groups_of_a_query() -> None:
-    """The groups of ledgers are found among others, those of a query in order of their numbers."""
+    """The groups of ledgers are found among others, and those of a query are sorted by number."""
     names = ["q.slots-4-10", "billing", "q.slots-4-2", "p.slots-1-0", "x.slots-0-1", ".slots-1-1", "q.slots-04-3"]
     assert groups_of(names) == {"p": ["p.slots-1-0"], "q": ["q.slots-4-2", "q.slots-4-10"]}
     assert groups_of(names, ["p", "unknown"]) == {"p": ["p.slots-1-0"]}
@@ -105,7 +105,7 @@ def test_groups_of_a_query() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("pq"), st.integers(0, 40)), unique=True), st.integers(1, 9))
 def test_each_slot_is_in_the_ledger_of_its_query(slots: list[tuple[str, int]], width: int) -> None:
-    """Whatever the keys, a ledger has the slots of its query alone, in order."""
+    """Whatever the keys, a ledger has only the slots of its own query, sorted."""
     metadata: dict[str, dict[TopicPartition, str]] = {}
     for query, slot in slots:
         key = key_of(QueryName("zkafka", query), slot, width)
@@ -119,20 +119,20 @@ def test_each_slot_is_in_the_ledger_of_its_query(slots: list[tuple[str, int]], w
 
 
 def test_last_micro_batch() -> None:
-    """The last micro-batch is that of the slots that wrote most recently; its last entry has the present run."""
+    """The last micro-batch contains the most recent entries of slots, and the last one of these has the present run."""
     found = recorded(entry(0, 6), entry(1, 7, run="r2", at_ms=NOW), entry(2, 7, rows=5))
     assert [(e.slot, e.rows, e.run) for e in found.last_entries] == [(2, 5, "r1"), (1, 10, "r2")]
     assert (len(found.entries), found.written_ms, found.topics) == (3, NOW, ["t"])
 
 
 def test_slot_with_several_keys() -> None:
-    """A slot with several keys counts once, with its later micro-batch."""
+    """A slot with several keys counts once, with its latest micro-batch."""
     found = recorded(entry(0, 6, rows=1), entry(0, 7, rows=2))
     assert ([e.rows for e in found.last_entries], len(found.records)) == ([2], 2)
 
 
 def test_unreadable_entries() -> None:
-    """What is no entry of this version is kept as it is, after the others; the age of the ledger is unknown."""
+    """Text that is no entry of this version is kept unchanged after the entries, and makes the ledger's age unknown."""
     found = recorded("", entry(3), FOREIGN)
     assert [record.entry and record.entry.slot for record in found.records] == [3, None, None]
     assert [record.metadata for record in found.unreadable] == ["", FOREIGN]
@@ -159,26 +159,26 @@ def test_ledger_without_entries() -> None:
     ],
 )
 def test_query_that_may_be_running(found: QueryLedger, reason: str) -> None:
-    """A ledger that is younger than a minute may be of a running query; of one without an age, no wait tells."""
+    """A ledger younger than a minute or of unknown age is refused, and the remedy is to wait or to use --force."""
     with pytest.raises(LedgerError, match=reason) as raised:
         require_idle([recorded(entry(0), query="idle"), found], NOW)
     assert (raised.value.condition, raised.value.parameters["queries"]) == ("LEDGER_IN_USE", ["zkafka-q"])
 
 
 def test_idle_query() -> None:
-    """A ledger whose entries are all a minute old may go."""
+    """A ledger is idle if all its entries are at least a minute old."""
     require_idle([recorded(entry(0), entry(1))], NOW)
 
 
 def test_older_ledgers() -> None:
-    """The newest entry decides how old a ledger is; one of unknown age is neither old nor young."""
+    """The newest entry decides a ledger's age, and ledgers of unknown age are listed separately."""
     old, young = recorded(entry(0, at_ms=10), query="old"), recorded(entry(0, at_ms=10), entry(1, at_ms=30), query="young")
     unknown = recorded(entry(0, at_ms=10), FOREIGN, query="unknown")
     assert written_before([old, young, unknown], 30) == ([old], [unknown])
 
 
 def test_record_of_an_entry() -> None:
-    """An entry is read from the metadata."""
+    """An entry is read from the metadata of an offset."""
     record = StoredEntry.read("g", TopicPartition("t", 0), encode(entry(3)))
     assert record.entry == entry(3)
 
@@ -189,7 +189,7 @@ WIDTH = 2
 
 
 class Brokers:
-    """What `GroupAdmin` is to ledgers: groups with the metadata of their offsets."""
+    """The part of `GroupAdmin` that ledgers use: groups with the metadata of their offsets."""
 
     def __init__(self) -> None:
         self.metadata: dict[str, dict[TopicPartition, str]] = {}
@@ -215,7 +215,7 @@ class Brokers:
 
 @pytest.fixture
 def brokers() -> Brokers:
-    """Brokers with the ledgers of two queries, of which one has two groups."""
+    """Brokers with the ledgers of two queries, one of which has two groups."""
     brokers = Brokers()
     for slot in range(3):
         brokers.write("q", slot, batch=7)
@@ -224,7 +224,7 @@ def brokers() -> Brokers:
 
 
 def test_all_ledgers(brokers: Brokers) -> None:
-    """All ledgers are those of groups that have a ledger's name; no other group's offsets are read."""
+    """All ledgers are found by the names of their groups, and offsets of other groups are not read."""
     found = read_ledgers(brokers)
     assert {query: sorted(ledger.entries) for query, ledger in found.items()} == {
         "zkafka-other": [0],
@@ -234,25 +234,25 @@ def test_all_ledgers(brokers: Brokers) -> None:
 
 
 def test_one_ledger(brokers: Brokers) -> None:
-    """Of named queries, only the groups of these are read."""
+    """For named queries, only their groups are read."""
     assert list(read_ledgers(brokers, ["zkafka-q"])) == ["zkafka-q"]
     assert brokers.asked == [["zkafka-q.slots-2-0", "zkafka-q.slots-2-1"]]
 
 
 def test_unknown_ledger(brokers: Brokers) -> None:
-    """A query without a ledger is an error, also beside others."""
+    """A query without a ledger is an error, even among others."""
     with pytest.raises(LedgerError, match=r"UNKNOWN_LEDGER.*zkafka-x"):
         read_ledgers(brokers, ["zkafka-q", "zkafka-x"])
 
 
 def test_deletion(brokers: Brokers) -> None:
-    """A ledger that is as it was is deleted with all of its groups, and no other one is."""
+    """An unchanged ledger is deleted with all of its groups, and no other one is deleted."""
     delete_ledger(brokers, read_ledgers(brokers)["zkafka-q"])
     assert list(brokers.metadata) == ["zkafka-other.slots-2-0"]
 
 
 def test_ledger_that_has_changed(brokers: Brokers) -> None:
-    """A ledger that was written meanwhile is of a query that is running, and is not deleted unless by force."""
+    """A ledger that has changed meanwhile belongs to a running query, and is deleted only with force."""
     ledger = read_ledgers(brokers)["zkafka-q"]
     brokers.write("q", 2, batch=8)
     with pytest.raises(LedgerError, match="The ledger of zkafka-q was not deleted, as it has changed") as caught:
@@ -264,7 +264,7 @@ def test_ledger_that_has_changed(brokers: Brokers) -> None:
 
 
 def test_other_ledgers_do_not_matter(brokers: Brokers) -> None:
-    """What another query writes meanwhile does not prevent a deletion."""
+    """Writes of other queries do not prevent a deletion."""
     ledger = read_ledgers(brokers)["zkafka-q"]
     brokers.write("other", 0, batch=2)
     delete_ledger(brokers, ledger)

@@ -1,4 +1,4 @@
-"""``zkafka cluster`` where no cluster is up."""
+"""``zkafka cluster`` without a running cluster."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pyspark_zkafka.tools import app
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cache folder of the test's own."""
+    """A new cache folder."""
     monkeypatch.setenv("ZKAFKA_CACHE", str(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["log.dirs", "=value"])
 def test_properties(text: str) -> None:
-    """A property of the brokers has a name and a value."""
+    """A property of the brokers needs a name and a value."""
     result = CliRunner().invoke(app, ["cluster", "up", "--config", text], env={"COLUMNS": "200"})
     assert (result.exit_code, f"found '{text}'; write NAME=VALUE" in result.stderr) == (2, True), result.stderr
 
 
 def test_status() -> None:
-    """Without a cluster, status is an empty list, and a hint for people."""
+    """Without a cluster, the status is an empty list in JSON, and otherwise a hint."""
     assert json.loads(CliRunner().invoke(app, ["cluster", "status", "--json"]).stdout) == []
     assert "`zkafka cluster up` starts one" in " ".join(CliRunner().invoke(app, ["cluster", "status"]).stdout.split())

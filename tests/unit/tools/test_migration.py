@@ -1,4 +1,4 @@
-"""Moves of offsets between two stores of values."""
+"""Copies of offsets between two stores, as values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ P0, P1, *_ = TPS
 
 
 def states(source: dict[TopicPartition, int], target: dict[TopicPartition, int], **facts: Any) -> list[str]:
-    """The states of the partitions."""
+    """Return the states of the partitions."""
     return [c.state for c in compare(source, target, **{"existing": TPS, **facts})]
 
 
@@ -34,13 +34,13 @@ def states(source: dict[TopicPartition, int], target: dict[TopicPartition, int],
     ],
 )
 def test_states(source: int | None, target: int | None, state: str) -> None:
-    """A target is equal, behind or ahead; one that has an offset where the source has none is ahead."""
+    """A target is equal, behind or ahead, and is ahead if only the target has an offset."""
     there = ({P0: offset} if offset is not None else {} for offset in (source, target))
     assert states(*there) == [state]
 
 
 def test_partitions_that_are_not_copied() -> None:
-    """What the cluster does not have is skipped; unreadable and outdated offsets fail, until they are forced."""
+    """Partitions that the cluster lacks are skipped; unreadable and outdated offsets fail; force copies outdated ones."""
     other = TopicPartition("gone", 0)
     legacy = [LegacyPartition("t", 1, 0)]
     found = compare({P0: 5, other: 7}, {P1: 9}, TPS, unreadable={P1: "garbage"}, legacy=legacy, outdated=[P0])
@@ -55,7 +55,7 @@ def test_partitions_that_are_not_copied() -> None:
 
 
 def test_an_outdated_zero_is_harmless() -> None:
-    """An offset of 0 means the same in a topic that was created again."""
+    """An outdated offset of 0 may be copied, since it means the same in a topic that was created again."""
     assert states({P0: 0}, {}, outdated=[P0]) == ["behind"]
 
 
@@ -64,7 +64,7 @@ OFFSETS = st.dictionaries(st.sampled_from(TPS), st.integers(0, 5))
 
 @given(OFFSETS, OFFSETS, st.booleans())
 def test_copies(source: dict[TopicPartition, int], target: dict[TopicPartition, int], force: bool) -> None:
-    """A copy never decreases an offset unless it is forced, leaves equal offsets, and leaves nothing to copy."""
+    """A copy decreases offsets only with force, does not copy equal offsets, and leaves nothing to copy."""
     before = compare(source, target, TPS)
     copies = to_copy(before, force=force)
     assert force or all(offset > target.get(tp, -1) for tp, offset in copies.items())
@@ -77,7 +77,7 @@ def test_copies(source: dict[TopicPartition, int], target: dict[TopicPartition, 
 
 
 def test_report_of_what_was_not_written() -> None:
-    """A partition that the target refuses fails with the reason; one that moved on meanwhile says to run again."""
+    """A refused partition fails with the reason, and a partition whose source has moved fails with advice to run again."""
     before = compare({P0: 5, P1: 5}, {}, TPS)
     after = compare({P0: 5, P1: 9}, {P1: 5}, TPS)
     found = report(before, after, [P1], {P0: "refused"})
@@ -89,12 +89,12 @@ def test_report_of_what_was_not_written() -> None:
 
 
 def look(source: dict[TopicPartition, int], target: dict[TopicPartition, int]) -> list[Compared]:
-    """One look at both stores."""
+    """Return a comparison of both stores."""
     return compare(source, target, TPS)
 
 
 def test_only_what_nobody_moves_is_written() -> None:
-    """A partition is written once two looks in a row have found the same in the target."""
+    """A partition is written once two comparisons in a row find the same offset in the target."""
     rounds = LiveRounds()
     first = look({P0: 5, P1: 5}, {P0: 3, P1: 3})
     assert rounds.writes(first) == {}
@@ -103,7 +103,7 @@ def test_only_what_nobody_moves_is_written() -> None:
 
 
 def test_caught_up_only_at_the_look_after_the_last_write() -> None:
-    """Equal stores right after a write, or at the first look, are not enough."""
+    """Equal stores at the first comparison, or right after a write, do not count as caught up."""
     equal = look({P0: 5}, {P0: 5})
     rounds = LiveRounds()
     assert not rounds.is_caught_up(equal)
@@ -112,7 +112,7 @@ def test_caught_up_only_at_the_look_after_the_last_write() -> None:
 
 
 def test_a_target_that_stays_ahead() -> None:
-    """A target that is ahead is a commit under way at first, and a finding when it has stayed so for some looks."""
+    """A target that is ahead may be a commit in progress, and counts as final only after several comparisons."""
     ahead, rounds, looks = look({P0: 5}, {P0: 6}), LiveRounds(), 0
     while not rounds.is_caught_up(ahead):
         rounds, looks = rounds.seen(ahead, wrote=False), looks + 1
@@ -121,8 +121,7 @@ def test_a_target_that_stays_ahead() -> None:
 
 @given(st.data())
 def test_live_ends_equal(data: st.DataObject) -> None:
-    """Whatever the order of our looks and writes and of commits to Kafka and then to ZooKeeper: once the members are idle,
-    both stores end at the last commit."""
+    """In any order of comparisons, copies and commits to Kafka, then ZooKeeper, both stores end at the last commit."""
     kafka, zookeeper = {P0: 0}, {P0: 0}
     rounds, pending = LiveRounds(), 0
     for _ in range(data.draw(st.integers(0, 12))):

@@ -14,7 +14,7 @@ from tests.support.cases import each
 
 T0 = TopicPartition("t", 0)
 
-# What ZooKeeper allows in a path, with what has a meaning in one of the two forms.
+# Characters that ZooKeeper allows in a path, including those with a meaning in one of the two formats.
 GROUPS = st.text(st.sampled_from("abz.-_:, \"'ü\u2028\u00a0"), min_size=1).filter(lambda name: name not in (".", ".."))
 TOPICS = st.text(st.sampled_from("abz.-_"), min_size=1).filter(lambda name: name not in (".", ".."))
 MODERN = st.builds(TopicPartition, TOPICS, st.integers(0, 10**6))
@@ -23,27 +23,27 @@ LEGACY = st.builds(LegacyPartition, TOPICS, st.integers(0, 100), st.integers(0, 
 
 @given(st.dictionaries(st.tuples(GROUPS, MODERN | LEGACY), st.integers(0, 2**63 - 1), min_size=1))
 def test_lines_of_znodes_round_trip(offsets: dict[tuple[str, TopicPartition | LegacyPartition], int]) -> None:
-    """What is exported is imported, whatever the names of the groups are, partitions of Kafka 0.7 too."""
+    """Exported lines of znodes are imported unchanged, with any group names and with partitions of Kafka 0.7."""
     exported = [OffsetLine(group, partition, offset) for (group, partition), offset in offsets.items()]
     assert parse_offsets_file("f", zk_text(exported)) == exported
 
 
 @given(st.dictionaries(st.tuples(GROUPS, MODERN), st.integers(0, 2**63 - 1), min_size=1))
 def test_csv_round_trips(offsets: dict[tuple[str, TopicPartition], int]) -> None:
-    """The same for CSV with a column for the group."""
+    """Exported CSV with a column for the group is imported unchanged."""
     exported = [OffsetLine(group, partition, offset) for (group, partition), offset in offsets.items()]
     assert parse_offsets_file("f", csv_text(exported, with_group=True)) == exported
 
 
 def test_three_columns() -> None:
-    """Lines without a group belong to the one that is given; quotes, a header and Windows' line ends are read."""
+    """Lines without a group belong to the given group, and quotes, a header and Windows line ends are accepted."""
     text = '\ufefftopic,partition,offset\r\n"t",0,7\r\n\r\n t2 , 1 , 8\r\n'
     found = [OffsetLine("g", T0, 7), OffsetLine("g", TopicPartition("t2", 1), 8)]
     assert parse_offsets_file("f", text, "g") == found
 
 
 def test_blanks_of_group_names() -> None:
-    """Blanks belong to the name of a group, as for kafka-consumer-groups, but not to the other cells."""
+    """Blanks belong to a group's name, as for kafka-consumer-groups, but not to other cells."""
     found = parse_offsets_file("f", ' g ,t , 0, 7\r\n"g ",t,0,8 \n')
     assert found == [OffsetLine(" g ", T0, 7), OffsetLine("g ", T0, 8)]
     with pytest.raises(OptionError, match="it is of group ' g', not 'g'"):
@@ -51,13 +51,13 @@ def test_blanks_of_group_names() -> None:
 
 
 def test_lines_after_an_empty_one_count() -> None:
-    """Nothing after an empty line is dropped, as ImportZkOffsets does silently."""
+    """Lines after an empty line are read, although ImportZkOffsets drops them silently."""
     text = "/consumers/g/offsets/t/0:1\n\n/consumers/g/offsets/t/1:2\n"
     assert len(parse_offsets_file("f", text)) == 2
 
 
 def test_negative_offsets() -> None:
-    """A partition at -1 is read like others: commands decide what it stands for."""
+    """An offset of -1 is read like any other, and commands decide its meaning."""
     assert parse_offsets_file("f", "/consumers/g/offsets/t/0:-1\n") == [OffsetLine("g", T0, -1)]
 
 
@@ -83,7 +83,7 @@ def test_negative_offsets() -> None:
     ],
 )
 def test_malformed_files(text: str, problem: str) -> None:
-    """Each line that cannot be used is named by its number, with the reason."""
+    """Each line that cannot be used is reported by number with the reason."""
     with pytest.raises(OptionError, match=r"INVALID_OFFSETS_FILE.*cannot be used") as raised:
         parse_offsets_file("f", text)
     assert problem in str(raised.value)
@@ -97,6 +97,6 @@ def test_all_problems_at_once() -> None:
 
 @pytest.mark.parametrize("line", ["h,t,0,1\n", "/consumers/h/offsets/t/0:1\n"])
 def test_another_group(line: str) -> None:
-    """A line of another group than the one that is given is a mistake, in either form."""
+    """A line of another group than the given one is an error in either format."""
     with pytest.raises(OptionError, match="it is of group 'h', not 'g'"):
         parse_offsets_file("f", line, "g")

@@ -20,20 +20,20 @@ COLUMNS = (*columns("topic partition current_offset", right="partition current_o
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """JSON is one list of objects with the columns in order; null, lists and booleans stay what they are."""
+    """JSON is one list of objects with the columns in order, and null, lists and Booleans keep their types."""
     Output(as_json=True).rows(ROWS, COLUMNS)
     assert json.loads(capsys.readouterr().out) == ROWS
 
 
 def test_no_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without rows, JSON is an empty list, and a table a note on standard error."""
+    """Without rows, JSON is an empty list, and a table is a note on standard error."""
     Output(as_json=True).rows([], COLUMNS, "Nothing.")
     Output().rows([], COLUMNS, "Nothing.")
     assert capsys.readouterr() == ("[]\n", "Nothing.\n")
 
 
 def test_piped_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Into a pipe each row is one line, however long; headings are Kafka's, null is "-", lists are joined."""
+    """In a pipe, each row is one line of any length, with Kafka's headings, "-" for null and joined lists."""
     long = "x" * 300
     Output().rows([*ROWS, {"topic": long}], COLUMNS)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -50,7 +50,7 @@ ESCAPED = r"a\x1b[2J\x1b]0;owned\x07\r\n\x9b1m\u202e\ud800b"
 
 
 def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    """Text for people controls no terminal, wherever it is from: what does not print is escaped; JSON escapes it itself."""
+    """Control characters from any source are escaped in text, and JSON escapes them itself."""
     output = Output()
     output.rows([{"topic": HOSTILE, "isr": [HOSTILE], "offline": {HOSTILE: HOSTILE}}], COLUMNS)
     output.rows([], COLUMNS, HOSTILE)
@@ -67,14 +67,14 @@ def test_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_narrow_terminal() -> None:
-    """A narrow terminal folds long cells and cuts nothing off."""
+    """A narrow terminal folds long cells and truncates nothing."""
     console = Console(width=40, record=True, file=io.StringIO())
     console.print(table([{"topic": "t" * 60, "partition": 1}], COLUMNS[:2]))
     assert console.export_text().count("t") == 60
 
 
 def test_wide_table_on_a_terminal() -> None:
-    """Headings of a table that is too wide are broken after hyphens; one that fits stays as it is."""
+    """Headings of a table that is too wide are broken after hyphens, and those of a table that fits stay."""
     output = Output()
     shown = columns("topic current_offset log_end_offset")
     rows = [{"topic": "t" * 30, "current_offset": 1, "log_end_offset": 2}]
@@ -91,7 +91,7 @@ def test_wide_table_on_a_terminal() -> None:
 
 
 def test_columns_that_fit() -> None:
-    """Of several choices of columns, the first one that fits the terminal is shown."""
+    """The first of several choices of columns that fits the terminal is shown."""
     output, full = Output(), columns("topic topic_id configs")
     narrower = [full[:2], full[:1]]
     rows = [{"topic": "t" * 10, "topic_id": "i" * 22, "configs": "c" * 60}]
@@ -101,7 +101,7 @@ def test_columns_that_fit() -> None:
 
 
 def test_what_is_folded() -> None:
-    """In a table that is too wide, numbers stay whole, and lists are folded between their items."""
+    """In a table that is too wide, numbers are not broken, and lists are folded between their items."""
     output, file = Output(), io.StringIO()
     output.console = Console(width=50, file=file)
     row = {"topic": "t" * 40, "offset": 12345678901, "configs": {"retention.ms": 1, "segment.bytes": 2}}
@@ -113,7 +113,7 @@ def test_what_is_folded() -> None:
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_bar(is_terminal: bool) -> None:
-    """A bar is drawn on a terminal alone."""
+    """A bar is drawn only on a terminal."""
     output, file = Output(), io.StringIO()
     output.errors = Console(file=file, force_terminal=is_terminal, width=100)
     with output.progress("replicas in sync", 4) as set_done:

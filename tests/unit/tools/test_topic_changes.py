@@ -1,4 +1,4 @@
-"""``zkafka topics create`` and ``alter``, with brokers of values."""
+"""``zkafka topics create`` and ``alter`` with fake brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Show = Callable[..., tuple[str, str]]
 
 @dataclass
 class Admin:
-    """What `KafkaAdmin` is to these commands: topics and the number of their partitions, and a refusal if there is one."""
+    """The part of `KafkaAdmin` that these commands use, with topics, numbers of partitions, and an optional refusal."""
 
     topics: dict[str, int] = field(default_factory=lambda: {"t": 2})
     refusal: ZKafkaError | None = None
@@ -43,12 +43,12 @@ class Admin:
 
 @pytest.fixture
 def validator() -> Admin:
-    """Replaces the brokers of the other commands' tests."""
+    """Fake brokers, instead of those of the other commands' tests."""
     return Admin()
 
 
 def test_create(validator: Admin, run: Callable[..., list[Row]]) -> None:
-    """The brokers check a topic before they create it; what is not given is their default."""
+    """Brokers check a topic before they create it, and missing values are left to their defaults."""
     rows = run(create, "new", partitions=3, replication_factor=2, config=["cleanup.policy=[compact,delete]"])
     settings = {"cleanup.policy": "compact,delete"}
     assert rows == [{"topic": "new", "partitions": 3, "replication": 2, "config": settings}]
@@ -58,7 +58,7 @@ def test_create(validator: Admin, run: Callable[..., list[Row]]) -> None:
 
 
 def test_dry_runs(validator: Admin, show: Show) -> None:
-    """A dry run only has the brokers check the request."""
+    """A dry run only lets the brokers check the request."""
     out, err = show(create, "new", dry_run=True)
     assert ("new" in out, err) == (True, "Dry run: nothing was changed.\n")
     show(alter, "t", 4, dry_run=True)
@@ -66,7 +66,7 @@ def test_dry_runs(validator: Admin, show: Show) -> None:
 
 
 def test_existing_topic(validator: Admin, show: Show) -> None:
-    """With --if-not-exists nothing is asked for a topic that exists."""
+    """With --if-not-exists, nothing is requested for an existing topic."""
     assert show(create, "t", if_not_exists=True) == ("", "Topic t exists already; nothing was changed.\n")
     assert validator.asked == []
     show(create, "new", if_not_exists=True)
@@ -74,7 +74,7 @@ def test_existing_topic(validator: Admin, show: Show) -> None:
 
 
 def test_refusals(validator: Admin, show: Show) -> None:
-    """A request that the brokers refuse is not made, and names that no broker takes are refused before."""
+    """A change that brokers refuse is not requested, and arguments that cannot be valid are refused without brokers."""
     validator.refusal = TOPIC_REFUSED("no")
     with pytest.raises(ClusterStateError, match="TOPIC_REFUSED"):
         show(create, "new")
@@ -91,6 +91,6 @@ def test_refusals(validator: Admin, show: Show) -> None:
 
 
 def test_alter(validator: Admin, run: Callable[..., list[Row]]) -> None:
-    """The brokers check the new number of partitions before they add them."""
+    """Brokers check the new number of partitions before they add them."""
     assert run(alter, "t", 4) == [{"topic": "t", "partitions": 2, "new_partitions": 4}]
     assert validator.asked == [("alter", "t", 4, True), ("alter", "t", 4, False)]

@@ -1,4 +1,4 @@
-"""``zkafka topics produce``: records of lines."""
+"""``zkafka topics produce``: records from lines."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tests.support.cases import each
     ],
 )
 def test_lines(arrived: list[bytes], expected: list[list[bytes]]) -> None:
-    """Lines are yielded as soon as they are whole; the last one may lack its line break, and bytes stay as they are."""
+    """Lines are yielded once they are complete, the last one may lack its line break, and bytes stay unchanged."""
     pieces = iter(arrived)
     assert list(read_lines(lambda size: next(pieces, b""))) == expected
 
 
 def test_a_long_input() -> None:
-    """Lines are whole across the pieces in which they are read."""
+    """Lines are complete even if they were read in several pieces."""
     lines = [b"%d" % n * 10 for n in range(300_000)]
     source = BytesIO(b"\n".join(lines))
     assert [line for part in read_lines(source.read1) for line in part] == lines
 
 
 def test_records() -> None:
-    """A line is a value, or a key and a value; headers and the partition are the same for all."""
+    """A line is a value, or a key and a value, and all records have the same headers and partition."""
     (plain,) = make_batch([b"a"], 0, None, [], None, empty_as_null=False).to_pylist()
     assert plain == {"key": None, "value": b"a", "partition": None, "headers": None}
     batch = make_batch([b"k:a:b", b":", b"x:"], 0, b":", [("h", b"1")], 3, empty_as_null=False)
@@ -47,13 +47,13 @@ def test_records() -> None:
 
 
 def test_empty_as_null() -> None:
-    """Empty keys and values are null if this is wanted, as tombstones need it."""
+    """Empty keys and values become null if requested, as tombstones require."""
     batch = make_batch([b"k:", b":v", b":"], 0, b":", [], None, empty_as_null=True)
     assert [(r["key"], r["value"]) for r in batch.to_pylist()] == [(b"k", None), (None, b"v"), (None, None)]
     assert make_batch([b""], 0, None, [], None, empty_as_null=True).to_pylist()[0]["value"] is None
 
 
 def test_line_without_a_separator() -> None:
-    """The number of the line is that in the whole input."""
+    """The error for a line without a separator has the line's number in the whole input."""
     with pytest.raises(OptionError, match="Line 12 has no key separator '::'; 10 records before it are written"):
         make_batch([b"a::b", b"a:b"], 10, b"::", [], None, empty_as_null=False)

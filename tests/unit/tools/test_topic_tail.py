@@ -1,4 +1,4 @@
-"""``zkafka topics tail``: starts, lines and ends, of messages of values."""
+"""``zkafka topics tail``: starts, lines and ends, with fake messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Message:
-    """What confluent-kafka's message is to the command."""
+    """The part of confluent-kafka's message that the command uses."""
 
     def __init__(
         self, offset: int, value: bytes | None = b"v", *, tp: TopicPartition = T0, error: int | None = None, **more: Any
@@ -71,13 +71,13 @@ class Message:
     ],
 )
 def test_starts(text: str, position: object) -> None:
-    """A number is an offset; other starts are those of the option startingOffsets, and times."""
+    """A start is an offset, a value of the option startingOffsets, or a time."""
     assert parse_start(text) == position
 
 
 @each("text", ["", "-1", "committed", "latest+1", "yesterday", "9" * 30])
 def test_other_starts(text: str) -> None:
-    """Anything else is refused with all forms."""
+    """A malformed start is refused with all valid forms."""
     with pytest.raises(ValueError, match="earliest, latest, latest-10"):
         parse_start(text)
 
@@ -101,12 +101,12 @@ BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1)
     ],
 )
 def test_lines(message: Any, form: Format, options: dict[str, bool], expected: bytes) -> None:
-    """Bytes pass through to a pipe as they are, and cannot control a terminal."""
+    """Bytes are written unchanged to a pipe, and escaped on a terminal."""
     assert line_writer(form, as_text, **{"key": False, "meta": False, "escape": False, **options})(message) == expected
 
 
 def test_json() -> None:
-    """JSON has all fields, and base64 where bytes are not UTF-8."""
+    """JSON has all fields, with base64 for bytes that are not UTF-8."""
     line = line_writer("json", as_text, key=False, meta=False, escape=True)(RICH)  # type: ignore[arg-type]
     assert json.loads(line) == {
         "topic": "t",
@@ -125,7 +125,7 @@ def test_json() -> None:
 
 @dataclass
 class Consumer:
-    """confluent-kafka's consumer, which returns what it is given."""
+    """A fake of confluent-kafka's consumer that returns the prepared answers."""
 
     answers: list[list[Message]]
     assigned: list[Any] = field(default_factory=list)
@@ -145,7 +145,7 @@ class Consumer:
 
 @pytest.fixture
 def reading() -> Callable[..., tuple[Consumer, list[int]]]:
-    """Reads ranges from answers, up to the first exception; returns the consumer and the offsets."""
+    """A function that reads ranges from prepared answers, and returns the consumer and the offsets read."""
 
     def run(ranges: list[OffsetRange], *answers: list[Message], until_end: bool = True) -> tuple[Consumer, list[int]]:
         consumer, found = Consumer(list(answers)), list[int]()
@@ -158,7 +158,7 @@ def reading() -> Callable[..., tuple[Consumer, list[int]]]:
 
 
 def test_reading_to_the_ends(reading: Any) -> None:
-    """A partition ends at its range's end, also if the last offsets have no record; an empty one is not read."""
+    """A partition ends at its range's end, even if its last offsets have no record, and an empty one is not read."""
     end = KafkaError._PARTITION_EOF
     ranges = [OffsetRange(T0, 3, 5), OffsetRange(T1, 0, 9), OffsetRange(TopicPartition("t", 2), 4, 4)]
     consumer, found = reading(
@@ -174,7 +174,7 @@ def test_reading_to_the_ends(reading: Any) -> None:
 
 
 def test_following(reading: Any) -> None:
-    """Without an end, reading goes on after the end of a log."""
+    """Without an end, reading continues after the end of a log."""
     answers = [Message(5, None, error=KafkaError._PARTITION_EOF)], [Message(5)], [Message(6)]
     with pytest.raises(KeyboardInterrupt):
         reading([OffsetRange(T0, 5, 5)], *answers, until_end=False)
@@ -185,7 +185,7 @@ def test_following(reading: Any) -> None:
     [(KafkaError._AUTO_OFFSET_RESET, DataLoss), (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopic)],
 )
 def test_records_that_are_gone(code: int, kind: type[Exception]) -> None:
-    """A topic that is deleted, and a position outside the log, end the command."""
+    """A deleted topic and a position outside the log end the command with an error."""
     consumer = Consumer([[Message(3, None, error=code)]])
     client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
     with pytest.raises(kind):

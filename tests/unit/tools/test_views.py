@@ -1,4 +1,4 @@
-"""``zkafka brokers``, ``controller``, ``topics`` and ``plan`` on views of values."""
+"""``zkafka brokers``, ``controller``, ``topics`` and ``plan`` with fake views."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def partition(name: str, number: int, leader: int | None = 1, *, under_replicate
 
 @pytest.fixture(autouse=True)
 def rows(views: Any) -> None:
-    """Two topics, one of them internal, whose partitions are whole, under-replicated, and without a leader."""
+    """Two topics, one of them internal, with partitions that are in sync, under-replicated or without a leader."""
     views.rows["topics"] = [topic("__internal"), topic("t", [("retention.ms", "1"), ("cleanup.policy", "compact")])]
     views.rows["partitions"] = [
         partition("__internal", 0),
@@ -40,7 +40,7 @@ def numbers(found: list[Row]) -> list[tuple[str, int]]:
 
 
 def test_list(run: Callable[..., list[Row]]) -> None:
-    """A topic is shown with its counts, and with its own settings as an object."""
+    """A topic is shown with its counts, and with its settings as an object."""
     found = run(list_topics)
     assert [row["topic"] for row in found] == ["__internal", "t"]
     assert (found[1]["partitions"], found[1]["replication"]) == (2, 3)
@@ -48,14 +48,14 @@ def test_list(run: Callable[..., list[Row]]) -> None:
 
 
 def test_unknown_settings(views: Any, run: Callable[..., list[Row]]) -> None:
-    """Settings that the brokers do not tell are null, as against a topic without any."""
+    """Unknown settings are null, but a topic without settings has an empty object."""
     views.rows["topics"] = [topic("a", None), topic("b")]
     assert [row["config"] for row in run(list_topics)] == [None, {}]
 
 
 @pytest.mark.parametrize("command", [list_topics, describe_topics])
 def test_internal_topics(run: Callable[..., list[Row]], command: Any) -> None:
-    """Internal topics are left out where that is asked for, with their partitions."""
+    """On request, internal topics are left out with their partitions."""
     assert {row["topic"] for row in run(command)} == {"__internal", "t"}
     assert {row["topic"] for row in run(command, exclude_internal=True)} == {"t"}
 
@@ -66,18 +66,18 @@ def test_under_replicated(run: Callable[..., list[Row]]) -> None:
 
 
 def test_unavailable(run: Callable[..., list[Row]]) -> None:
-    """Unavailable partitions are those without a live leader; in a row, none is null."""
+    """Unavailable partitions are those without a live leader, which is null in their rows."""
     found = run(describe_topics, unavailable=True)
     assert [(row["partition"], row["leader"]) for row in found] == [(2, None), (3, None)]
 
 
 def test_both_states(run: Callable[..., list[Row]]) -> None:
-    """Partitions in both states are shown where both are asked for."""
+    """With both filters, only partitions in both states are shown."""
     assert numbers(run(describe_topics, under_replicated=True, unavailable=True)) == [("t", 2)]
 
 
 def test_named_topics(views: Any, run: Callable[..., list[Row]]) -> None:
-    """Named topics restrict both views; one that does not exist is an error."""
+    """Named topics restrict both views, and an unknown topic is an error."""
     run(describe_topics, ["t", "__internal"])
     restricted = {"subscribe": "t,__internal"}
     assert views.restricted == [("topics", restricted), ("partitions", restricted)]
@@ -86,14 +86,14 @@ def test_named_topics(views: Any, run: Callable[..., list[Row]]) -> None:
 
 
 def test_tables(show: Callable[..., tuple[str, str]]) -> None:
-    """For people, the topics come before their partitions, but for a search of partitions."""
+    """In text, topics precede their partitions, unless partitions are filtered."""
     text, _ = show(describe_topics, ["t"])
     assert text.index("retention.ms=1,cleanup.policy=compact") < text.index("LEADER")
     assert "REPLICATION" not in show(describe_topics, ["t"], unavailable=True)[0]
 
 
 def test_nothing_found(views: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """Without a topic, or a partition in the state, there is a note."""
+    """A note says if there is no topic, or no partition in the state."""
     views.rows = {"topics": [], "partitions": []}
     assert show(list_topics)[1] == "There is no topic.\n"
     assert show(describe_topics)[1] == "There is no topic.\n"
@@ -117,7 +117,7 @@ CONTROLLER = {"broker": 1, "epoch": 3, "timestamp": 1795228865441000, "cluster_i
 
 
 def test_brokers(views: Any, run: Callable[..., list[Row]]) -> None:
-    """A broker is shown with its registration, the time of which is ISO 8601 in UTC."""
+    """A broker is shown with its registration, whose time is in ISO 8601 and UTC."""
     views.rows |= {"brokers": [BROKER, {**BROKER, "id": 2}], "controller": [CONTROLLER]}
     row, other = run(brokers)
     names = ["id", "host", "port", "rack", "leaders", "controller", "timestamp", "endpoints", "version"]
@@ -127,7 +127,7 @@ def test_brokers(views: Any, run: Callable[..., list[Row]]) -> None:
 
 
 def test_brokers_for_people(views: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """The version of a registration's format is not shown; without ZooKeeper, the controller is unknown."""
+    """In text, the format version of a registration is left out; without ZooKeeper, the controller is unknown."""
     views.rows |= {"brokers": [BROKER], "controller": [CONTROLLER]}
     heading, _, line = show(brokers)[0].splitlines()
     assert heading.split() == ["ID", "HOST", "PORT", "RACK", "LEADERS", "CONTROLLER", "TIMESTAMP", "ENDPOINTS"]
@@ -136,7 +136,7 @@ def test_brokers_for_people(views: Any, show: Callable[..., tuple[str, str]]) ->
 
 
 def test_broker_without_registration(views: Any, run: Callable[..., list[Row]]) -> None:
-    """What brokers do not tell of themselves is null."""
+    """Values that brokers do not tell about themselves are null."""
     views.rows["brokers"] = [{key: BROKER[key] for key in ("id", "host", "port", "rack", "endpoints")}]
     views.rows["controller"] = []
     (row,) = run(brokers)
@@ -144,7 +144,7 @@ def test_broker_without_registration(views: Any, run: Callable[..., list[Row]]) 
 
 
 def test_no_broker(views: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """Without brokers there is a note, and no table."""
+    """Without brokers, there is a note instead of a table."""
     views.rows["brokers"] = []
     assert show(brokers) == ("", "No broker is registered.\n")
 
@@ -157,7 +157,7 @@ def test_controller(views: Any, run: Callable[..., list[Row]]) -> None:
 
 
 def test_controller_in_kraft_mode(views: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """Where the brokers do not name the controller, Kafka's own tool is named; with ZooKeeper there is none at all."""
+    """If brokers do not name the controller, a note names Kafka's own tool, but not with ZooKeeper."""
     views.rows["controller"] = [{"broker": None, "epoch": None, "timestamp": None, "cluster_id": "c"}]
     assert show(controller, connection=BY_BROKERS)[1] == KRAFT_NOTE
     assert show(controller)[1] == ""
@@ -189,14 +189,14 @@ def split(partition: int, task: int, start: int, until: int) -> Row:
 def test_options_of_the_read(
     views: Any, run: Callable[..., list[Row]], given: dict[str, Any], restricted: dict[str, str]
 ) -> None:
-    """Topics, a pattern and further options are those of the read that is planned."""
+    """Topics, pattern and further options are passed to the planned read."""
     views.rows["plan"] = []
     run(plan, **given)
     assert views.restricted == [("plan", restricted)]
 
 
 def test_malformed_option(run: Callable[..., list[Row]]) -> None:
-    """An option is a name and a value."""
+    """An option without a value is refused."""
     with pytest.raises(typer.BadParameter, match="found 'minPartitions'; write NAME=VALUE"):
         run(plan, option=["minPartitions"])
 
@@ -213,7 +213,7 @@ def test_splits(views: Any, run: Callable[..., list[Row]]) -> None:
 
 
 def test_summary(views: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """For people, the number of records, ranges and tasks is noted, of which several may share one."""
+    """A note counts records, ranges and Spark tasks, one of which may read several ranges."""
     views.rows["plan"] = [split(0, 0, 0, 1_000_000), split(1, 0, 0, 500), split(2, 1, 0, 7)]
     text, note = show(plan)
     assert note == "1,000,507 records in 3 ranges, 2 Spark tasks\n"
@@ -221,6 +221,6 @@ def test_summary(views: Any, show: Callable[..., tuple[str, str]]) -> None:
 
 
 def test_nothing_to_read(views: Any, show: Callable[..., tuple[str, str]]) -> None:
-    """A read without records has a note, and no table."""
+    """Without records to read, there is a note instead of a table."""
     views.rows["plan"] = []
     assert show(plan) == ("", "There is nothing to read.\n")

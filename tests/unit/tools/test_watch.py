@@ -1,4 +1,4 @@
-"""Tables that are shown again and again."""
+"""Tables that are shown repeatedly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_zkafka.tools.watch import Observed, watch
 
 
 def run(*answers: Observed | Exception, as_json: bool = False) -> None:
-    """Watch the answers, one after the other, until Ctrl-C."""
+    """Watch the prepared answers in turn until Ctrl-C."""
     left: Iterator[Observed | Exception] = iter(answers)
 
     def observe() -> Observed:
@@ -28,7 +28,7 @@ def run(*answers: Observed | Exception, as_json: bool = False) -> None:
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows become tables, with notes below; without rows there is a note; an error that may pass is shown."""
+    """Rows are shown as tables followed by notes, missing rows as a note, and retriable errors as they are."""
     run(([{"n": 941}], ["a note"]), ([], []), ZooKeeperError("NO_ZOOKEEPER", "No answer"), ([{"n": 942}], []))
     out = capsys.readouterr().out
     found = [out.index(text) for text in ("941", "a note", "Nothing is wrong.", "[NO_ZOOKEEPER] No answer", "942")]
@@ -36,7 +36,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """With JSON, each table is a list on a line of its own, and notes go to standard error."""
+    """With JSON, each table is a list on its own line, and notes go to standard error."""
     run(([{"n": 1}], ["a note"]), ([], []), as_json=True)
     out, err = capsys.readouterr()
     assert [json.loads(line) for line in out.splitlines()] == [[{"n": 1}], []]
@@ -44,6 +44,6 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_other_errors() -> None:
-    """An error that does not pass ends the command."""
+    """An error that is not retriable ends the command."""
     with pytest.raises(OptionError):
         run(OptionError("INVALID_OPTION", "wrong"))

@@ -1,4 +1,4 @@
-"""Who a task of an exactly-once write is, and what of its rows it keeps."""
+"""Identity of an exactly-once task, and the rows that it writes or leaves out."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ CALL = "11112222333344445555666677778888"
 
 @dataclass
 class Context:
-    """What Spark tells a task."""
+    """The part of Spark's TaskContext that identifies a task."""
 
     slot: int = 3
     properties: dict[str, str] = field(default_factory=dict)
 
     def partitionId(self) -> int:  # noqa: N802
-        """The slot."""
+        """Return the slot."""
         return self.slot
 
     def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
-        """A property of the job."""
+        """Return a property of the job."""
         return self.properties.get(name)
 
 
 def of_query(run: str = RUN, batch: int = 7) -> Context:
-    """A task of a query's micro-batch."""
+    """Return the context of a task in a query's micro-batch."""
     found = {"sql.streaming.queryId": QUERY, "streaming.sql.batchId": str(batch), "spark.jobGroup.id": run}
     return Context(properties=found)
 
@@ -55,7 +55,7 @@ ONCE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "orders", "deliveryGu
 
 
 def identified(context: Context, *, call: str = "", job: GroupJob | None = None, **options: str) -> Writing:
-    """The attempt of a task."""
+    """Return the attempt of a task."""
     return identify(context, parse_write({**ONCE, **options}), LedgerPlan("orders", 4, call, job=job))  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ def test_stream() -> None:
 
 @pytest.mark.parametrize(("writer", "name", "is_named"), [(None, "orders", False), ("audit", "audit", True)])
 def test_write_in_foreach_batch(writer: str | None, name: str, is_named: bool) -> None:
-    """A write in foreachBatch has its own name, that of its topic by default, and knows its call."""
+    """A write in foreachBatch has its own name, by default its topic's, and records its call."""
     found = identified(of_query(), call=CALL, **({} if writer is None else {"writerName": writer}))
     assert (str(found.name), found.query) == (f"zkafka-{QUERY}-{name}", QUERY)
     assert found.attempt == Attempt(3, 7, RUN, CALL, is_named=is_named)
@@ -91,7 +91,7 @@ NAMED = {"writerName": "audit", "batchId": "7"}
     ],
 )
 def test_unnamed_write(context: Context, call: str, options: dict[str, str], reason: str) -> None:
-    """A write that could not be recognised when it is repeated is refused; the error says how to name it."""
+    """A write that could not be recognised when repeated is refused; the error says how to name it."""
     with pytest.raises(OptionError, match=rf"\[UNNAMED_WRITE\].*{reason}.*Set writerName.* and batchId"):
         identified(context, call=call, **options)
 
@@ -100,14 +100,14 @@ LONG = json.dumps({f"{'t' * 200}{n}": {"0": 1} for n in range(20)})
 
 
 def test_unnamed_job_of_a_group() -> None:
-    """A write with commitOffsets cannot have a batchId as well: its error says what can be done instead."""
+    """A write with commitOffsets cannot have a batchId as well, and the error names the alternative."""
     reason = "the group has committed all of commitOffsets already, or they are longer than 3000 bytes"
     with pytest.raises(OptionError, match=rf"\[UNNAMED_WRITE\].*{reason}.*leave commitOffsets out, and set writerName"):
         identified(Context(), call=CALL, **COMMITS)
 
 
 def test_remedy_of_an_unnamed_job_of_a_group() -> None:
-    """Without commitOffsets the rows are recorded; a write without rows commits the offsets, and needs no name."""
+    """Without commitOffsets a named write records its rows; a write without rows needs no name to commit."""
     assert str(identified(Context(), call=CALL, **NAMED).name) == "zkafka-writer.audit"
     options = parse_write({**ONCE, **COMMITS, "commitOffsets": LONG})
     plan = WritePlan("127.0.0.1:1", {}, ledger=LedgerPlan("orders", 1, CALL))
@@ -115,7 +115,7 @@ def test_remedy_of_an_unnamed_job_of_a_group() -> None:
 
 
 class Ledgers:
-    """The ledgers on a cluster by name and topic, in place of `Ledger`."""
+    """The ledgers of a cluster by name and topic, in place of `Ledger`."""
 
     found: ClassVar[dict[tuple[str, str], list[Entry]]] = {}
 
@@ -123,38 +123,38 @@ class Ledgers:
         self._place = str(name), topic
 
     def entry(self, slot: int) -> None:
-        """No entry of the slot."""
+        """Return no entry for the slot."""
 
     def entries(self) -> dict[int, Entry]:
-        """The entries of the name."""
+        """Return the entries of the name."""
         return {entry.slot: entry for entry in self.found.get(self._place, ())}
 
     def others(
         self, belongs: Callable[[str], bool], topics: Collection[str] | None = None
     ) -> dict[tuple[str, str], list[Entry]]:
-        """The entries of other places."""
+        """Return the entries of other places."""
         base, _ = self._place
         ours = {place for place in self.found if place[0] == base or belongs(place[0])} - {self._place}
         return {place: self.found[place] for place in ours if topics is None or place[1] in topics}
 
 
 class Sent(Exception):
-    """A task commits what it has sent."""
+    """Raised when a task commits the rows it has sent."""
 
 
 def commit(*_: object) -> None:
-    """Nothing kept the task from committing."""
+    """Raise Sent instead of a commit."""
     raise Sent
 
 
 class Producer:
-    """A new transactional producer, which sends nothing."""
+    """A new transactional producer that sends nothing."""
 
     left_s = 0.0
     transaction_timeout_ms = 1000
 
     def abort(self) -> None:
-        """Nothing was sent."""
+        """Do nothing."""
 
 
 BY_ID, BY_NUMBER = f"zkafka-{QUERY}-audit", "zkafka-writer.audit"
@@ -192,7 +192,7 @@ def test_renumbered(
     batch: int,
     refusal: str,
 ) -> None:
-    """A write whose batchId was left out or added while its micro-batch is interrupted is refused before it commits."""
+    """A write whose batchId appears or disappears during an interrupted micro-batch is refused before it commits."""
     with pytest.raises(LedgerError if refusal else Sent, match=refusal or None):
         write_with(monkeypatch, {ledger: [Entry(0, batch, 5, "aa", "another run")]}, context, options)
 
@@ -201,7 +201,7 @@ def test_renumbered(
 def test_renumbered_with_a_ledger_of_several_topics(
     monkeypatch: pytest.MonkeyPatch, topic: str, expected: type[Exception]
 ) -> None:
-    """In a topic that holds the ledgers of several, entries of rows in another topic are those of another write."""
+    """In a topic with ledgers of several topics, entries with rows of another topic belong to another write."""
     entry = Entry(0, 7, 5, "aa", "another run", sink=SinkIdentity(topic, 77))
     with pytest.raises(expected):
         write_with(monkeypatch, {(f"zkafka-{QUERY}", "orders"): [entry]}, Context(), NAMED)
@@ -213,7 +213,7 @@ def write_with(
     context: Context,
     options: dict[str, str],
 ) -> None:
-    """Write a row, with these ledgers on the cluster; raises Sent where it is committed."""
+    """Write a row with these ledgers on the cluster. Raises Sent when it is committed."""
     monkeypatch.setattr(Ledgers, "found", found)
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.Ledger", Ledgers)
     monkeypatch.setattr("pyspark_zkafka.write.exactly_once.open_transactional", lambda *_, **__: nullcontext(Producer()))
@@ -225,7 +225,7 @@ def write_with(
 
 
 def test_batch_job() -> None:
-    """A named batch job is recorded under its name and its number, which each run of it shares."""
+    """A named batch job is recorded under its name and number, common to all its runs."""
     found = identified(Context(), call=CALL, **NAMED)
     assert str(found.name) == "zkafka-writer.audit"
     assert found.attempt == Attempt(3, 7, CALL, is_job=True)
@@ -233,14 +233,14 @@ def test_batch_job() -> None:
 
 @pytest.mark.parametrize("run", [RUN, "etl"])
 def test_numbered_write_in_foreach_batch(run: str) -> None:
-    """It has the same name where Spark says the micro-batch, so that a query may move to Connect; the query is known."""
+    """A named write in foreachBatch has the same name with and without Spark's micro-batch, so it can move to Connect."""
     found = identified(of_query(run), call=CALL, **NAMED)
     assert (str(found.name), found.query) == ("zkafka-writer.audit", QUERY)
     assert found.attempt == Attempt(3, 7, run, CALL, is_named=True)
 
 
 def test_another_number_in_foreach_batch() -> None:
-    """Another number than that of the micro-batch is refused: a thread of an earlier one may have kept it."""
+    """A batchId other than the micro-batch's is refused: a thread of an earlier micro-batch may have kept it."""
     with pytest.raises(OptionError, match=r"batchId is 7, but the write belongs to micro-batch 8"):
         identified(of_query(batch=8), call=CALL, **NAMED)
 
@@ -253,11 +253,11 @@ def test_job_of_a_group() -> None:
 
 
 class Opened(Exception):
-    """A producer is opened under a transactional id."""
+    """Raised when a producer is opened under a transactional id."""
 
 
 def write(context: Context, *values: bytes, call: str = "") -> Written:
-    """Write rows of a task; raises Opened where that takes a producer."""
+    """Write rows of a task. Raises Opened when that needs a producer."""
     options: WriteOptions = parse_write(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
     )
@@ -275,7 +275,7 @@ def _no_producer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unnamed_write_without_rows() -> None:
-    """A task that has no rows needs no name: a group's job that is run again finds nothing left to read."""
+    """A task without rows needs no name: a group's repeated job may find nothing left to read."""
     assert write(Context(), call=CALL).rows == {}
     with pytest.raises(OptionError, match="UNNAMED_WRITE"):
         write(Context(), b"v", call=CALL)
@@ -283,7 +283,7 @@ def test_unnamed_write_without_rows() -> None:
 
 @pytest.mark.usefixtures("_no_producer")
 def test_id_of_a_slot() -> None:
-    """Every run writes a slot under the same transactional id, by which it fences the producers of earlier runs."""
+    """Every run writes a slot under the same transactional id, which fences producers of earlier runs."""
     for run in (RUN, RUN.replace("0", "1")):
         with pytest.raises(Opened, match=rf"^zkafka-{QUERY}-3$"):
             write(of_query(run), b"v")
@@ -291,7 +291,7 @@ def test_id_of_a_slot() -> None:
 
 @pytest.mark.usefixtures("_no_producer")
 def test_micro_batch_without_rows() -> None:
-    """A slot without rows looks for those that another run may have recorded, in the first micro-batch of a run only."""
+    """A slot without rows checks for rows of another run, but only in the first micro-batch of a run."""
     for run in (RUN.replace("0", "2"), RUN.replace("0", "3")):
         with pytest.raises(Opened):
             write(of_query(run, 7))
@@ -299,10 +299,10 @@ def test_micro_batch_without_rows() -> None:
 
 
 class Transaction:
-    """A task's producer, rows and ledger in one, on a clock that only pauses move.
+    """A task's producer, rows and ledger in one, on a clock that only pauses advance.
 
-    An earlier run has recorded slot 0, which the task's run verifies after `verified_s`, and `elsewhere`, the base of a
-    ledger, a slot under another name. `committed` is the slot's entry.
+    An earlier run recorded slot 0, which the task's run verifies after `verified_s`. Another slot is recorded in the ledger
+    with the base `elsewhere`. `committed` is the slot's entry.
     """
 
     is_open, written, may_lose_offsets = True, Written(), False
@@ -316,15 +316,15 @@ class Transaction:
 
     @property
     def left_s(self) -> float:
-        """The rest of the transaction's time."""
+        """The remaining time of the transaction."""
         return self.transaction_timeout_ms / 1000 - self.now
 
     def sleep(self, pause_s: float) -> None:
-        """Move the clock."""
+        """Advance the clock."""
         self.now += pause_s
 
     def send(self) -> RowSet:
-        """The rows that were sent."""
+        """Return the sent rows."""
         return RowSet(1, "0" * 32)
 
     def commit(self, *entry: object) -> None:
@@ -332,27 +332,27 @@ class Transaction:
         self.committed = entry
 
     def abort(self) -> None:
-        """Abort the transaction."""
+        """Do nothing."""
 
     def entry(self, slot: int) -> Entry | None:
-        """The slot was not recorded."""
+        """Return None: the slot is not recorded."""
 
     def entries(self) -> dict[int, Entry]:
-        """The entries of the ledger."""
+        """Return the ledger's entries."""
         return {0: Entry(0, 7, 1, "0" * 32, RUN if self.now >= self.verified_s else "earlier")}
 
     def others(self, belongs: Callable[[str], bool]) -> dict[tuple[str, str], list[Entry]]:
-        """The entries elsewhere."""
+        """Return the entries elsewhere."""
         found = [Entry(0, 7, 1, "0" * 32, "earlier")]
         return {(self.elsewhere, "orders"): found} if belongs(self.elsewhere) else {}
 
     def key(self, slot: int) -> LedgerKey:
-        """Where the entry is stored."""
+        """Return the key of the entry."""
         return LedgerKey("g", 0)
 
 
 def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write a row of a micro-batch that an earlier run began."""
+    """Write a row of a micro-batch that an earlier run started."""
 
     @contextmanager
     def open_transactional(*arguments: object) -> Iterator[Transaction]:
@@ -368,7 +368,7 @@ def write_in(transaction: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Forgetful(Transaction):
-    """Brokers that forget the entry of so many commits."""
+    """Brokers that forget the entries of the first commits."""
 
     may_lose_offsets = True
 
@@ -378,17 +378,17 @@ class Forgetful(Transaction):
         self.renewed = 0
 
     def entry(self, slot: int) -> Entry | None:
-        """The slot's entry, once the brokers remember it."""
+        """Return the slot's entry, once the brokers remember it."""
         is_known = bool(self.committed) and self.renewed >= self._forgotten
         return Entry(slot, 7, 1, "0" * 32, RUN) if is_known else None
 
     def renew(self) -> None:
-        """Prepare another transaction."""
+        """Prepare the next transaction."""
         self.renewed += 1
 
 
 def test_forgotten_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An entry that the brokers have forgotten is committed again, without rows; in the end, the task fails."""
+    """An entry that brokers have forgotten is committed again without rows; after five attempts, the task fails."""
     for forgotten in (0, 1, 4):
         brokers = Forgetful(forgotten)
         write_in(brokers, monkeypatch)
@@ -399,7 +399,7 @@ def test_forgotten_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @each("timeout_s", [60, 10, 8, 4])
 def test_wait_for_other_slots(timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slot that is not recorded waits for those that are, in a transaction of any length, and commits then."""
+    """An unrecorded slot waits until recorded slots are verified, in a transaction of any length, and then commits."""
     transaction = Transaction(timeout_s, verified_s=timeout_s / 2)
     write_in(transaction, monkeypatch)
     assert transaction.committed
@@ -408,7 +408,7 @@ def test_wait_for_other_slots(timeout_s: float, monkeypatch: pytest.MonkeyPatch)
 
 @each(("timeout_s", "kept_s"), [(60, 10), (8, 2)])
 def test_wait_that_leaves_time_to_commit(timeout_s: float, kept_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits no longer than leaves time to commit, and writes nothing then."""
+    """The wait for other slots ends while there is still time to commit, and then nothing is written."""
     transaction = Transaction(timeout_s, verified_s=timeout_s - kept_s / 2)
     with pytest.raises(LedgerError, match="LAYOUT_CHANGED"):
         write_in(transaction, monkeypatch)
@@ -417,7 +417,7 @@ def test_wait_that_leaves_time_to_commit(timeout_s: float, kept_s: float, monkey
 
 
 def test_rows_recorded_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that the same query has written under another prefix or name are not written again; other queries' may be."""
+    """Rows that the query recorded under another prefix or name are not written again; other queries' do not matter."""
     for name in f"team-{QUERY}", f"zkafka-{QUERY}-audit":
         renamed = Transaction(elsewhere=name)
         with pytest.raises(LedgerError, match=f"LEDGER_MOVED.*{name} \\(topic orders\\)"):

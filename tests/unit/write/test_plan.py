@@ -1,4 +1,4 @@
-"""The plan of a write, from snapshots."""
+"""The plan of a write, made from snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AUDIT = Topic("audit", {0: (1,)}, topic_id="a-b_cdefghijklmnopqrst", czxid=78)
 
 
 def cluster(*topics: Topic) -> ClusterSnapshot:
-    """A cluster of which broker 1 is live; the first replica of each partition is its leader."""
+    """Return a cluster with only broker 1 live; the first replica of each partition is its leader."""
     states = {TopicPartition(t.name, n): PartitionState(r[0], 0, r) for t in topics for n, r in t.partitions.items()}
     return ClusterSnapshot({1: Broker(1, ())}, {topic.name: topic for topic in topics}, states)
 
@@ -41,12 +41,12 @@ def plan(*topics: Topic) -> WritePlan:
     ],
 )
 def test_topics_to_look_up(given: dict[str, str], topics: list[str] | None) -> None:
-    """The topics that the options name are looked up, and all of them where each row names its own."""
+    """The topics in the options are looked up, or all topics if each row names its own."""
     assert named_topics(parse_write({"kafka.bootstrap.servers": "b:1", **given})) == topics
 
 
 def test_routers() -> None:
-    """Each topic has a router with all of its partitions, those that have a leader, and the partitioner."""
+    """Each topic has a router with all its partitions, those with a leader, and the partitioner."""
     found = plan(ORDERS, AUDIT)
     shown = {name: (r.topic, r.partitions, list(r.available), r.partitioner) for name, r in found.routers.items()}
     assert shown == {"orders": ("orders", 3, [0, 2], "murmur3"), "audit": ("audit", 1, [0], "murmur3")}
@@ -54,13 +54,13 @@ def test_routers() -> None:
 
 
 def test_topic_without_partitions() -> None:
-    """A topic that is being created, and has no partitions yet, cannot be written to."""
+    """A topic in creation, without partitions yet, cannot be written to."""
     with pytest.raises(UnknownTopic, match="TOPIC_WITHOUT_PARTITIONS"):
         plan(Topic("new", {}))
 
 
 def test_same_topics() -> None:
-    """The same topics are one generation, in whatever order they are listed, and whoever leads their partitions."""
+    """The same topics are the same generation, in any order and with any leaders."""
     moved = replace(ORDERS, partitions={0: (2,), 1: (1,), 2: (2,)})
     found = plan(ORDERS, AUDIT).generation
     assert found is not None
@@ -78,12 +78,12 @@ def test_other_topics_of_the_same_names(change: dict[str, Any]) -> None:
 
 
 def test_identity_of_a_topic() -> None:
-    """The id that Kafka gave a topic is its identity, wherever the snapshot comes from."""
+    """A topic's Kafka id is its identity, wherever the snapshot comes from."""
     assert plan(replace(AUDIT, czxid=None)).generation == plan(AUDIT).generation
 
 
 def test_topics_without_identity() -> None:
-    """If one topic has no identity, none of them can be told from others of the same names."""
+    """If one topic has no identity, there is no generation."""
     assert plan(ORDERS, replace(AUDIT, topic_id=None, czxid=None)).generation is None
 
 
@@ -97,11 +97,11 @@ def test_topics_without_identity() -> None:
     ],
 )
 def test_topic_of_the_rows(topic: Topic | None, expected: SinkIdentity | None) -> None:
-    """Entries of the ledger name the topic by its id in Kafka if it has one, else by its znode."""
+    """Ledger entries identify a topic by its Kafka id, or without one by its znode."""
     assert identity_of(topic) == expected
 
 
 def test_pickle() -> None:
-    """A plan is the same after it was sent to a task."""
+    """A plan survives pickling."""
     found = replace(plan(ORDERS), ledger=LedgerPlan("orders", 3, "call", sink=SinkIdentity("orders", 77)))
     assert pickle.loads(pickle.dumps(found)) == found

@@ -1,4 +1,4 @@
-"""Rows of a task, with a producer of values."""
+"""Rows of a task, with a fake producer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_zkafka.write.rows import RowSender, Written, first_turn
 
 
 class FakeProducer:
-    """A `CountingProducer` whose brokers acknowledge all rows but the `lost` ones, and have topics of two partitions."""
+    """A `CountingProducer` whose brokers acknowledge all rows except `lost` ones, and have topics of two partitions."""
 
     def __init__(self, lost: int = 0) -> None:
         self.sent: list[tuple[str, list[bytes], list[int], int]] = []
@@ -43,13 +43,13 @@ class FakeProducer:
 
 
 def batch(*rows: dict[str, Any], **types: pa.DataType) -> pa.RecordBatch:
-    """Rows with a value, and the columns whose types are given."""
+    """Return rows with a value, and columns of the given types."""
     schema = pa.schema([("value", pa.binary()), *types.items()])
     return pa.RecordBatch.from_pylist(list(rows), schema=schema)
 
 
 def sender(producer: Any, turn: int = 0, observe: Any = None, **options: str) -> RowSender:
-    """A sender that knows topic ``t`` of four partitions, of which three have a leader."""
+    """Return a sender that knows topic ``t`` with four partitions, three of them with a leader."""
     plan = WritePlan("b:1", {"t": Router("t", 4, [0, 1, 3])})
     given = parse_write({"kafka.bootstrap.servers": "b:1", **options})
     return RowSender(given, plan, producer, turn, hash_keys, observe)
@@ -59,7 +59,7 @@ VALUES = [{"value": b"%d" % n} for n in range(4)]
 
 
 def test_turns_go_on() -> None:
-    """Rows without a key take turns over partitions with a leader, from the first turn on, from batch to batch."""
+    """Rows without a key alternate between partitions with a leader, from the first turn on, across batches."""
     producer = FakeProducer()
     task = sender(producer, turn=1, topic="t")
     task.send(batch(*VALUES[:2]))
@@ -70,7 +70,7 @@ def test_turns_go_on() -> None:
 
 
 def test_topics_of_rows() -> None:
-    """Rows go to the topics that they name, each with turns of its own; an unknown topic is looked up once."""
+    """Rows go to the topics they name, each with its own turns; an unknown topic is looked up once."""
     producer = FakeProducer()
     task = sender(producer)
     rows = [{"value": b"a", "topic": "t"}, {"value": b"b", "topic": "u"}, {"value": b"c", "topic": "t"}]
@@ -81,7 +81,7 @@ def test_topics_of_rows() -> None:
 
 
 def test_nothing_is_sent_of_a_batch_with_an_invalid_row() -> None:
-    """An invalid row is found before any row of its batch is sent, also of another topic."""
+    """An invalid row is found before any row of its batch is sent, even to another topic."""
     producer = FakeProducer()
     rows = [{"value": b"a", "topic": "t", "partition": 3}, {"value": b"b", "topic": "u", "partition": 2}]
     with pytest.raises(InvalidRow, match="PARTITION_OUT_OF_RANGE"):
@@ -90,7 +90,7 @@ def test_nothing_is_sent_of_a_batch_with_an_invalid_row() -> None:
 
 
 def test_observer() -> None:
-    """All that is sent is shown to the observer, before it is sent."""
+    """The observer gets all rows before they are sent."""
     producer = FakeProducer()
     seen: list[tuple[list[bytes], int]] = []
     task = sender(producer, observe=lambda part: seen.append((part.value.to_pylist(), len(producer.sent))), topic="t")
@@ -100,14 +100,14 @@ def test_observer() -> None:
 
 
 def test_no_rows() -> None:
-    """A batch without rows counts for nothing."""
+    """A batch without rows is not counted."""
     task = sender(FakeProducer(), topic="t")
     task.send(batch())
     assert task.written() == Written()
 
 
 def test_miscounted_rows() -> None:
-    """Rows that were neither acknowledged nor refused are an error with both counts."""
+    """Rows that were neither acknowledged nor refused raise an error with both counts."""
     task = sender(FakeProducer(lost=1), topic="t")
     task.send(batch(*VALUES))
     with pytest.raises(DeliveryFailed, match=r"DELIVERY_MISCOUNTED\] 4 rows were sent and 3 acknowledged"):
@@ -133,11 +133,11 @@ class Context:
     ("context", "turn"), [(None, 0), (Context(3, None), 3), (Context(3, "0"), 3), (Context(3, "7"), 10)]
 )
 def test_first_turn(context: Any, turn: int) -> None:
-    """The first turn differs by task and by micro-batch; outside of a task it is 0."""
+    """The first turn differs by task and micro-batch; outside a task it is 0."""
     assert first_turn(context) == turn
 
 
 def test_pickle() -> None:
-    """Spark sends the counts from the task to the driver."""
+    """The counts survive pickling, since Spark sends them from the task to the driver."""
     written = Written({("t", 0): 5}, repeated=2)
     assert pickle.loads(pickle.dumps(written)) == written

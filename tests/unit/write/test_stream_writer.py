@@ -1,4 +1,4 @@
-"""Spark's calls of a streaming writer that need no connection."""
+"""Spark's calls of a streaming writer without a connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 
 def test_what_a_failed_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
-    """The log says how many rows stay."""
+    """After a failed micro-batch, the log says how many rows stay."""
     messages = [Written({("t", 0): 3, ("t", 1): 4}), None, Written({("t", 0): 1})]
     ZKafkaStreamWriter(parse_write(NOWHERE), None).abort(messages, 12)
     assert "Micro-batch 12: 1 task(s) failed or were stopped" in caplog.text
@@ -22,7 +22,7 @@ def test_what_a_failed_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_what_a_failed_exactly_once_micro_batch_leaves(caplog: pytest.LogCaptureFixture) -> None:
-    """The log says which rows are committed, and that these are not written again."""
+    """After a failed exactly-once micro-batch, the log says which rows are committed and not written again."""
     options = parse_write({**NOWHERE, "deliveryGuarantee": "exactly-once"})
     ZKafkaStreamWriter(options, None).abort([Written({("t", 0): 3}), None, None], 12)
     (text,) = caplog.messages
@@ -35,7 +35,7 @@ def test_what_a_failed_exactly_once_micro_batch_leaves(caplog: pytest.LogCapture
     [(0, "Micro-batch 12: wrote 3 rows"), (5, "Micro-batch 12: wrote 3 rows. 5 rows were in the log already")],
 )
 def test_commit(caplog: pytest.LogCaptureFixture, repeated: int, text: str) -> None:
-    """The log has the rows of a micro-batch, and those that an earlier attempt had written."""
+    """The log has the rows of a micro-batch, and those written by an earlier attempt."""
     with caplog.at_level(logging.DEBUG, "pyspark_zkafka"):
         ZKafkaStreamWriter(parse_write(NOWHERE), None).commit([Written({("t", 0): 3}, repeated)], 12)
     assert caplog.messages == [text]

@@ -26,7 +26,7 @@ MESSAGES = st.lists(st.none() | st.builds(Written, ROWS, st.integers(0, 2**40)))
 
 @pytest.mark.parametrize("kind", [ZKafkaWriter, ZKafkaStreamWriter])
 def test_a_task_without_rows(kind: type[RowWriter]) -> None:
-    """A task that has no rows opens no connection."""
+    """A task without rows opens no connection."""
     plan = WritePlan("127.0.0.1:1", {"t": Router("t", 1, [0])})
     writer = pickle.loads(pickle.dumps(kind(parse_write(NOWHERE), plan)))
     empty = pa.record_batch([pa.array([], pa.binary())], names=["value"])
@@ -36,14 +36,14 @@ def test_a_task_without_rows(kind: type[RowWriter]) -> None:
 
 @given(MESSAGES, MESSAGES)
 def test_counts_add_up(some: list[Written | None], others: list[Written | None]) -> None:
-    """The counts of all tasks are the sums of those of some and of the others; a task that failed counts for nothing."""
+    """The counts of several tasks add up; a failed task counts as zero."""
     for count in (count_rows, count_repeated):
         assert count(some + others) == count(some) + count(others)
         assert count([*some, None]) == count(some)
 
 
 def test_counts() -> None:
-    """Rows are counted over topics and partitions, apart from those that were in the log already."""
+    """Rows are counted over topics and partitions, separately from rows already in the log."""
     messages: Sequence[WriterCommitMessage | None] = [Written({("t", 0): 3, ("u", 0): 4}), None, Written({}, 5)]
     assert (count_rows(messages), count_repeated(messages)) == (7, 5)
     assert (count_rows([]), count_repeated([])) == (0, 0)

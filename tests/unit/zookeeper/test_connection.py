@@ -1,4 +1,4 @@
-"""Connections to ZooKeeper: their TLS, a client that is not open, and the time for which a session lasts."""
+"""Connections to ZooKeeper: TLS, clients that are not open, and the duration of sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.options import ensemble_config
 
 
 def test_constructing_a_client_does_nothing() -> None:
-    """No connection, no thread: only the block opens it; outside of it each call fails, and no retry repeats it."""
+    """The constructor opens nothing; outside the with block each call fails, and is not retried."""
     client = ZooKeeperConnection(ensemble_config("zk1:2181", "/kafka"))
     client.close()
     retry = Retry(3, 0.5, lambda pause_s: pytest.fail("a programming error was repeated"))
@@ -31,12 +31,12 @@ def test_constructing_a_client_does_nothing() -> None:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """An authority of the test's own."""
+    """An authority for the test."""
     return Authority(tmp_path, "authority")
 
 
 def test_truststore(authority: Authority) -> None:
-    """Only the truststore's authorities are trusted, and the server's name is checked unless that is switched off."""
+    """Only the truststore's authorities are trusted, and the server's name is checked unless that is off."""
     context = tls_context(ZooKeeperTls(truststore=authority.file))
     assert len(context.get_ca_certs()) == 1
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
@@ -45,7 +45,7 @@ def test_truststore(authority: Authority) -> None:
 
 
 def test_keystore(authority: Authority) -> None:
-    """A key is loaded with its password, and without one if it has none."""
+    """A key is loaded with its password, or without one if it has none."""
     host = DNSName("localhost")
     tls_context(ZooKeeperTls(authority.file, authority.issue("open", host)))
     tls_context(ZooKeeperTls(authority.file, authority.issue("locked", host, "secret"), "secret"))
@@ -53,7 +53,7 @@ def test_keystore(authority: Authority) -> None:
 
 @pytest.mark.parametrize("password", [None, "wrong-password"])
 def test_wrong_password(authority: Authority, password: str | None) -> None:
-    """A wrong or missing password is an error, without a prompt, and is not in the message."""
+    """A wrong or missing password raises an error without a prompt, and does not appear in it."""
     file = authority.issue("locked", DNSName("localhost"), "secret")
     with pytest.raises(OptionError, match=r"zookeeper\.ssl\.keystore\.location") as caught:
         tls_context(ZooKeeperTls(authority.file, file, password))
@@ -62,7 +62,7 @@ def test_wrong_password(authority: Authority, password: str | None) -> None:
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
 def test_unusable_truststore(tmp_path: Path, content: str | None) -> None:
-    """A file that is missing, or has no certificate, is named."""
+    """A missing file, or one without a certificate, raises an error that names it."""
     file = tmp_path / "trusted.pem"
     if content is not None:
         file.write_text(content)
@@ -74,7 +74,7 @@ _NO_NODE = -101
 
 
 def serve(server: socket.socket, granted_ms: int) -> None:
-    """Serve one client as a ZooKeeper that grants a session of this time, and has no znodes."""
+    """Serve one client like a ZooKeeper that grants sessions of this duration, and has no znodes."""
     connected, _ = server.accept()
     with connected, connected.makefile("rb") as requests:
         answer = struct.pack(">iiqi16s?", 0, granted_ms, 7, 16, b"", False)
@@ -86,7 +86,7 @@ def serve(server: socket.socket, granted_ms: int) -> None:
 
 
 def test_a_session_lasts_as_long_as_granted() -> None:
-    """A session may be over after the time that the server grants, if more was asked for, and lasts so long if less was."""
+    """A session lasts for the time the server grants, whether more or less was requested."""
     for asked_ms, granted_ms in ((30_000, 6000), (2000, 6000)):
         with socket.create_server(("127.0.0.1", 0)) as server:
             serving = threading.Thread(target=serve, args=(server, granted_ms))

@@ -1,4 +1,4 @@
-"""Znodes of groups: many groups read together, and the proof that one has no members."""
+"""Znodes of groups: joint reads of many groups, and the proof that a group has no members."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def two_groups() -> CountingClient:
 
 
 def test_children(two_groups: CountingClient) -> None:
-    """The children of all groups are read at once; paths that do not exist are absent."""
+    """The children of all groups are read in one round; missing paths are absent."""
     found = group_children(two_groups, ["g", "h", "unknown"])
     assert found["/consumers/g"] == ["ids", "offsets"]
     assert found["/consumers/h/offsets"] == ["t", "u"]
@@ -76,7 +76,7 @@ def test_partitions(two_groups: CountingClient) -> None:
 
 
 def test_whole_groups(two_groups: CountingClient) -> None:
-    """All of a group is read in three rounds."""
+    """An entire group is read in three rounds."""
     assert sorted(group_znodes(two_groups, group_children(two_groups, ["g"]))) == [
         "/consumers/g/ids/g_a",
         "/consumers/g/offsets/t/0",
@@ -87,12 +87,12 @@ def test_whole_groups(two_groups: CountingClient) -> None:
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """A client of an ensemble without any znode."""
+    """A client of an empty ensemble."""
     return EnsembleClient()
 
 
 def test_activity(client: EnsembleClient) -> None:
-    """Members and claims are found; a group without a znode is inactive, as is a topic without claims."""
+    """Members and claims are found; a group without a znode is inactive, and a topic without claims does not count."""
     client.put("/consumers/g/ids/g_a")
     client.put("/consumers/g/owners/t/0")
     client.put("/consumers/g/owners/u")
@@ -102,7 +102,7 @@ def test_activity(client: EnsembleClient) -> None:
 
 
 def test_require_inactive() -> None:
-    """The error names members, or, without any, the claims, and begins as the caller says."""
+    """The error names members or, without any, claims, and starts with the caller's text."""
     require_inactive("g", Activity(), "Nothing was done")
     with pytest.raises(GroupError, match="group g must be inactive, but it has the members a, b, c and 1 more"):
         require_inactive("g", Activity(("a", "b", "c", "d"), ("t/0",)), "Nothing was done")
@@ -112,7 +112,7 @@ def test_require_inactive() -> None:
 
 @pytest.mark.parametrize("ids", [None, "/consumers/g/ids"])
 def test_proof(client: EnsembleClient, ids: str | None) -> None:
-    """The proof leaves the znodes as they were, whether ``ids`` exists or not."""
+    """The proof leaves the znodes unchanged, whether or not ``ids`` exists."""
     client.put(ids or "/consumers/g")
     before = {path: node.data for path, node in client.ensemble.nodes.items()}
     assert client.transact(NoMembers.read(client, "g").operations()).conflict is None
@@ -120,7 +120,7 @@ def test_proof(client: EnsembleClient, ids: str | None) -> None:
 
 
 def test_no_proof(client: EnsembleClient) -> None:
-    """The transaction fails if a member is registered, and if one has joined and left since the proof was read."""
+    """The transaction fails if a member is registered, or has joined and left since the proof was read."""
     client.put("/consumers/g")
     proof = NoMembers.read(client, "g")
     client.put("/consumers/g/ids/g_a")

@@ -1,4 +1,4 @@
-"""kazoo's errors, mapped to ours."""
+"""Translation of kazoo's errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONFIG = ensemble_config("zk1:2181", "/kafka", auth=("digest", "alice:open-sesam
     ],
 )
 def test_errors_of_kazoo_become_ours(error: Exception, kind: type[ZKafkaError], text: str) -> None:
-    """Each says what was tried and what to do, hides the credentials, and survives pickling."""
+    """Each error names the action and the remedy, hides credentials, and survives pickling."""
     ours = errors.translate(error, "Reading /x", CONFIG)
     assert type(ours) is kind
     assert "open-sesame" not in str(ours)
@@ -40,7 +40,7 @@ def test_errors_of_kazoo_become_ours(error: Exception, kind: type[ZKafkaError], 
 
 
 def test_only_losses_of_connection_or_session_are_passing() -> None:
-    """A closed client and a refusal are not worth another try."""
+    """Only losses of connection or session are temporary; a closed client and a refusal are not."""
     assert errors.is_passing(kazoo.ConnectionLoss())
     assert errors.is_passing(kazoo.SessionExpiredError())
     assert not errors.is_passing(kazoo.ConnectionClosedError())
@@ -64,18 +64,18 @@ def test_only_losses_of_connection_or_session_are_passing() -> None:
     ],
 )
 def test_what_the_program_does_wrong_is_not_retriable(error: ZKafkaError) -> None:
-    """A client that is not open, or open already, or a request that no server understands is the same the next time."""
+    """Errors of the program, such as using a client that is not open, are not retriable."""
     assert isinstance(error, ZooKeeperError)
     assert not error.retriable
 
 
 def test_missing_sasl_support_says_what_to_install() -> None:
-    """The advice names the extra."""
+    """The remedy for missing SASL support names the extra to install."""
     assert "pip install 'pyspark-zkafka[sasl]'" in str(errors.sasl_missing())
 
 
 def test_a_request_that_is_probably_too_large() -> None:
-    """Servers do not say why they end a connection: neither the reason nor the outcome is known for certain."""
+    """The error of a probably too large request says that neither reason nor outcome is certain."""
     error = errors.too_large(2_000_000, "A transaction at /consumers (9 operations)", CONFIG)
     assert "closed the connection at a request of some 2000000 bytes, probably because" in error.message
     assert "whether it was applied is unknown" in error.message

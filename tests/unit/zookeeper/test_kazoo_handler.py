@@ -15,7 +15,7 @@ from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog
 
 
 def test_the_log_has_neither_debug_lines_nor_repeated_troubles(caplog: pytest.LogCaptureFixture) -> None:
-    """Debug lines show credentials and are dropped; troubles are gathered once, and loud only when not quiet."""
+    """Debug lines, which show credentials, are dropped; repeated troubles are collected, and logged only if not quiet."""
     caplog.set_level(1)
     log = ConnectionLog(logging.getLogger("test.zookeeper"))
     log.debug("Sending request(xid=%s): %s", 1, Auth(0, "digest", "alice:open-sesame"))
@@ -30,7 +30,7 @@ def test_the_log_has_neither_debug_lines_nor_repeated_troubles(caplog: pytest.Lo
 
 
 def test_the_granted_timeout_is_in_a_connections_first_answer() -> None:
-    """It is known as soon as its bytes have come, in whatever pieces; a server that grants none has ended the session."""
+    """The granted time-out is read from the first response in any pieces; a server that grants none ends the session."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ahead = ReadAhead(ours, time.monotonic)
@@ -48,13 +48,13 @@ def test_the_granted_timeout_is_in_a_connections_first_answer() -> None:
 
 
 def test_a_session_lives_from_the_last_message_that_was_answered() -> None:
-    """A message counts from when it was sent, once something came after it; events that nobody asked for do not count."""
+    """A session is alive since the sending of a message that got a later response; unrequested events do not count."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         now = 10.0
         ahead = ReadAhead(ours, lambda: now)
         assert ahead.alive_at == -math.inf
-        for sent_at in (11.0, 12.0):  # two messages, which the answer may have crossed
+        for sent_at in (11.0, 12.0):  # two messages, which the response may have crossed
             now = sent_at
             assert ahead.send(b"ping") == 4
         theirs.sendall(b"answer")
@@ -67,7 +67,7 @@ def test_a_session_lives_from_the_last_message_that_was_answered() -> None:
 
 
 def test_waits_end_at_the_deadline() -> None:
-    """A socket that is never ready holds nobody longer than the deadline; past it, nothing waits at all."""
+    """A socket that is never ready blocks no longer than the deadline; after it, nothing waits."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         handler = BoundedHandler(time.monotonic, time.monotonic() + 0.05)
@@ -82,7 +82,7 @@ def test_waits_end_at_the_deadline() -> None:
 
 
 def test_what_was_received_ahead_is_read_first() -> None:
-    """A socket hands out in pieces what came at once, is ready as long as some of it is left, and then ends as it does."""
+    """A socket returns bytes received ahead in pieces, is ready while some are left, and then ends like its own socket."""
     handler = BoundedHandler(time.monotonic)
     ours, theirs = socket.socketpair()
     ahead = ReadAhead(ours, time.monotonic)
@@ -98,7 +98,7 @@ def test_what_was_received_ahead_is_read_first() -> None:
 
 
 def test_what_was_received_ahead_hides_nothing_else() -> None:
-    """Another socket that is ready is told of at the same time, and one that is not is not waited for."""
+    """Other ready sockets are reported at the same time, and others are not waited for."""
     handler = BoundedHandler(time.monotonic)
     (ours, theirs), (wake, waker) = socket.socketpair(), socket.socketpair()
     ahead = ReadAhead(ours, time.monotonic)

@@ -1,4 +1,4 @@
-"""A cluster's state, from an ensemble of values."""
+"""A cluster's state, read from a fake ensemble."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 @pytest.fixture
 def client() -> EnsembleClient:
-    """An ensemble with topic t, and one of Kafka 0.7 beside a znode that is no topic's."""
+    """An ensemble with topic t, a topic of Kafka 0.7, and a znode that is not a topic's."""
     client = EnsembleClient()
     client.put_topic("t", partitions=2)
     client.put("/brokers/topics/old/1")
@@ -28,7 +28,7 @@ def client() -> EnsembleClient:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_snapshot(client: EnsembleClient, named: bool) -> None:
-    """All topics are in a snapshot, or those of the named ones that exist; never those in the layout of 0.7."""
+    """A snapshot has all topics, or the existing ones of those named, but never topics in the layout of 0.7."""
     found = client.snapshot(["t", "old", "gone", "not a topic"] if named else None)
     assert list(found.topics) == ["t"]
     assert found.topics["t"].czxid == client.czxid("t")
@@ -37,27 +37,27 @@ def test_snapshot(client: EnsembleClient, named: bool) -> None:
 
 
 def test_snapshot_of_an_empty_cluster() -> None:
-    """A cluster that has no controller and no id now has None."""
+    """A cluster without controller and id has None for both."""
     found = EnsembleClient().snapshot()
     assert (found.brokers, found.topics, found.controller, found.cluster_id) == ({}, {}, None, None)
 
 
 def test_topics(client: EnsembleClient) -> None:
-    """Names that are no topic's are never listed, nor looked up."""
+    """Names that are not topics' are neither listed nor looked up."""
     assert client.topic_names() == ["old", "t"]
     assert list(client.topics(["t", "gone", "not a topic"])) == ["t"]
     assert (client.czxid("gone"), client.czxid("not a topic")) == (None, None)
 
 
 def test_partition_without_a_state(client: EnsembleClient) -> None:
-    """A partition whose state the controller has not written yet is in the topic, and has no state."""
+    """A partition without a state from the controller is in the topic, but has no state."""
     del client.ensemble.nodes["/brokers/topics/t/partitions/1/state"]
     found = client.snapshot(["t"])
     assert (found.partitions("t"), list(found.states)) == ([T0, T1], [T0])
 
 
 def test_topic_configs(client: EnsembleClient) -> None:
-    """The configurations of all topics, or of the named ones that have any; a malformed one does not hide the others."""
+    """Configurations are read for all topics or for named ones; a malformed one does not hide the others."""
     client.put("/config/topics/t", b'{"version": 1, "config": {"retention.ms": "1"}}')
     client.put("/config/topics/bad", b"{")
     assert client.topic_configs().readable == {"t": {"retention.ms": "1"}}
@@ -66,7 +66,7 @@ def test_topic_configs(client: EnsembleClient) -> None:
 
 
 def test_admin_state(client: EnsembleClient) -> None:
-    """Requests of all kinds are found: also those reassignments that only a topic's znode has."""
+    """Operations of all kinds are found, even reassignments that only a topic's znode has."""
     assert client.admin_state() == AdminState({}, (), ())
     adding = {"version": 3, "partitions": {"0": [1, 2]}, "adding_replicas": {"0": [2]}, "removing_replicas": {"0": [1]}}
     client.put("/brokers/topics/moving", json.dumps(adding).encode())
@@ -78,7 +78,7 @@ def test_admin_state(client: EnsembleClient) -> None:
 
 
 def test_a_malformed_topic(client: EnsembleClient, caplog: pytest.LogCaptureFixture) -> None:
-    """A malformed topic stops those who name it, and nobody else; a survey lists it."""
+    """A malformed topic fails only reads that name it; a read of all topics logs it."""
     client.put("/brokers/topics/bad", b"{")
     client.put_topic("worse")
     client.put("/brokers/topics/worse/partitions/0/state", b"?")
@@ -95,7 +95,7 @@ def test_a_malformed_topic(client: EnsembleClient, caplog: pytest.LogCaptureFixt
 
 
 def test_a_malformed_broker(client: EnsembleClient) -> None:
-    """A malformed registration stops those who need the broker: one that leads a named topic, or the only one."""
+    """A malformed registration fails only reads that need the broker: as leader of a named topic, or as the only one."""
     client.put("/brokers/ids/2", b"?")
     found = client.snapshot(["t"])
     assert (list(found.brokers), list(found.unreadable)) == ([1], ["/brokers/ids/2"])
@@ -111,7 +111,7 @@ def test_a_malformed_broker(client: EnsembleClient) -> None:
 
 
 def test_group_members(client: EnsembleClient) -> None:
-    """A registration that cannot be read does not hide the others; an unknown group has no members."""
+    """An unreadable registration does not hide the others; an unknown group has no members."""
     registration = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "1"}
     client.put("/consumers/g/ids/g_a", json.dumps(registration).encode())
     client.put("/consumers/g/ids/g_b", b"?")
@@ -121,7 +121,7 @@ def test_group_members(client: EnsembleClient) -> None:
 
 
 def test_owners_and_offsets(client: EnsembleClient) -> None:
-    """Owners and offsets are read by partition, without those of Kafka 0.7; a malformed one is an error."""
+    """Owners and offsets are read by partition, without those of Kafka 0.7; a malformed one raises an error."""
     client.put("/consumers/g/owners/t/0", b"g_a-0")
     client.put("/consumers/g/offsets/t/0", b"5")
     client.put("/consumers/g/offsets/t/1-0", b"4096")

@@ -12,10 +12,10 @@ from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operati
 
 @pytest.mark.parametrize("acl", ["open", "readable", "creator"])
 def test_a_request_is_never_larger_than_reckoned(acl: GroupAcl) -> None:
-    """The estimate covers all that is sent for each kind of operation, with data, chroot and characters beyond ASCII."""
+    """The estimate covers everything sent for each kind of operation, with data, chroot and characters beyond ASCII."""
 
     def sent(*operations: Operation) -> int:
-        """As kazoo sends a request: its length, its number, its type, and the operations."""
+        """Return the size of kazoo's request: its length, number and type, and the operations."""
         return 3 * 4 + len(Transaction([to_wire(operation, "/chroot", acl) for operation in operations]).serialize())
 
     operations = [
@@ -42,7 +42,7 @@ def test_a_request_is_never_larger_than_reckoned(acl: GroupAcl) -> None:
     ],
 )
 def test_acl_of_groups(path: str, acl: GroupAcl, entries: list[object]) -> None:
-    """What belongs to a group has the ACL of the connection; what all groups share, and brokers read, is open."""
+    """A group's znodes have the ACL of the connection; znodes that all groups share, and that brokers read, are open."""
     assert to_wire(Create(path, b""), "/chroot", acl).acl == entries  # type: ignore[attr-defined]
     kept = (*READ_ACL_UNSAFE,)
     assert to_wire(Create(path, b"", acl=kept), "/chroot", acl).acl == [*kept]  # type: ignore[attr-defined]

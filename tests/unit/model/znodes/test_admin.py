@@ -1,4 +1,4 @@
-"""Znodes of topic configuration and of administration."""
+"""Znodes of topic configuration and administration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BAD: list[tuple[Decoder, bytes | None]] = [
 
 @each(("decode", "data"), BAD)
 def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
-    """Each decoder names the znode and shows what it found."""
+    """Each decoder's error names the znode and shows its data."""
     with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
         decode("/some/path", data)
 
@@ -57,7 +57,7 @@ RECORDED = json.loads((Path(__file__).parents[3] / "vectors" / "cli" / "admin" /
 
 
 def written(path: str) -> list[bytes]:
-    """Return what Kafka's tools wrote to a znode, or to znodes with this prefix."""
+    """Return the data that Kafka's tools wrote to znodes with this prefix."""
     znodes = [znode for call in RECORDED["calls"] for znode in call["znodes"].items()]
     return [data.encode() for name, data in znodes if name.startswith(path) and data is not None]
 
@@ -77,7 +77,7 @@ def test_bytes_of_kafkas_tools() -> None:
 
 
 def test_notices_for_old_brokers() -> None:
-    """Brokers of 0.8 get a topic's name, and brokers of 0.9 to 0.10.1 the first version."""
+    """Brokers of 0.8 get a topic's name, and brokers of 0.9 to 0.10.1 get version 1 of the JSON."""
     assert admin.encode_config_change("t", 1) == b'"t"'
     assert admin.encode_config_change("t", 3) == b'{"version":1,"entity_type":"topics","entity_name":"t"}'
 
@@ -97,7 +97,7 @@ def test_notices_for_old_brokers() -> None:
     ],
 )
 def test_values_of_settings(name: str, good: list[str], bad: list[str]) -> None:
-    """A value has the type and the range that Kafka expects."""
+    """A value must have the type and range that Kafka expects."""
     assert [value for value in good if admin.config_problems({name: value})] == []
     for value in bad:
         (problem,) = admin.config_problems({name: value})
@@ -105,7 +105,7 @@ def test_values_of_settings(name: str, good: list[str], bad: list[str]) -> None:
 
 
 def test_unknown_settings() -> None:
-    """All problems are reported. An unknown name is reported in Kafka's words."""
+    """All problems are reported, and an unknown name is reported in Kafka's words."""
     assert admin.config_problems({"retention.msec": "5", "preallocate": "maybe"}) == [
         "Unknown topic config name: retention.msec",
         "preallocate is 'maybe'; expected true or false",

@@ -43,7 +43,7 @@ def test_versions(data: bytes, version: int) -> None:
 
 
 def test_broker_without_plaintext_listener() -> None:
-    """Without PLAINTEXT, host is null and port -1. Listeners may have IPv6 addresses and empty hosts. A rack is decoded."""
+    """Without PLAINTEXT, host is null and port -1; listeners may have IPv6 addresses and empty hosts; a rack is decoded."""
     data = (
         b'{"listener_security_protocol_map":{"IN":"SSL","OUT":"SASL_SSL"},"endpoints":["IN://[::1]:9093","OUT://:9094"],'
         b'"rack":"r1","jmx_port":9999,"host":null,"timestamp":"1","port":-1,"version":4}'
@@ -54,7 +54,7 @@ def test_broker_without_plaintext_listener() -> None:
 
 
 def test_listener_without_entry_in_the_map() -> None:
-    """A listener that is not in the map has its name as protocol. A newer version may have more keys."""
+    """A listener that is not in the map has its name as protocol, and a newer version may have more keys."""
     found = brokers.decode_broker(
         "/brokers/ids/7",
         b'{"version":9,"host":"h","port":1,"endpoints":["SSL://h:2"],"listener_security_protocol_map":{},"x":1}',
@@ -94,7 +94,7 @@ BAD_BROKERS = [
 
 @each("data", BAD_BROKERS)
 def test_malformed_brokers(data: bytes | None) -> None:
-    """Wrong JSON, wrong types and missing keys name the znode."""
+    """Wrong JSON, wrong types and missing keys are errors that name the znode."""
     with pytest.raises(CodecError, match="Znode /brokers/ids/7 cannot be read"):
         brokers.decode_broker("/brokers/ids/7", data)
 

@@ -14,7 +14,7 @@ OBJECT = b'{"n":7,"s":"x","null":null,"list":[1,2],"objects":[{"a":"b"}],"timest
 
 
 def test_getters() -> None:
-    """Each getter returns a value of its type, or the default of a missing key."""
+    """Each getter returns a value of its type, or the default for a missing key."""
     found = ZnodeJson.parse("/z", OBJECT, "an object")
     assert (found.integer("n"), found.integer("missing", 3), found.text("s")) == (7, 3, "x")
     assert (found.optional_text("missing"), found.optional_text("null"), found.timestamp()) == (None, None, "5")
@@ -40,20 +40,20 @@ WRONG: list[Callable[[ZnodeJson], object]] = [
 
 @each("get", WRONG)
 def test_wrong_types(get: Callable[[ZnodeJson], object]) -> None:
-    """A value of another type is an error that names the znode and what was expected."""
+    """A value of another type is an error that names the znode and the expected form."""
     with pytest.raises(CodecError, match=r"Znode /z .*an object \("):
         get(ZnodeJson.parse("/z", OBJECT, "an object"))
 
 
 @each("data", [None, b"", b"[]", b"1", b'{"a":NaN}', b"{", b"\xff", b'{"a":"\\ud800"}'])
 def test_no_object(data: bytes | None) -> None:
-    """No data, other JSON, text that is not UTF-8, and lone surrogates are errors."""
+    """Missing data, other JSON, text that is not UTF-8 and lone surrogates are errors."""
     with pytest.raises(CodecError, match="Znode /z "):
         ZnodeJson.parse("/z", data, "an object")
 
 
 def test_integers_of_32_bits() -> None:
-    """Integers have the range of Java's int. Booleans are not integers."""
+    """Integers have the range of Java's int, and Booleans are no integers."""
     assert is_int32(2**31 - 1)
     assert is_int32(-(2**31))
     assert not any(map(is_int32, (2**31, True, 1.0, "1", None)))

@@ -1,4 +1,4 @@
-"""Registrations, owners and offsets of consumer groups, in the forms of all versions."""
+"""Registrations, owners and offsets of consumer groups, in the formats of all versions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ACCEPTED = [
 
 @each(("data", "expected"), ACCEPTED)
 def test_registrations_that_the_jvm_accepts(data: bytes, expected: groups.ConsumerRegistration) -> None:
-    """The forms that Kafka's 1.1.1 consumer accepts are accepted, and those of 0.8.0 and 0.7."""
+    """Registrations that Kafka's 1.1.1 consumer accepts are accepted, and so are those of 0.8.0 and 0.7."""
     assert groups.decode_registration("/consumers/g/ids/c", data) == expected
 
 
 @pytest.mark.parametrize("assignor", [None, "sticky"])
 @pytest.mark.parametrize("timestamp", [None, "7"])
 def test_encoded_registration(timestamp: str | None, assignor: str | None) -> None:
-    """A registration is written as by consumers from 0.8.1 on, with the assignor after their keys."""
+    """A registration is written as by consumers since 0.8.1, with the assignor after their keys."""
     data = groups.encode_registration(groups.ConsumerRegistration({"ä": 2, "a": 1}, "static", timestamp, assignor))
     expected = '{"version":1,"subscription":{"ä":2,"a":1},"pattern":"static"'
     expected += "" if timestamp is None else ',"timestamp":"7"'
@@ -78,7 +78,7 @@ def test_encoded_registration(timestamp: str | None, assignor: str | None) -> No
     ],
 )
 def test_registrations_that_the_jvm_refuses(data: bytes | None) -> None:
-    """The forms that Kafka's 1.1.1 consumer refuses are errors that name the znode."""
+    """Registrations that Kafka's 1.1.1 consumer refuses are errors that name the znode."""
     with pytest.raises(CodecError, match="/consumers/g/ids/c"):
         groups.decode_registration("/consumers/g/ids/c", data)
 
@@ -104,13 +104,13 @@ def test_offsets_that_java_parses(data: bytes, offset: int) -> None:
     [None, b"", b" 7", b"7 ", b"7\n", b"abc", b"7.0", b"1_0", b"0x1", b"+", b"--1", b"9223372036854775808", "٧".encode()],
 )
 def test_offsets_that_are_errors(data: bytes | None) -> None:
-    """Blanks, fractions, more than 64 bits and other scripts are errors that name the znode."""
+    """Blanks, fractions, more than 64 bits and non-Latin digits are errors that name the znode."""
     with pytest.raises(CodecError, match="Znode /o "):
         groups.decode_offset("/o", data)
 
 
 def test_keys_of_owners_and_offsets_are_partitions_in_both_layouts() -> None:
-    """One number is a partition, two numbers are a broker's partition of 0.7. Others are errors that name the znode."""
+    """A number is a partition, two numbers are a broker's partition of 0.7, and errors for other keys name the znode."""
     assert groups.parse_key("/x", "t", "12") == TopicPartition("t", 12)
     assert groups.parse_key("/x", "t", "3-12") == groups.LegacyPartition("t", 3, 12)
     for key in ("", "a", "-1", "01", "1-", "1-2-3", "9999999999", "\udc80"):
@@ -120,7 +120,7 @@ def test_keys_of_owners_and_offsets_are_partitions_in_both_layouts() -> None:
 
 @each("group", ["", ".", "..", "a/b", "a\0", "a\n", "a\x85", "\udcff", "\U0001f600"])
 def test_group_that_cannot_name_a_znode(group: str) -> None:
-    """A path with an invalid name is refused."""
+    """A group whose name cannot be part of a path is refused."""
     with pytest.raises(OptionError, match="INVALID_GROUP"):
         groups.offsets_path(group)
 
@@ -139,12 +139,12 @@ def test_group_that_cannot_name_a_znode(group: str) -> None:
     ],
 )
 def test_filters_are_normalised_as_the_consumer_does_it(regex: str, normal: str) -> None:
-    """Commas become alternatives. Blanks and surrounding quotes are dropped."""
+    """Commas become alternatives, and blanks and surrounding quotes are dropped, as by the old consumer."""
     assert groups.normalise_filter(regex) == normal
 
 
 def test_consumer_of_a_thread() -> None:
-    """Consumers' names with dashes are found in recorded thread ids."""
+    """Names of consumers with dashes are found in recorded thread ids."""
     consumer = groups.generated_consumer_id("g-static1", "vm", 1795228857340, 0xA1264592_0123_4567)
     assert consumer == "g-static1_vm-1795228857340-a1264592"
     assert groups.thread_id(consumer, 10) == "g-static1_vm-1795228857340-a1264592-10"

@@ -1,4 +1,4 @@
-"""Every znode that real brokers and consumers wrote is recognised, and decoded to what its text contains."""
+"""Recorded znodes of brokers and consumers, all of which are recognized and decoded to the content of their text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.support.cases import each
 VECTORS = Path(__file__).parents[3] / "vectors" / "znodes.json"
 
 Contents = tuple[object, object]
-"""The decoded value, and the same from the znode's text by plain JSON."""
+"""The decoded value, and the expected value from the znode's text as plain JSON."""
 
 
 def of_broker(path: str, data: bytes) -> Contents:
-    """A broker's registration, by its fields."""
+    """Return a broker's registration by its fields."""
     found, text = brokers.decode_broker(path, data), json.loads(data)
     urls = [f"{e.listener}://{e}" for e in found.broker.endpoints]
     fields = (found.broker.id, found.version, found.host, found.port, found.timestamp, urls)
@@ -33,43 +33,43 @@ def of_broker(path: str, data: bytes) -> Contents:
 
 
 def of_topic(path: str, data: bytes) -> Contents:
-    """A topic's id and replicas."""
+    """Return a topic's id and replicas."""
     found, text = znodes.decode_topic(path, data), json.loads(data)
     replicas = {int(partition): tuple(ids) for partition, ids in text["partitions"].items()}
     return (found.name, found.topic_id, found.partitions), (path.rpartition("/")[2], text.get("topic_id"), replicas)
 
 
 def of_state(path: str, data: bytes) -> Contents:
-    """A partition's leader, epochs and ISR."""
+    """Return a partition's leader, epochs and ISR."""
     text = json.loads(data)
     expected = PartitionState(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"])
     return znodes.decode_partition_state(path, data), expected
 
 
 def of_controller(path: str, data: bytes) -> Contents:
-    """The controller, and the time of its election."""
+    """Return the controller and the time of its election."""
     text = json.loads(data)
     return znodes.decode_controller(path, data), znodes.ControllerInfo(text["brokerid"], text["timestamp"])
 
 
 def of_reassignment(path: str, data: bytes) -> Contents:
-    """The replicas of partitions."""
+    """Return the replicas of partitions."""
     return admin.decode_reassignment(path, data), {partition_of(p): tuple(p["replicas"]) for p in partitions_of(data)}
 
 
 def of_election(path: str, data: bytes) -> Contents:
-    """The partitions to elect leaders for."""
+    """Return the partitions to elect leaders for."""
     return admin.decode_preferred_election(path, data), tuple(map(partition_of, partitions_of(data)))
 
 
 def partitions_of(data: bytes) -> list[dict[str, Any]]:
-    """The array of partitions in a znode of administration."""
+    """Return the list of partitions in a znode of administration."""
     found: list[dict[str, Any]] = json.loads(data)["partitions"]
     return found
 
 
 def partition_of(fields: dict[str, Any]) -> TopicPartition:
-    """One of these partitions."""
+    """Return a partition from its fields in such a list."""
     return TopicPartition(fields["topic"], fields["partition"])
 
 
@@ -106,7 +106,7 @@ OUT_OF_SCOPE = [
 
 
 def recorded() -> list[tuple[str, str, bytes | None]]:
-    """Scenario, path and data of each recorded znode that existed."""
+    """Return scenario, path and data of each recorded znode that existed."""
     scenarios = json.loads(VECTORS.read_text())
     return [
         (name, znode["path"], None if znode["value"] is None else znode["value"].encode())
@@ -117,13 +117,13 @@ def recorded() -> list[tuple[str, str, bytes | None]]:
 
 
 def matching(path: str, patterns: Iterable[str]) -> list[str]:
-    """The patterns that the whole of a path matches."""
+    """Return the patterns that match the whole path."""
     return [pattern for pattern in patterns if re.fullmatch(pattern, path)]
 
 
 @each("scenario", sorted({name for name, _, _ in recorded()}))
 def test_recorded_znodes_with_data(scenario: str) -> None:
-    """Each znode with data is decoded by one codec to what its text contains, or is listed as out of scope."""
+    """Each znode with data is decoded by one codec to the content of its text, or is listed as out of scope."""
     for path, data in [(path, data) for name, path, data in recorded() if name == scenario and data]:
         if matching(path, OUT_OF_SCOPE):
             continue
@@ -133,7 +133,7 @@ def test_recorded_znodes_with_data(scenario: str) -> None:
 
 
 def test_recorded_znodes_without_data() -> None:
-    """Each znode that was recorded without data is one of those that have none, or is listed as out of scope."""
+    """Each znode recorded without data is listed as having none or as out of scope."""
     for _, path, data in recorded():
         if not data:
             assert matching(path, WITHOUT_DATA + OUT_OF_SCOPE), path

@@ -54,7 +54,7 @@ def test_versions_of_topics() -> None:
     ],
 )
 def test_malformed_topics(data: bytes | None) -> None:
-    """Wrong JSON, wrong types and missing keys name the znode."""
+    """Wrong JSON, wrong types and missing keys are errors that name the znode."""
     with pytest.raises(CodecError, match="/brokers/topics/t "):
         znodes.decode_topic("/brokers/topics/t", data)
 
@@ -64,7 +64,7 @@ STATE = '{"controller_epoch":61,"leader":%s,"version":1,"leader_epoch":5,"isr":[
 
 @pytest.mark.parametrize(("leader", "expected"), [("0", 0), ("-1", -1), ("-2", -1), ("null", -1)])
 def test_leader_of_a_partition(leader: str, expected: int) -> None:
-    """The leader is -1 if there is none, if it is null, and during deletion."""
+    """The leader is -1 if it is missing or null, and during deletion."""
     found = znodes.decode_partition_state("/p/state", (STATE % leader).encode())
     assert found == PartitionState(expected, 5, (0, 2, 1), 61)
 
@@ -85,7 +85,7 @@ def test_leader_of_a_partition(leader: str, expected: int) -> None:
     ],
 )
 def test_malformed_partition_states(data: bytes | None) -> None:
-    """Wrong JSON, wrong types and missing keys name the znode."""
+    """Wrong JSON, wrong types and missing keys are errors that name the znode."""
     with pytest.raises(CodecError, match="/p/state "):
         znodes.decode_partition_state("/p/state", data)
 
@@ -99,7 +99,7 @@ def test_malformed_partition_states(data: bytes | None) -> None:
     ],
 )
 def test_versions_of_controllers(data: bytes, expected: znodes.ControllerInfo) -> None:
-    """A controller of every version is decoded, and the bare id of the first 0.8."""
+    """Controllers of every version are decoded, even the bare id of the first 0.8."""
     assert znodes.decode_controller(znodes.CONTROLLER, data) == expected
 
 
@@ -124,7 +124,7 @@ BAD: list[tuple[Decoder, bytes | None]] = [
 
 @each(("decode", "data"), BAD)
 def test_malformed_data(decode: Decoder, data: bytes | None) -> None:
-    """Each decoder names the znode and shows what it found."""
+    """Each decoder's error names the znode and shows its data."""
     with pytest.raises(CodecError, match=r"Znode /some/path cannot be read: found"):
         decode("/some/path", data)
 

@@ -1,4 +1,4 @@
-"""Connections of a client to several brokers, and the broker to fetch a partition from."""
+"""A client's connections to several brokers, and its choice of a broker to fetch from."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_response_that_is_due() -> None:
 
 
 def test_metadata_of_brokers_that_answer() -> None:
-    """A server that cannot be reached is not asked again while there are others."""
+    """An unreachable server is not asked again while there are other servers."""
     partition = FakePartition()
     with ScriptedBroker(partition) as broker:
         partition.port = broker.address[1]
@@ -52,7 +52,7 @@ def test_metadata_of_brokers_that_answer() -> None:
 
 
 def test_silent_server() -> None:
-    """A server that accepts connections and never answers does not keep the others from being asked."""
+    """A silent server does not keep the client from asking other servers."""
     partition = FakePartition()
     with ScriptedBroker(partition) as broker, ScriptedBroker(lambda request: b"") as silent:
         partition.port = broker.address[1]
@@ -62,7 +62,7 @@ def test_silent_server() -> None:
                 opened.metadata(TP.topic)
             for _ in range(4):
                 opened.metadata(TP.topic)
-            assert time.monotonic() - begin < 8  # once three seconds, and not six more
+            assert time.monotonic() - begin < 8  # three seconds once, not twice
 
 
 NOWHERE_PORT = 1
@@ -70,7 +70,7 @@ OLD_S = 300
 
 
 class Clock:
-    """Monotonic seconds, set by hand."""
+    """A monotonic clock in seconds, set by tests."""
 
     now = 100.0
 
@@ -79,7 +79,7 @@ class Clock:
 
 
 class Cluster:
-    """A leader, and a replica that is broker 9."""
+    """A leader, and a replica as broker 9."""
 
     def __init__(self, opened: ExitStack) -> None:
         self._opened = opened
@@ -91,7 +91,7 @@ class Cluster:
         self.partition.others = {9: self.replica.address[1]}
 
     def broker(self, *endpoints: str, partition: TopicPartition = TP, **kafka: Any) -> PartitionBroker:
-        """The broker of a split with these endpoints."""
+        """Return the broker of a split with these endpoints."""
         given = {name.replace("_", "."): value for name, value in kafka.items()}
         server = f"127.0.0.1:{self.leader.address[1]}"
         client = self._opened.enter_context(DirectClient({"bootstrap.servers": server, **given}, self.clock))
@@ -105,18 +105,18 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """A leader, and a replica."""
+    """A leader and a replica."""
     with ExitStack() as opened:
         yield Cluster(opened)
 
 
 def address(broker: PartitionBroker) -> str:
-    """The address that is fetched from now."""
+    """Return the address of current fetches."""
     return str(broker.connect(Deadline(math.inf)))
 
 
 def test_planned_leader(cluster: Cluster) -> None:
-    """The leader of the plan is used without a request for metadata, with the epoch of the plan."""
+    """The plan's leader and its epoch are used without a metadata request."""
     broker = cluster.broker(cluster.planned, "127.0.0.1:1")
     assert (broker.find(), broker.epoch, broker.connected()) == (0, 4, None)
     opened = broker.connect_leader()
@@ -131,7 +131,7 @@ def test_planned_leader(cluster: Cluster) -> None:
     ids=["no endpoint", "nearest replica first", "several addresses"],
 )
 def test_leader_to_look_up(cluster: Cluster, endpoints: tuple[str, ...], kafka: dict[str, str]) -> None:
-    """Where the plan does not name the leader alone, the metadata do, with its epoch."""
+    """If the plan does not name a single leader, metadata gives the leader and its epoch."""
     cluster.partition.leader_epoch = 7
     broker = cluster.broker(*endpoints, **kafka)
     assert broker.connected() is None
@@ -172,13 +172,13 @@ def test_errors_of_metadata(cluster: Cluster, metadata: dict[str, int], code: in
 
 
 def test_unknown_partition(cluster: Cluster) -> None:
-    """A partition that the metadata of its topic lack is unknown."""
+    """A partition missing in its topic's metadata is unknown."""
     assert cluster.broker(partition=TopicPartition("t", 5)).find() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 @pytest.mark.parametrize("name", ["topic_error", "partition_error"])
 def test_errors_that_do_not_pass(cluster: Cluster, name: str) -> None:
-    """An error that another request does not resolve is left to librdkafka, which explains it."""
+    """An error that no retry resolves is left to librdkafka, which explains it."""
     setattr(cluster.partition, name, KafkaError.TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(Unsupported, match="the metadata of t has error 29"):
         cluster.broker().find()
@@ -186,7 +186,7 @@ def test_errors_that_do_not_pass(cluster: Cluster, name: str) -> None:
 
 @pytest.mark.parametrize("endpoints", [(), ("the leader",)])
 def test_preferred_replica(cluster: Cluster, endpoints: tuple[str, ...]) -> None:
-    """A replica that the leader names is fetched from until the metadata are old, then the leader is."""
+    """Fetches go to the replica that the leader names until metadata is old, then to the leader."""
     broker = cluster.broker(*(cluster.planned for _ in endpoints))
     broker.find()
     broker.prefer(9)
@@ -202,7 +202,7 @@ def test_preferred_replica(cluster: Cluster, endpoints: tuple[str, ...]) -> None
 
 
 def test_replica_that_is_left(cluster: Cluster) -> None:
-    """The leader is fetched from again when the replica is left, which is not avoided for it."""
+    """Fetches go back to the leader after `leave_replica`, which does not make the client avoid replicas."""
     broker = cluster.broker(cluster.planned)
     broker.prefer(9)
     broker.leave_replica()
@@ -211,7 +211,7 @@ def test_replica_that_is_left(cluster: Cluster) -> None:
 
 
 def test_unknown_replica(cluster: Cluster) -> None:
-    """A replica that the metadata do not have leaves the fetches to the leader, which must not name one for a while."""
+    """A replica missing in metadata leaves fetches with the leader, and replicas are avoided for a while."""
     broker = cluster.broker(cluster.planned)
     broker.prefer(8)
     assert (broker.is_replica, broker.avoids_replicas) == (False, True)
@@ -221,7 +221,7 @@ def test_unknown_replica(cluster: Cluster) -> None:
 
 
 def test_replica_out_of_reach(cluster: Cluster) -> None:
-    """A replica that accepts no connection is avoided for a while; the next attempt is the caller's decision."""
+    """A replica that accepts no connection is avoided for a while; the caller decides on the next attempt."""
     cluster.partition.others = {9: NOWHERE_PORT}
     broker = cluster.broker(cluster.planned)
     broker.prefer(9)
@@ -231,7 +231,7 @@ def test_replica_out_of_reach(cluster: Cluster) -> None:
 
 
 def test_leader_out_of_reach(cluster: Cluster) -> None:
-    """A leader that accepts no connection has nothing to do with replicas."""
+    """A leader that accepts no connection does not make the client avoid replicas."""
     broker = cluster.broker(f"127.0.0.1:{NOWHERE_PORT}")
     connect: list[Callable[[], object]] = [lambda: broker.connect(Deadline(math.inf)), broker.connect_leader]
     for call in connect:

@@ -51,7 +51,7 @@ Connect = Callable[..., tuple[Connection, ScriptedBroker]]
 
 
 def test_versions(connect: Connect) -> None:
-    """An old broker is asked for its versions a second time, as it knows the question."""
+    """An old broker is asked for its versions twice, the second time in a version that it supports."""
     connection, broker = connect(lambda r: None)
     assert [r.version for r in broker.received] == [3, 0]
     assert connection.version(FETCH) == 11
@@ -59,7 +59,7 @@ def test_versions(connect: Connect) -> None:
 
 
 def test_pipelined(connect: Connect) -> None:
-    """Requests are sent before responses are read, which come in their order."""
+    """Several requests may be sent before their responses are read, in the same order."""
     connection, broker = connect(lambda r: answered(r, b"answer %d" % r.correlation_id))
     for _ in range(3):
         connection.send(ASK)
@@ -69,7 +69,7 @@ def test_pipelined(connect: Connect) -> None:
 
 
 def test_in_pieces(connect: Connect) -> None:
-    """A response that comes in pieces is awaited, and each deadline is met meanwhile."""
+    """A response in pieces is awaited over several calls, each of which meets its deadline."""
     response: list[bytes] = []
 
     def script(request: Received) -> bytes:
@@ -82,7 +82,7 @@ def test_in_pieces(connect: Connect) -> None:
     connection.send(ASK)
     for _ in range(10):
         assert connection.receive(buffer, soon(0.05)) is None
-        connection.send(ASK)  # has the broker send one more byte
+        connection.send(ASK)  # makes the broker send one more byte
     found = connection.receive(buffer, soon())
     assert found is not None
     assert found.span(found.left) == b"abc"
@@ -97,14 +97,14 @@ def test_a_question_drops_earlier_answers(connect: Connect) -> None:
 
 
 def test_silence(connect: Connect) -> None:
-    """A silent broker is waited for until the deadline, and given up after the time-out of requests."""
-    ticks = count(0, 25)  # a clock on which 25 s pass between two looks
+    """A silent broker is awaited until each deadline, and given up after the request time-out."""
+    ticks = count(0, 25)  # a clock that advances 25 s per call
     connection, _ = connect(lambda r: b"", lambda: next(ticks), socket_timeout_ms="60000")
     connection.send(ASK)
     begin = time.monotonic()
     for _ in range(2):
         assert connection.receive(Buffer(), soon(0.1)) is None
-        next(ticks)  # nobody asks: that is no silence of the broker's
+        next(ticks)  # time without a call does not count as silence
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:\d+: no response for 60 s"):
         connection.receive(Buffer(), soon(0.1))
     assert 0.3 <= time.monotonic() - begin < 30
@@ -113,7 +113,7 @@ def test_silence(connect: Connect) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"\x00\x00", framed(bytes(100))[:50]])
 def test_cut(connect: Connect, sent: bytes) -> None:
-    """A connection that ends before or within a response is lost."""
+    """A connection that ends before or within a response is reported as lost."""
     answers = [sent, None]
     connection, _ = connect(lambda r: answers.pop(0))
     connection.send(ASK)
@@ -127,7 +127,7 @@ def test_cut(connect: Connect, sent: bytes) -> None:
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 1001, 2**31 - 1])
 def test_lengths(connect: Connect, length: int) -> None:
-    """A response that is longer than allowed, or too short for a header, is malformed, and nothing is awaited."""
+    """A response longer than allowed, or too short for a header, is malformed and closes the connection."""
     connection, _ = connect(lambda r: wire.int32(length), receive_message_max_bytes="1000")
     connection.send(ASK)
     with pytest.raises(MalformedResponse, match=f"a response of {length} bytes"):
@@ -146,7 +146,7 @@ LOGIN = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "alice", "sasl_
 
 
 def test_plain(connect: Connect) -> None:
-    """PLAIN sends user and password once; the session's end is the connection's."""
+    """PLAIN sends user and password once; the end of the login session ends the connection."""
 
     def script(request: Received) -> bytes:
         if request.api == 17:
@@ -164,7 +164,7 @@ def test_plain(connect: Connect) -> None:
 
 @pytest.mark.parametrize(("handshake", "why"), [(33, "has the mechanisms GSSAPI"), (0, "refuses the login")])
 def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
-    """A refused login is left to librdkafka, without the broker's text, which may repeat what was sent."""
+    """A refused login is left to librdkafka, without the broker's text, which may repeat the credentials."""
 
     def script(request: Received) -> bytes:
         if request.api == 17:
@@ -178,7 +178,7 @@ def test_refused_login(connect: Connect, handshake: int, why: str) -> None:
 
 
 def test_opened_step_by_step() -> None:
-    """A connection that takes longer than its callers have is opened by further calls, each of which waits for its time."""
+    """A connection that takes longer than one call allows is opened by further calls, each within its own time."""
     allowed = threading.Semaphore(0)
 
     def script(request: Received) -> bytes:
@@ -207,7 +207,7 @@ def test_opened_step_by_step() -> None:
 
 
 def test_opening_has_an_end() -> None:
-    """A server that accepts connections and never answers is given up at the deadline, however often it is called."""
+    """Opening a connection to a silent server fails at the deadline, over any number of calls."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = Connection(server.getsockname(), settings_of({"bootstrap.servers": "b"}), None)
         begin = time.monotonic()

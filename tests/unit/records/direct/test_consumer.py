@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("offset", pa.int64())])
 
 @contextmanager
 def consumer(partition: FakePartition) -> Iterator[DirectConsumer]:
-    """A consumer at offset 0."""
+    """Yield a consumer at offset 0."""
     with ScriptedBroker(partition) as broker:
         partition.port = broker.address[1]
         server = f"127.0.0.1:{partition.port}"
@@ -33,7 +33,7 @@ def consumer(partition: FakePartition) -> Iterator[DirectConsumer]:
 
 
 def test_end_of_a_range_in_a_batch() -> None:
-    """Records behind the end of a range stay for a later poll with another end."""
+    """Records beyond the end of a range stay for a later poll with another end."""
     with consumer(FakePartition(records(0, 10), records(10, 20))) as opened:
         assert opened.poll(100, 1000, 5, Deadline.after(5)).last == 4
         assert opened.poll(100, 1000, 5, Deadline.after(5)).first is None
@@ -43,14 +43,14 @@ def test_end_of_a_range_in_a_batch() -> None:
 
 
 def test_as_many_records_as_wanted() -> None:
-    """A poll returns at most the records that were asked for, and the next one the rest of them."""
+    """A poll returns at most the requested number of records, and the next one continues."""
     with consumer(FakePartition(records(0, 10))) as opened:
         assert [opened.poll(4, 1000, 10, Deadline.after(5)).records for _ in range(3)] == [4, 4, 2]
         assert opened.take()["offset"].to_pylist() == list(range(10))
 
 
 def test_seek_drops_what_was_fetched() -> None:
-    """After a seek, records that were fetched but not gathered are dropped, and the offset is fetched again."""
+    """After a seek, fetched records that were not taken are dropped, and the offset is fetched again."""
     partition = FakePartition(records(0, 10), records(0, 10))
     with consumer(partition) as opened:
         assert opened.poll(2, 1000, 10, Deadline.after(5)).last == 1
@@ -60,7 +60,7 @@ def test_seek_drops_what_was_fetched() -> None:
 
 
 def test_ends_of_the_log() -> None:
-    """The ends of the log are two requests to the leader that was planned, without a request for metadata."""
+    """The ends of the log take two requests to the planned leader, without a metadata request."""
     partition = FakePartition(b"")
     partition.ends = [(3, 20)]
     with consumer(partition) as opened:
@@ -69,7 +69,7 @@ def test_ends_of_the_log() -> None:
 
 
 def test_ends_of_the_log_after_a_lost_connection() -> None:
-    """A connection that is lost is opened again, to the leader that the metadata name now."""
+    """After a lost connection, the ends of the log are requested from the leader in metadata."""
     partition = FakePartition(b"")
     partition.ends = [None, (3, 20)]
     with consumer(partition) as opened:
@@ -78,7 +78,7 @@ def test_ends_of_the_log_after_a_lost_connection() -> None:
 
 
 def test_ends_of_the_log_in_time() -> None:
-    """A connection that is lost when no time is left is an error that may be retried, and says what was asked."""
+    """A connection lost with no time left raises a retriable error that names the request."""
     partition = FakePartition(b"")
     partition.ends = [None]
     doing = "asking the leader of t-0 for the ends of its log"
@@ -89,7 +89,7 @@ def test_ends_of_the_log_in_time() -> None:
 
 @pytest.mark.parametrize(("error", "is_retriable"), [(NOT_LEADER, True), (REFUSED, False)])
 def test_ends_of_the_log_that_are_refused(error: int, is_retriable: bool) -> None:
-    """An error of the broker is raised at once, and the leader is looked up again."""
+    """A broker's error is raised at once, and the leader is looked up again."""
     partition = FakePartition(b"")
     partition.ends = [error, (3, 20)]
     with consumer(partition) as opened:

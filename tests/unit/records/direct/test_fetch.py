@@ -26,16 +26,16 @@ WANTED = FetchSettings(max_wait_ms=10, min_bytes=1, max_bytes=1000, partition_ma
 
 
 def batch(base: int, count: int, epoch: int = 7, magic: int = 2, body: bytes = b"") -> bytes:
-    """A record batch whose header alone is right."""
+    """Return a record batch in which only the header is valid."""
     after = struct.pack(">ibIhi", epoch, magic, 0, 0, count - 1) + bytes(34) + body
     return struct.pack(">qi", base, len(after)) + after
 
 
 class TestRequest:
-    """Requests, byte for byte."""
+    """Fetch requests, byte for byte."""
 
     def test_versions_of_old_brokers(self) -> None:
-        """Versions 2 and 3 are of Kafka 0.10: without isolation, and without the most bytes of all in version 2."""
+        """Versions 2 and 3 of Kafka 0.10 have no isolation level, and version 2 has no limit of bytes for a response."""
         part = "00000001 0006 6f7264657273 00000001 00000003 000000000000002a 000001f4"
         for version, most in ((2, ""), (3, "000003e8")):
             request = fetch_request(version, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
@@ -45,7 +45,7 @@ class TestRequest:
         """Version 4, of Kafka 0.11, is the first with transactions."""
         request = fetch_request(4, [FetchPartition(TP, None, FetchPosition(42, 5, 4))], WANTED)
         assert request.body.hex(" ", -4) == bytes.fromhex(
-            "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, least and most bytes, isolation
+            "ffffffff 0000000a 00000001 000003e8 01"  # replica, wait, minimal and maximal bytes, isolation
             "00000001 0006 6f7264657273 00000001"
             "00000003 000000000000002a 000001f4"
         ).hex(" ", -4)
@@ -77,14 +77,14 @@ class TestRequest:
         )
 
     def test_header(self) -> None:
-        """The header has tagged fields where the request has."""
+        """The header has tagged fields if the request has."""
         part = FetchPartition(TP, None, FetchPosition(0))
         assert fetch_request(4, [part], WANTED).encoded(9, "me")[4:16].hex() == "000100040000000900026d65"
         assert fetch_request(12, [part], WANTED).encoded(9, "me")[4:17].hex() == "0001000c0000000900026d6500"
 
     @pytest.mark.parametrize("version", [4, 12, 17])
     def test_several(self, version: int) -> None:
-        """The partitions of a topic are together, in the order of topics."""
+        """The partitions of a topic are grouped, in the order of topics."""
         other = TopicPartition("invoices", 0)
         parts = [
             FetchPartition(TP, TOPIC_ID, FetchPosition(42)),
@@ -115,7 +115,7 @@ class TestRequest:
         assert array(topic) == [(orders, [(3, 42), (1, 8)]), (invoices, [(0, 7)])]
 
     def test_newest_version(self) -> None:
-        """Topics are asked for by name where one of them has no id."""
+        """Topics are requested by name if one of them has no id."""
         with_id, by_name = (
             FetchPartition(TP, TOPIC_ID, FetchPosition(0)),
             FetchPartition(TopicPartition("t", 0), None, FetchPosition(0)),
@@ -125,7 +125,7 @@ class TestRequest:
 
 
 def partition(version: int, number: int, records: bytes, error: int, tags: bytes) -> bytes:
-    """The response for a partition, with one aborted transaction."""
+    """Return the response for a partition, with one aborted transaction."""
     body = wire.int32(number) + wire.int16(error) + wire.int64(90) + wire.int64(80)
     body += wire.int64(5) if version >= 5 else b""
     transaction = wire.int64(1000) + wire.int64(20)
@@ -147,7 +147,7 @@ def response(
     tags: bytes = wire.NO_TAGS,
     topic_id: bytes = TOPIC_ID,
 ) -> bytes:
-    """The response for partitions of one topic, number 3 unless others are given."""
+    """Return the response for partitions of one topic, by default number 3."""
     each = [partition(version, number, records, error, tags) for number in numbers or (TP.partition,)]
     begin = wire.int32(33) + (wire.int16(0) + wire.int32(0) if version >= 7 else b"")
     if version < 12:
@@ -157,13 +157,13 @@ def response(
 
 
 def parts(*numbers: int) -> list[FetchPartition]:
-    """Parts of a request for the topic's partitions."""
+    """Return parts of a request for the topic's partitions."""
     return [FetchPartition(TopicPartition(TP.topic, number), TOPIC_ID, FetchPosition(0)) for number in numbers]
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_response_of_an_old_broker(version: int) -> None:
-    """A broker without transactions has the end of the log alone."""
+    """The response of a broker without transactions has only the end of the log."""
     row = wire.int32(3) + wire.int16(0) + wire.int64(90) + wire.nullable_bytes(b"messages")
     data = wire.int32(7) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
     (found,) = read_fetch(Reader(data), version, [FetchPartition(TP, None, FetchPosition(0))])
@@ -172,11 +172,11 @@ def test_response_of_an_old_broker(version: int) -> None:
 
 
 class TestResponse:
-    """Responses."""
+    """Fetch responses."""
 
     @each("version", range(4, 18))
     def test_versions(self, version: int) -> None:
-        """All versions have the same content, as far as they have it."""
+        """All versions are decoded to the same content, as far as they have it."""
         (found,) = read_fetch(Reader(response(version, records=b"abc")), version, parts(3))
         assert (found.throttle_ms, found.error, found.high_watermark, found.last_stable_offset) == (33, 0, 90, 80)
         assert found.log_start_offset == (5 if version >= 5 else -1)
@@ -186,20 +186,20 @@ class TestResponse:
         assert found.diverging is None
 
     def test_diverging_epoch(self) -> None:
-        """Where the leader's log was truncated, there are the epoch and its end."""
+        """If the leader's log was truncated, the response has the diverging epoch and its end."""
         field = wire.int32(4) + wire.int64(17) + wire.NO_TAGS
         tags = b"\x01\x00" + wire.unsigned_varint(len(field)) + field
         (found,) = read_fetch(Reader(response(12, tags=tags)), 12, parts(3))
         assert found.diverging == (4, 17)
 
     def test_error_of_the_whole(self) -> None:
-        """An error of the session is an error of each partition."""
+        """An error of the whole response becomes an error of each partition."""
         found = read_fetch(Reader(wire.int32(0) + wire.int16(71) + wire.int32(0) + wire.int32(0)), 7, parts(3, 4))
         assert [each.error for each in found] == [71, 71]
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_throttled(self, version: int) -> None:
-        """A broker throttles by a response without partitions, which is no other than that."""
+        """A response without partitions is valid only if it throttles the client."""
         rest = wire.unsigned_varint(1) + wire.NO_TAGS if version >= 12 else wire.int32(0)
         rest = wire.int16(0) + wire.int32(0) + rest if version >= 7 else rest
         found = read_fetch(Reader(wire.int32(500) + rest), version, parts(3, 4))
@@ -209,14 +209,14 @@ class TestResponse:
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_several(self, version: int) -> None:
-        """Data comes in the order of the request, in any order of the response."""
+        """Data is returned in the order of the request, whatever the order of the response."""
         data = response(version, 3, 1, 2, records=b"abc")
         data = data.replace(b"abc", b"bcd", 1)
         assert [bytes(f.records) for f in read_fetch(Reader(data), version, parts(1, 2, 3))] == [b"abc", b"abc", b"bcd"]
 
     @pytest.mark.parametrize("version", [4, 11, 12, 17])
     def test_truncated(self, version: int) -> None:
-        """Each begin of a response is malformed, as is a byte after it."""
+        """Each truncated response, and one with an extra byte, is malformed."""
         whole = response(version, records=batch(0, 3))
         for end in range(len(whole)):
             with pytest.raises(MalformedResponse):
@@ -227,11 +227,11 @@ class TestResponse:
     @each("asked", [(0,), (3, 4), ()])
     @each("version", [4, 11, 12, 17])
     def test_other_partitions(self, version: int, asked: tuple[int, ...]) -> None:
-        """A response has the partitions that were asked for, no others."""
+        """A response with other partitions than requested is malformed."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
             read_fetch(Reader(response(version)), version, parts(*asked))
 
     def test_other_topic(self) -> None:
-        """So it has the topics."""
+        """A response with another topic than requested is malformed."""
         with pytest.raises(MalformedResponse, match="the response to Fetch has the partitions"):
             read_fetch(Reader(response(17, topic_id=OTHER_ID)), 17, parts(3))

@@ -1,4 +1,4 @@
-"""Fetches of one partition, and of several splits together, from scripted brokers."""
+"""Fetches of one partition, and joint fetches of several splits, from scripted brokers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def open_fetcher() -> Iterator[Open]:
 
 
 def fetch(fetcher: Fetcher) -> tuple[int | None, Poll]:
-    """The offset after the next records, and the events before them."""
+    """Return the offset after the next records, and the events before them."""
     poll = Poll()
     found = fetcher.fetch(UNTIL, Deadline.after(5), poll)
     return None if found is None else found.next_offset, poll
@@ -60,7 +60,7 @@ def fetch(fetcher: Fetcher) -> tuple[int | None, Poll]:
 
 @pytest.mark.parametrize("event", [NOT_LEADER, FENCED, UNKNOWN_EPOCH, None])
 def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> None:
-    """A leader of another epoch is asked for the end of the epoch last read; below the position, that is a truncation."""
+    """A leader with another epoch is asked for the last read epoch's end, and an end below the position is a truncation."""
     partition = FakePartition(records(0, 10), event, records(10, 20, epoch=2))
     fetcher = open_fetcher(partition)
     assert fetch(fetcher)[0] == 10
@@ -76,7 +76,7 @@ def test_truncation_before_fetch_12(open_fetcher: Open, event: int | None) -> No
 
 @pytest.mark.parametrize("end", [(0, 1, 10), (0, -1, -1), (29, -1, -1), (31, -1, -1)])
 def test_no_truncation_before_fetch_12(open_fetcher: Open, end: tuple[int, int, int]) -> None:
-    """The read continues where the epoch ends at the position, the leader does not know the epoch, or may not tell."""
+    """The read continues if the epoch ends at the position, or if the leader does not know it or may not report it."""
     partition = FakePartition(records(0, 10), FENCED, NOT_LEADER, records(10, 20, epoch=2))
     fetcher = open_fetcher(partition)
     assert fetch(fetcher)[0] == 10
@@ -88,7 +88,7 @@ def test_no_truncation_before_fetch_12(open_fetcher: Open, end: tuple[int, int, 
 
 
 def test_epoch_that_changes_again(open_fetcher: Open) -> None:
-    """A broker that is no longer the leader when it is asked for the end of an epoch has the next one asked."""
+    """If a broker loses leadership before it reports the end of an epoch, the next leader is asked."""
     partition = FakePartition(records(0, 10), FENCED, records(10, 20, epoch=2))
     partition.epoch_end = (FENCED, -1, -1)
     fetcher = open_fetcher(partition)
@@ -102,7 +102,7 @@ def test_epoch_that_changes_again(open_fetcher: Open) -> None:
 
 
 def test_broker_without_epochs(open_fetcher: Open) -> None:
-    """A broker that does not tell the end of an epoch to consumers is not asked."""
+    """A broker that cannot report the end of an epoch to consumers is not asked."""
     partition = FakePartition(records(0, 10), NOT_LEADER, records(10, 20, epoch=2))
     fetcher = open_fetcher(partition, {**RANGES, EPOCH_END: (0, 1)})
     assert fetch(fetcher)[0] == 10
@@ -113,14 +113,14 @@ def test_broker_without_epochs(open_fetcher: Open) -> None:
 
 @pytest.mark.parametrize("others", [{}, {9: 1}])
 def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, int]) -> None:
-    """A replica that the metadata lacks, or that does not accept connections, leaves the read to the leader."""
+    """If the preferred replica is missing in metadata or accepts no connection, the leader is read."""
     partition = FakePartition(records(0, 10))
     partition.replica, partition.others = 9, others
     assert fetch(open_fetcher(partition, client_rack="r"))[0] == 10
 
 
 def test_time_of_a_poll() -> None:
-    """A poll returns at its deadline while a connection is opened, and while metadata is requested first."""
+    """A poll returns at its deadline while a connection is opened, or while metadata is requested first."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         with DirectClient({"bootstrap.servers": servers}) as client:
@@ -133,7 +133,7 @@ def test_time_of_a_poll() -> None:
 
 @pytest.mark.parametrize("begin", [0, 9])
 def test_size_of_records(begin: int) -> None:
-    """The size of records includes the whole first batch, even if the fetch begins within it."""
+    """The size of records includes the whole first batch, even if the fetch starts within it."""
     data = records(0, 10)
     with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
@@ -145,14 +145,14 @@ def test_size_of_records(begin: int) -> None:
 
 
 def sizes(broker: ScriptedBroker) -> list[int]:
-    """The sizes of a partition in the fetches that a broker has received, in bytes."""
+    """Return the partition sizes in bytes of the fetches that a broker has received."""
     after = wire.int32(0) + wire.string("")
     requests = [request.rest.removesuffix(after) for request in broker.received if request.api == FETCH]
     return [struct.unpack(">i", each[-4:])[0] for each in requests]
 
 
 def test_wait_at_the_end_of_the_log() -> None:
-    """Each response without records lets the broker wait twice as long for them, up to half a second; records end that."""
+    """Each response without records doubles the broker's wait, up to half a second; records reset it."""
     partition = FakePartition(records(0, 10), *[b""] * 8, records(10, 20), b"")
     with ScriptedBroker(partition, WITH_EPOCHS) as broker:
         partition.port = broker.address[1]
@@ -166,7 +166,7 @@ def test_wait_at_the_end_of_the_log() -> None:
 
 
 def waits_ms(broker: ScriptedBroker) -> list[int]:
-    """The waits that the received fetches allow."""
+    """Return the waits that the received fetches allow."""
     requests = [Reader(request.rest) for request in broker.received if request.api == FETCH]
     for request in requests:
         request.string()  # client id
@@ -176,7 +176,7 @@ def waits_ms(broker: ScriptedBroker) -> list[int]:
 
 @pytest.mark.parametrize(("error", "most_s"), [(NOT_LEADER, 1.0), (None, 10.0)], ids=["broker", "connection"])
 def test_backoff(error: int | None, most_s: float) -> None:
-    """After errors of a broker the wait grows to a second, as in Java's client; after lost connections to ten."""
+    """After broker errors the wait grows to one second, as in Java's client, and after lost connections to ten."""
     now, pauses = [1000.0], list[float]()
 
     def sleep(seconds: float) -> None:
@@ -225,7 +225,7 @@ def test_size_of_fetches(
 
 
 def test_size_on_a_slow_link() -> None:
-    """No more is fetched than arrives in about a second, so that records keep arriving."""
+    """A fetch is no larger than what arrives in about a second, so that records keep arriving."""
     data = records(0, 10)
     partition = FakePartition(data, records(10, 20))
 
@@ -252,9 +252,9 @@ BATCH = records(0, END)
 
 
 class Task:
-    """A task of several splits. Each fetcher has a client of its own, as in a reader.
+    """A task of several splits. Each fetcher has its own client, as in a reader.
 
-    A fetcher that pauses for `slept_s` sets the `clock` forward, and does not sleep.
+    A fetcher that pauses for `slept_s` advances the `clock` instead of sleeping.
     """
 
     def __init__(self, opened: ExitStack, leader: FakeLeader, splits: list[Split], **kafka: str | int) -> None:
@@ -268,7 +268,7 @@ class Task:
         opened.callback(self.joint.close)
 
     def fetcher(self, number: int) -> Fetcher:
-        """The fetcher of a split, at its start."""
+        """Return a fetcher of a split, at its start."""
         split = self.splits[number]
         found = Fetcher(self._client(), split, PartitionEvents(split.partition), feed, self._sleep, joint=self.joint)
         self._opened.callback(found.abandon)
@@ -276,13 +276,13 @@ class Task:
         return found
 
     def read(self, number: int) -> int | Poll:
-        """The offset after the first records of a split, or the event instead of them."""
+        """Return the offset after the first records of a split, or the event found instead."""
         poll = Poll()
         found = self.fetcher(number).fetch(END, Deadline.after(5), poll)
         return poll if found is None else found.next_offset
 
     def clock(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return time.monotonic() + self.slept_s
 
     def _client(self) -> DirectClient:
@@ -297,7 +297,7 @@ NewTask = Callable[..., Task]
 
 @pytest.fixture
 def new_task() -> Iterator[NewTask]:
-    """Makes a task of splits of the partitions, all of them, with their logs."""
+    """Makes a task with splits of all partitions in the given logs."""
     with ExitStack() as opened:
 
         def make(logs: dict[TopicPartition, bytes | int], start: int = 0, **kafka: str | int) -> Task:
@@ -311,7 +311,7 @@ def new_task() -> Iterator[NewTask]:
 
 
 def test_one_request(new_task: NewTask) -> None:
-    """One request fetches what there is of all splits, and each one is taken once."""
+    """One request fetches the available records of all splits, and each split is taken once."""
     task = new_task({T0: BATCH, U0: BATCH, T1: BATCH})
     assert [task.read(n) for n in range(3)] == [END] * 3
     assert task.leader.fetches == [[(T0, 0), (T1, 0), (U0, 0)]]
@@ -320,14 +320,14 @@ def test_one_request(new_task: NewTask) -> None:
 
 
 def test_no_room(new_task: NewTask) -> None:
-    """What has no room in the response is fetched by itself."""
+    """A split without room in the joint response is fetched separately."""
     task = new_task({T0: BATCH, T1: BATCH, U0: BATCH}, fetch_max_bytes=2 * len(BATCH))
     assert [task.read(n) for n in range(3)] == [END] * 3
     assert task.leader.fetches == [[(T0, 0), (T1, 0), (U0, 0)], [(U0, 0)]]
 
 
 def test_room_for_all_that_is_no_record(new_task: NewTask) -> None:
-    """Many partitions in a response leave less room for records: it must not be larger than the user allows."""
+    """With many partitions in a response, less room is left for records, so that it stays within the user's limit."""
     batch = Batch(tuple(Row(n, value=bytes(50)) for n in range(END))).encode()
     logs = {TopicPartition("t", n): batch for n in range(60)}
     most_bytes = 50 * len(batch)
@@ -345,7 +345,7 @@ def test_end_of_a_log(new_task: NewTask) -> None:
 
 @pytest.mark.parametrize("error", [NOT_LEADER, OUT_OF_RANGE])
 def test_error_of_one_partition(new_task: NewTask, error: int) -> None:
-    """An error concerns the split of that partition alone."""
+    """An error of a partition concerns only its split."""
     task = new_task({T0: BATCH, T1: error, U0: BATCH})
     assert [task.read(0), task.read(2)] == [END, END]
     task.leader.logs[T1] = BATCH
@@ -354,7 +354,7 @@ def test_error_of_one_partition(new_task: NewTask, error: int) -> None:
 
 
 def test_cut_connection(new_task: NewTask) -> None:
-    """When the connection is cut, each split is fetched by itself."""
+    """After a cut connection, each split is fetched separately."""
     task = new_task({T0: BATCH, T1: BATCH})
     task.leader.is_cut = True
     assert [task.read(n) for n in range(2)] == [END, END]
@@ -388,7 +388,7 @@ def test_other_offset(new_task: NewTask) -> None:
 
 
 def test_throttled(new_task: NewTask) -> None:
-    """A throttled client waits once: the others' time is over when they are read."""
+    """A throttled client waits once: the pause is over when the other splits are read."""
     task = new_task({T0: BATCH, T1: BATCH, U0: BATCH})
     task.leader.throttle_ms = 1000
     first, *others = (task.fetcher(n) for n in range(3))
@@ -404,7 +404,7 @@ def test_throttled(new_task: NewTask) -> None:
 
 
 def test_closed(new_task: NewTask) -> None:
-    """After the end of the task nothing is left, and the connection with the response under way is closed."""
+    """Closing the task closes a connection with a pending response, and leaves nothing behind."""
     task = new_task({T0: BATCH, T1: BATCH})
     task.leader.is_open.clear()
     fetcher = task.fetcher(0)
@@ -437,7 +437,7 @@ def test_which(splits: list[Split], rack: str, together: set[TopicPartition]) ->
 
 
 def test_two_ranges_of_a_partition() -> None:
-    """A request has a partition once; another range of it is fetched by itself."""
+    """A joint request has a partition once; another range of it is fetched separately."""
     splits = [Split(tp, start, start + 5, 0, 1, (0,), ("a:1",)) for tp, start in ((T0, 0), (T0, 5), (T1, 0))]
     with DirectClient({"bootstrap.servers": "a:1"}) as client:
         joint = JointFetches(client, splits)
@@ -445,7 +445,7 @@ def test_two_ranges_of_a_partition() -> None:
 
 
 def test_broker_without_a_limit_of_responses() -> None:
-    """A broker that does not limit the bytes of a response is sent no joint request: it might be far too large."""
+    """A broker that does not limit the bytes of a response gets no joint request, whose response could be far too large."""
     with ScriptedBroker(lambda request: b"", {**RANGES, 1: (0, 2)}) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
         splits = [Split(TopicPartition("t", n), 0, END, 0, 1, (0,), (server,)) for n in range(2)]

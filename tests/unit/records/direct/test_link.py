@@ -1,4 +1,4 @@
-"""Sockets to servers of a test's own: steps of connecting, TLS, and bytes in and out."""
+"""Sockets to local test servers: steps of connecting, TLS, and bytes in and out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOCALHOST = x509.DNSName("localhost")
 
 
 class Clock:
-    """Monotonic seconds, set by hand."""
+    """A monotonic clock in seconds, set by tests."""
 
     now = 100.0
 
@@ -39,20 +39,20 @@ def link(
     context: ssl.SSLContext | None = None,
     **properties: str,
 ) -> Link:
-    """A link that is not connected yet."""
+    """Return a link that is not connected yet."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
     return Link(address, settings_of({"bootstrap.servers": "b", **given}).socket, context)
 
 
 def connect(opened: Link, seconds: float = 10) -> None:
-    """Connect, and shake hands, without a pause."""
+    """Connect, including the TLS handshake, without a pause."""
     for _ in opened.open(Deadline.after(seconds)):
         pass
 
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
-    """A listening socket that accepts nothing by itself."""
+    """A listening socket that accepts no connection on its own."""
     with socket.create_server((LOOPBACK, 0)) as listening:
         yield listening
 
@@ -69,7 +69,7 @@ def pair(server: socket.socket) -> Iterator[tuple[Link, socket.socket]]:
 
 
 def test_address(server: socket.socket) -> None:
-    """A link is closed until it is opened, goes by its address, and may be closed twice."""
+    """A link is closed until it is opened, is named by its address, and may be closed twice."""
     opened = link(server.getsockname())
     assert not opened.is_open
     connect(opened)
@@ -81,7 +81,7 @@ def test_address(server: socket.socket) -> None:
 
 
 def test_bytes_in_and_out(pair: tuple[Link, socket.socket]) -> None:
-    """Bytes are sent and received as they are, however they are divided."""
+    """Bytes are sent and received unchanged, however they are divided."""
     opened, peer = pair
     opened.send([b"question"])
     assert peer.recv(8, socket.MSG_WAITALL) == b"question"
@@ -95,7 +95,7 @@ def test_bytes_in_and_out(pair: tuple[Link, socket.socket]) -> None:
 
 
 def test_bytes_that_have_arrived(pair: tuple[Link, socket.socket]) -> None:
-    """At the deadline there are as many bytes as have arrived, also if it has passed already; the link stays open."""
+    """At the deadline, even one in the past, `fill` returns the bytes that have arrived; the link stays open."""
     opened, peer = pair
     target = memoryview(bytearray(4))
     assert opened.fill(target, Deadline.after(0)) == 0
@@ -106,14 +106,14 @@ def test_bytes_that_have_arrived(pair: tuple[Link, socket.socket]) -> None:
 
 
 def parts(size: int) -> tuple[bytes, list[memoryview]]:
-    """Random bytes, and the same in small and large parts."""
+    """Return random bytes, and the same bytes in small and large parts."""
     data = Random(size).randbytes(size)
     edges = sorted({0, 1, 2, 9, *range(0, size // 2, 3_000), size // 2 + 5, size})
     return data, [memoryview(data)[begin:end] for begin, end in pairwise(edges)]
 
 
 def test_sending_without_waiting(pair: tuple[Link, socket.socket]) -> None:
-    """A peer that does not read gets a part of the data, and the rest when it reads."""
+    """A peer that does not read gets part of the data, and the rest once it reads."""
     opened, peer = pair
     data, left = parts(20_000_000)
     opened.send_some(left)
@@ -130,7 +130,7 @@ def test_sending_without_waiting(pair: tuple[Link, socket.socket]) -> None:
 
 
 def test_end_of_the_connection(pair: tuple[Link, socket.socket]) -> None:
-    """A connection that the broker closes is lost, and nothing can be sent or received on it any more."""
+    """A connection closed by the broker is lost, and can no longer send or receive."""
     opened, peer = pair
     peer.close()
     target = memoryview(bytearray(4))
@@ -143,7 +143,7 @@ def test_end_of_the_connection(pair: tuple[Link, socket.socket]) -> None:
 
 
 def test_reset(pair: tuple[Link, socket.socket]) -> None:
-    """A connection that is reset is lost, with the system's own word."""
+    """A reset connection is lost, with the system's error text."""
     opened, peer = pair
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     peer.close()
@@ -152,32 +152,32 @@ def test_reset(pair: tuple[Link, socket.socket]) -> None:
 
 
 def test_failure_that_a_caller_finds(pair: tuple[Link, socket.socket]) -> None:
-    """A caller that finds the connection unusable gets the error to raise, and the socket is closed."""
+    """`lost` closes the socket and returns the error to raise."""
     opened, _ = pair
     assert str(opened.lost("no response in time")) == f"{opened}: no response in time"
     assert not opened.is_open
 
 
 def test_refused() -> None:
-    """A port where nobody listens is a lost connection with the system's own word."""
+    """A port without a listener is a lost connection, with the system's error text."""
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed: Connection refused"):
         connect(link((LOOPBACK, 1)))
 
 
 def test_host_that_is_none() -> None:
-    """A host that is no name of the DNS is left to librdkafka."""
+    """A host that is not a valid DNS name is left to librdkafka."""
     with pytest.raises(Unsupported, match=r"a\.\.b:9092: "):
         connect(link(("a..b", 9092)))
 
 
 def test_other_address_family(server: socket.socket) -> None:
-    """A host that has no address of the family is a lost connection."""
+    """A host without an address of the family is a lost connection."""
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:\d+: connecting failed: "):
         connect(link(server.getsockname(), broker_address_family="v6"))
 
 
 def silent_address(opened: ExitStack) -> Address:
-    """An address whose queue of connections is full: no attempt to connect is answered."""
+    """Return an address with a full queue of connections, which answers no attempt to connect."""
     full = opened.enter_context(socket.create_server((LOOPBACK, 0), backlog=0))
     for _ in range(4):
         waiting = opened.enter_context(socket.socket())
@@ -188,7 +188,7 @@ def silent_address(opened: ExitStack) -> Address:
 
 
 def test_address_that_is_silent(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address that does not answer leaves time for the host's next one."""
+    """A silent address leaves time for the host's next address."""
     with ExitStack() as opened:
         addresses = [
             (socket.AF_INET, socket.SOCK_STREAM, 0, "", where) for where in (silent_address(opened), server.getsockname())
@@ -217,7 +217,7 @@ def test_connecting_in_steps() -> None:
 
 
 def test_tls_handshake_in_steps(server: socket.socket) -> None:
-    """So does a TLS handshake with a server that is silent, as another attempt may succeed."""
+    """A TLS handshake with a silent server returns at each pause, and fails at the deadline as a lost connection."""
     clock = Clock()
     found = link(server.getsockname(), ssl.create_default_context())
     steps = found.open(Deadline.after(5, clock))
@@ -243,7 +243,7 @@ def test_tls_handshake_that_is_cut(server: socket.socket) -> None:
 
 
 class TlsServer:
-    """A server with a certificate for localhost, which sends back what it gets on one connection."""
+    """A server with a certificate for localhost, which echoes what it receives on one connection."""
 
     def __init__(self, file: str) -> None:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -268,12 +268,12 @@ class TlsServer:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority whose files are in a folder of its own."""
+    """An authority with its files in its own folder."""
     return Authority(tmp_path_factory.mktemp("certificates"), "authority")
 
 
 def trusting(*files: str) -> ssl.SSLContext:
-    """A context that trusts the authorities in these files alone."""
+    """Return a context that trusts only the authorities in these files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for file in files:
         context.load_verify_locations(cafile=file)
@@ -281,7 +281,7 @@ def trusting(*files: str) -> ssl.SSLContext:
 
 
 def test_bytes_through_tls(authority: Authority) -> None:
-    """With TLS, bytes go in and out as without; a deadline that has passed returns what has arrived."""
+    """With TLS, bytes are sent and received unchanged, and a past deadline returns the bytes that have arrived."""
     with TlsServer(authority.issue("server", LOCALHOST)) as address:
         opened = link(address, trusting(authority.file), broker_address_family="v4")
         connect(opened)
@@ -294,7 +294,7 @@ def test_bytes_through_tls(authority: Authority) -> None:
 
 
 def test_sending_through_tls_without_waiting(authority: Authority) -> None:
-    """With TLS as without."""
+    """With TLS, a peer that does not read gets part of the data, and the rest once it reads."""
     with TlsServer(authority.issue("server", LOCALHOST)) as address:
         small = {"broker_address_family": "v4", "socket_send_buffer_bytes": "20000"}
         opened = link(address, trusting(authority.file), **small)
@@ -318,7 +318,7 @@ def test_sending_through_tls_without_waiting(authority: Authority) -> None:
 def test_certificate_that_does_not_hold(
     authority: Authority, tmp_path: Path, is_trusted: bool, host: x509.DNSName, why: str
 ) -> None:
-    """A certificate that is of nobody trusted, or for another host, is left to librdkafka, with the reason."""
+    """A certificate of an untrusted authority or for another host is left to librdkafka, with the reason."""
     trusted = authority if is_trusted else Authority(tmp_path, "another")
     with TlsServer(authority.issue("server", host)) as address:
         opened = link(address, trusting(trusted.file), broker_address_family="v4")

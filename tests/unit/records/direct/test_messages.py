@@ -1,4 +1,4 @@
-"""Requests and responses of all APIs but Fetch."""
+"""Requests and responses of all APIs except Fetch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TP = TopicPartition("orders", 3)
 
 
 class TestVersions:
-    """The version to use."""
+    """The choice of a version."""
 
     @pytest.mark.parametrize(("high", "newest", "expected"), [(4, None, 4), (11, None, 11), (99, None, 17), (17, 12, 12)])
     def test_newest_of_both(self, high: int, newest: int | None, expected: int) -> None:
-        """The newest version that both sides have, and the caller allows."""
+        """The newest version that both sides have and the caller allows is used."""
         assert FETCH.version({1: (0, high)}, newest) == expected
 
     @pytest.mark.parametrize("ranges", [{}, {1: (0, 1)}, {1: (18, 20)}])
@@ -28,13 +28,13 @@ class TestVersions:
             FETCH.version(ranges)
 
     def test_none_below_a_limit(self) -> None:
-        """So is one that has only versions above the limit."""
+        """A broker with only versions above the limit is left to librdkafka."""
         with pytest.raises(Unsupported):
             FETCH.version({1: (13, 17)}, 12)
 
 
 class TestApiVersions:
-    """ApiVersions."""
+    """ApiVersions responses and requests."""
 
     def test_old(self) -> None:
         """Version 0 has an array of ranges."""
@@ -48,7 +48,7 @@ class TestApiVersions:
         assert messages.read_api_versions(Reader(data), 3) == ({1: (4, 17)}, {})
 
     def test_features(self) -> None:
-        """The levels of features that are enabled in the cluster are a tagged field."""
+        """Levels of the cluster's enabled features are read from a tagged field."""
         level = wire.compact_string("transaction.version") + wire.int16(2) + wire.int16(2) + wire.NO_TAGS
         field = wire.compact_array(level)
         tags = b"\x02" + b"\x01\x08" + bytes(8) + b"\x02" + wire.unsigned_varint(len(field)) + field
@@ -56,7 +56,7 @@ class TestApiVersions:
         assert messages.read_api_versions(Reader(data), 3) == ({}, {"transaction.version": 2})
 
     def test_unknown_version(self) -> None:
-        """An old broker answers a new version by an error in the oldest form."""
+        """An old broker answers an unknown version with an error in the oldest format."""
         assert messages.read_api_versions(Reader(wire.int16(35) + wire.int32(0)), 3) is None
 
     def test_error(self) -> None:
@@ -71,16 +71,16 @@ class TestApiVersions:
 
 
 class TestSasl:
-    """SaslHandshake and SaslAuthenticate."""
+    """SaslHandshake and SaslAuthenticate messages."""
 
     def test_handshake(self) -> None:
-        """The request names a mechanism, the response all that there are."""
+        """The request names a mechanism, the response all available ones."""
         assert messages.sasl_handshake_request("PLAIN").body == b"\x00\x05PLAIN"
         data = wire.int16(33) + wire.int32(2) + wire.string("PLAIN") + wire.string("GSSAPI")
         assert messages.read_sasl_handshake(Reader(data)) == (33, ("PLAIN", "GSSAPI"))
 
     def test_tokens(self) -> None:
-        """Tokens in the old and the new form."""
+        """Tokens are encoded and decoded in the old and the new format."""
         assert messages.sasl_authenticate_request(1, b"ab").body == b"\x00\x00\x00\x02ab"
         assert messages.sasl_authenticate_request(2, b"ab").body == b"\x03ab\x00"
         old = messages.read_sasl_authenticate(Reader(wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"x")), 0)
@@ -90,12 +90,12 @@ class TestSasl:
         assert (new.error, new.text, new.data, new.lifetime_ms) == (58, "no", b"x", 60_000)
 
     def test_secrets(self) -> None:
-        """A token does not show its bytes."""
+        """The representation of an authentication does not contain its bytes."""
         assert "secret" not in repr(messages.Authentication(0, None, b"secret"))
 
 
 def metadata(version: int) -> bytes:
-    """Two brokers, and a topic with two partitions, one of them without a leader."""
+    """Return metadata of two brokers, and of a topic with two partitions, one of them without a leader."""
     ids = wire.int32(2) + wire.int32(1) + wire.int32(2)
     brokers = b"".join(
         wire.int32(i) + wire.string(f"b{i}") + wire.int32(9092) + wire.string(rack) for i, rack in ((1, None), (2, "r"))
@@ -114,23 +114,23 @@ def metadata(version: int) -> bytes:
 
 
 class TestMetadata:
-    """Metadata."""
+    """Metadata messages."""
 
     @pytest.mark.parametrize("version", range(1, 8))
     def test_versions(self, version: int) -> None:
-        """The addresses of brokers, and the leaders, with their epochs where there are any."""
+        """Brokers' addresses and leaders are read in each version, with epochs if it has them."""
         epoch = 7 if version >= 7 else -1
         assert messages.read_metadata(Reader(metadata(version)), version, "orders") == Metadata(
             {1: ("b1", 9092), 2: ("b2", 9092)}, 0, {3: PartitionMetadata(0, 2, epoch), 4: PartitionMetadata(5, -1, epoch)}
         )
 
     def test_request(self) -> None:
-        """One topic, which is not created from version 4."""
+        """The request has one topic, which from version 4 on is not created."""
         assert messages.metadata_request(7, "orders").body == b"\x00\x00\x00\x01\x00\x06orders\x00"
         assert messages.metadata_request(3, "orders").body == b"\x00\x00\x00\x01\x00\x06orders"
 
     def test_truncated(self) -> None:
-        """Each begin of a response is malformed, and one without the topic."""
+        """Each truncated response, and one without the topic, is malformed."""
         whole = metadata(7)
         for end in range(len(whole)):
             with pytest.raises(MalformedResponse):
@@ -140,10 +140,10 @@ class TestMetadata:
 
 
 class TestListOffsets:
-    """ListOffsets."""
+    """ListOffsets messages."""
 
     def test_request(self) -> None:
-        """Each version adds fields to the version before."""
+        """Each version adds fields to the previous one."""
         bodies = [
             messages.list_offsets_request(v, TP, messages.LATEST, 7, read_committed=True).body.hex() for v in (0, 1, 2, 4)
         ]
@@ -160,7 +160,7 @@ class TestListOffsets:
 
     @pytest.mark.parametrize("version", range(1, 6))
     def test_response(self, version: int) -> None:
-        """The offset, or the error, of the partition."""
+        """The offset or error of the partition is read, in each version."""
         begin = wire.int32(0) if version >= 2 else b""
         row = wire.int32(3) + wire.int16(6) + wire.int64(-1) + wire.int64(99) + (wire.int32(7) if version >= 4 else b"")
         data = begin + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
@@ -170,7 +170,7 @@ class TestListOffsets:
 
     @pytest.mark.parametrize(("offsets", "found"), [([99], 99), ([], -1)])
     def test_first_response(self, offsets: list[int], found: int) -> None:
-        """Version 0 has a list of offsets, with one offset."""
+        """Version 0 has a list with one offset."""
         row = wire.int32(3) + wire.int16(0) + wire.int32(len(offsets)) + b"".join(map(wire.int64, offsets))
         data = wire.int32(1) + wire.string("orders") + wire.int32(1) + row
         assert messages.read_list_offsets(Reader(data), 0, TP) == ListedOffset(0, found)
@@ -187,7 +187,7 @@ class TestHeader:
             request.read_header(Reader(wire.int32(6)), 5)
 
     def test_tags(self) -> None:
-        """The header has tagged fields where the request has, but for ApiVersions."""
+        """The header has tagged fields if the request has, except for ApiVersions."""
         for request, left in (
             (messages.sasl_authenticate_request(2, b""), 0),
             (messages.sasl_authenticate_request(1, b""), 1),
@@ -206,7 +206,7 @@ def test_epoch_end_request() -> None:
 
 
 def test_epoch_end_response() -> None:
-    """The error, the epoch and its end, of this partition."""
+    """The partition's error, epoch and end are read, and a response without the partition is malformed."""
     row = wire.int16(74) + wire.int32(3) + wire.int32(4) + wire.int64(99)
     data = wire.int32(0) + wire.int32(1) + wire.string("orders") + wire.int32(1) + row
     assert messages.read_epoch_end(Reader(data), TP) == messages.EpochEndOffset(74, 4, 99)

@@ -1,4 +1,4 @@
-"""Messages of producers, by the bytes that their schemas prescribe."""
+"""Messages of producers, compared with the bytes that their schemas prescribe."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def hexed(text: str) -> bytes:
 def test_requests(
     message: InitProducerId | AddPartitions | AddOffsets | EndTransaction | CommitOffset, version: int, body: str
 ) -> None:
-    """Each message is encoded as its schema says; versions with tagged fields are compact."""
+    """Each message is encoded according to its schema; versions with tagged fields are compact."""
     assert message.request(version).body == hexed(body)
 
 
@@ -95,12 +95,12 @@ def test_answers(
     response: str,
     answer: Answer,
 ) -> None:
-    """An answer has the first error that is a cause: a partition that was not attempted is none."""
+    """A response yields the first error that is a cause, which excludes partitions that were not attempted."""
     assert message.read(Reader(hexed(response)), version) == answer
 
 
 def test_find_coordinator() -> None:
-    """The coordinator's address is read after its error and the broker's id."""
+    """The coordinator's address is read after the error and the broker's id."""
     assert find_coordinator_request(1, Coordinator("x", 1)).body == hexed("0001 78 01")
     response = Reader(hexed("00000000 0000 ffff 00000007 0001 68 00002384"))
     assert read_find_coordinator(response) == (0, ("h", 9092))
@@ -115,7 +115,7 @@ def test_find_coordinator() -> None:
     ],
 )
 def test_produce(version: int, transactional_id: str | None, sent: str) -> None:
-    """Record batches follow the head of a request in parts, uncopied."""
+    """Record batches follow the head of a request as parts, without being copied."""
     batches = [(P0, memoryview(b"abc")), (P1, memoryview(b"d"))]
     request = produce_request(version, 1000, batches, transactional_id)
     assert request.body + b"".join(request.parts) == hexed(sent)
@@ -138,5 +138,5 @@ def test_produce(version: int, transactional_id: str | None, sent: str) -> None:
     ],
 )
 def test_produced(version: int, response: str) -> None:
-    """Answers by partition, with the throttle time; errors of single records and new leaders are skipped."""
+    """Results by partition and the throttle time are read; errors of single records and new leaders are skipped."""
     assert read_produce(Reader(hexed(response)), version) == ({P1: Produced(3, 7, 2)}, 5)

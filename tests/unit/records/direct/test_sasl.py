@@ -1,4 +1,4 @@
-"""Logins by SASL, with the server's part by another implementation, and with answers that are wrong."""
+"""SASL logins, with another implementation of the server's part, and with wrong responses."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def login(mechanism: str, password: str = PASSWORD) -> Login:
 
 
 def server(mechanism: str) -> object:
-    """A server that knows the user's password."""
+    """Return a server that knows the user's password."""
     scram = ScramMechanism(mechanism)
     known = scram.make_auth_info(PASSWORD, iteration_count=4096)
     return scram.make_server(lambda user: known)
 
 
 def test_plain() -> None:
-    """PLAIN sends one token with user and password as UTF-8, for any answer."""
+    """PLAIN sends one token with user and password in UTF-8, and accepts any response."""
     tokens = exchange(Login("PLAIN", "al\u00efce", PASSWORD))
     assert next(tokens) == "\0al\u00efce\0open-sesame".encode()
     with pytest.raises(StopIteration):
@@ -42,7 +42,7 @@ def test_plain() -> None:
 
 @SCRAM
 def test_scram(mechanism: str) -> None:
-    """SCRAM proves the password to the broker, and ends when the broker has proved that it knows it."""
+    """SCRAM proves the password to the broker, and ends once the broker has proved that it knows the password."""
     broker, tokens = server(mechanism), exchange(login(mechanism))
     broker.set_client_first(next(tokens).decode())
     broker.set_client_final(tokens.send(broker.get_server_first().encode()).decode())
@@ -52,7 +52,7 @@ def test_scram(mechanism: str) -> None:
 
 @SCRAM
 def test_password_is_not_sent(mechanism: str) -> None:
-    """No token of SCRAM has the password in it."""
+    """No SCRAM token contains the password."""
     broker, tokens = server(mechanism), exchange(login(mechanism))
     first = next(tokens)
     broker.set_client_first(first.decode())
@@ -61,7 +61,7 @@ def test_password_is_not_sent(mechanism: str) -> None:
 
 @SCRAM
 def test_wrong_password(mechanism: str) -> None:
-    """The proof of another password is refused by the broker."""
+    """The broker refuses the proof of a wrong password."""
     broker, tokens = server(mechanism), exchange(login(mechanism, "close-sesame"))
     broker.set_client_first(next(tokens).decode())
     proof = tokens.send(broker.get_server_first().encode()).decode()
@@ -72,7 +72,7 @@ def test_wrong_password(mechanism: str) -> None:
 @SCRAM
 @pytest.mark.parametrize("answer", [WRONG_PROOF, b"e=invalid-proof", b"", b"\xff", b"v="])
 def test_broker_without_proof(mechanism: str, answer: bytes) -> None:
-    """A broker that does not prove that it knows the password is not logged in to; no text has the answer."""
+    """A broker that does not prove its knowledge of the password is refused, and no text contains its response."""
     broker, tokens = server(mechanism), exchange(login(mechanism))
     broker.set_client_first(next(tokens).decode())
     tokens.send(broker.get_server_first().encode())
@@ -86,7 +86,7 @@ def test_broker_without_proof(mechanism: str, answer: bytes) -> None:
     ids=["empty", "no text", "no challenge", "nonce of another exchange", "error"],
 )
 def test_malformed_challenge(challenge: bytes) -> None:
-    """A challenge that is malformed, or is not for this exchange, ends it without the broker's text."""
+    """A malformed challenge, or one for another exchange, ends the login, without the broker's text in the error."""
     tokens = exchange(login("SCRAM-SHA-256"))
     next(tokens)
     with pytest.raises(Unsupported, match=r"^SCRAM-SHA-256: the exchange failed$"):
@@ -94,11 +94,11 @@ def test_malformed_challenge(challenge: bytes) -> None:
 
 
 class TestBearer:
-    """OAUTHBEARER, with a token endpoint of the test's own."""
+    """OAUTHBEARER, with a local token endpoint."""
 
     @pytest.fixture
     def endpoint(self) -> Iterator[Callable[..., tuple[TokenEndpoint, list[tuple[str, str]]]]]:
-        """Starts an endpoint with an answer: ``endpoint(body, status)``; also returns what it receives."""
+        """Starts an endpoint with a response: ``endpoint(body, status)``; also returns what it receives."""
         with ExitStack() as opened:
 
             def start(answer: Any, status: int = 200, **how: Any) -> tuple[TokenEndpoint, list[tuple[str, str]]]:
@@ -108,7 +108,7 @@ class TestBearer:
             yield start
 
     def test_token(self, endpoint: Any) -> None:
-        """A token is requested for the credentials, sent with the extensions, and used again until it gets old."""
+        """A token is requested with the credentials, sent with the extensions, and reused until it gets old."""
         login, received = endpoint({"access_token": "abc.def", "expires_in": 3600}, scope="read write", extensions=("a=1",))
         for _ in range(2):
             tokens = exchange(login)
@@ -119,13 +119,13 @@ class TestBearer:
         assert received == [(f"Basic {credentials}", "grant_type=client_credentials&scope=read+write")]
 
     def test_token_without_a_lifetime(self, endpoint: Any) -> None:
-        """A token whose lifetime is not known is used once."""
+        """A token with an unknown lifetime is used once."""
         login, received = endpoint({"access_token": "abc"})
         assert [next(exchange(login)) for _ in range(2)] == [b"n,,\x01auth=Bearer abc\x01\x01"] * 2
         assert len(received) == 2
 
     def test_refused_token(self, endpoint: Any) -> None:
-        """A broker that refuses a token says so once it is answered, and another token is requested the next time."""
+        """After a broker refuses a token, the client ends the exchange, and the next login requests another token."""
         login, received = endpoint({"access_token": "abc", "expires_in": 3600})
         tokens = exchange(login)
         next(tokens)
@@ -145,14 +145,14 @@ class TestBearer:
         ],
     )
     def test_errors(self, endpoint: Any, answer: Any, status: int, error: type[Exception], text: str) -> None:
-        """What an endpoint answers instead of a token is an error, without the secret; no redirection is followed."""
+        """A response without a token raises an error that hides the secret, and redirections are not followed."""
         login, _ = endpoint(answer, status)
         with pytest.raises(error, match=text) as caught:
             next(exchange(login))
         assert PASSWORD not in str(caught.value)
 
     def test_out_of_reach(self) -> None:
-        """An endpoint out of reach is tried again, like a broker; authorities that cannot be loaded are not."""
+        """An unreachable endpoint is retried like a broker; authorities that cannot be loaded are not."""
         with pytest.raises(ConnectionLost, match="out of reach"):
             next(exchange(TokenEndpoint("http://127.0.0.1:1/", "me", PASSWORD)))
         with pytest.raises(Unsupported, match="authorities"):

@@ -1,4 +1,4 @@
-"""The direct sender against a scripted broker: what is sent again, what fails, and what is said of it."""
+"""The direct sender with a scripted broker: retries, failures and their errors."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Sent(NamedTuple):
 class Log:
     """The script of a broker that leads all partitions of topic ``t``.
 
-    `answers` are the answers to Produce, one each and then NONE. Each is an error, None to close the connection, or ``b""``
-    for no answer.
+    `answers` are the responses to Produce, in order, followed by NONE for all later requests. Each is an error; None closes
+    the connection, and ``b""`` sends nothing.
     """
 
     def __init__(self, *answers: int | bytes | None, partitions: int = 2) -> None:
@@ -130,7 +130,7 @@ def add(sender: DirectSender, partition: int, *values: bytes) -> None:
 
 
 def finish(sender: DirectSender, timeout_s: float = 10.0) -> None:
-    """Flush until all is acknowledged, or something has failed."""
+    """Flush until everything is acknowledged, or something has failed."""
     until = time.monotonic() + timeout_s
     while sender.queued and sender.failure is None:
         assert time.monotonic() < until
@@ -138,7 +138,7 @@ def finish(sender: DirectSender, timeout_s: float = 10.0) -> None:
 
 
 def test_acknowledged() -> None:
-    """Rows are counted by partition; sequences continue from batch to batch, and from task to task."""
+    """Rows are counted by partition; sequences continue across batches and tasks."""
     log = Log()
     with opened(log) as sender:
         for _ in range(2):
@@ -159,7 +159,7 @@ def test_acknowledged() -> None:
 
 @pytest.mark.parametrize("answer", [NOT_LEADER, None, 7, 20])
 def test_sent_again(answer: int | None) -> None:
-    """After an error that may pass, or a lost connection, the same bytes are sent again."""
+    """After a temporary error or a lost connection, the same bytes are sent again."""
     log = Log(answer)
     with opened(log) as sender:
         add(sender, 0, b"a")
@@ -170,7 +170,7 @@ def test_sent_again(answer: int | None) -> None:
 
 
 def test_duplicates() -> None:
-    """A batch that the broker has already is acknowledged."""
+    """A batch that the broker already has counts as acknowledged."""
     log = Log(None, DUPLICATE)
     with opened(log) as sender:
         add(sender, 0, b"a")
@@ -179,7 +179,7 @@ def test_duplicates() -> None:
 
 
 def test_refused() -> None:
-    """An error that does not pass fails the write, with its partition and name; nothing else is sent."""
+    """A permanent error fails the write with its partition and name, and nothing else is sent."""
     log = Log(INVALID_RECORD)
     with opened(log) as sender:
         add(sender, 1, b"a")
@@ -195,7 +195,7 @@ def test_refused() -> None:
 
 
 def test_too_large() -> None:
-    """A batch that the topic refuses is sent in halves, with its sequences. A row that it refuses fails the write."""
+    """A batch too large for the topic is sent in halves with their own sequences; a row too large fails the write."""
     log = Log(TOO_LARGE, NONE, NONE, TOO_LARGE)
     with opened(log) as sender:
         add(sender, 1, b"a", b"b", b"c")
@@ -209,7 +209,7 @@ def test_too_large() -> None:
 
 
 def test_uncertain() -> None:
-    """A batch without an answer until its time is over may have been written, and the error says so."""
+    """A batch without a response until its time-out may have been written, and the error says so."""
     log = Log(*[b""] * 100_000)
     with opened(log, delivery_timeout_ms=1_000, request_timeout_ms=1) as sender:
         add(sender, 0, b"a")
@@ -220,7 +220,7 @@ def test_uncertain() -> None:
 
 
 def test_room() -> None:
-    """While the brokers do not answer, rows wait once the queue is full."""
+    """While brokers do not answer, rows wait once the queue is full."""
     log = Log(*[b""] * 50)
     with opened(log, QueueLimits(size_bytes=10_000), batch_size=1_000) as sender:
         sender.add(rows(*[bytes(500)] * 100), np.zeros(100, np.int32), 1)
@@ -231,7 +231,7 @@ def test_room() -> None:
 
 
 def test_throttled() -> None:
-    """A broker that throttles gets no request for the time that it asks for; others are not affected."""
+    """A throttling broker gets no request for the requested time; other brokers are not affected."""
     now, throttled = 0.0, [600_000]
 
     def treat(broker: int, request: Received) -> Treatment:
@@ -255,7 +255,7 @@ def test_throttled() -> None:
 
 
 def test_throttled_by_an_old_broker() -> None:
-    """A broker before 2.0 has held its response back already."""
+    """The throttle time of a broker before 2.0 is not waited for, since the broker has already delayed its response."""
     cluster = ScriptedCluster(lambda broker, request: Treatment(throttle_ms=60_000), produce_version=5)
     with cluster, DirectSender({"bootstrap.servers": cluster.servers}, QueueLimits(), lambda error: None) as sender:
         for _ in range(2):
@@ -265,7 +265,7 @@ def test_throttled_by_an_old_broker() -> None:
 
 
 def test_a_slow_source() -> None:
-    """The time that the caller takes between two calls does not count for a batch."""
+    """Time between the caller's calls does not count towards a batch's time-out."""
     now = 0.0
     log = Log()
     with ScriptedBroker(log, SERVED) as broker:
@@ -280,7 +280,7 @@ def test_a_slow_source() -> None:
 
 
 def test_linger() -> None:
-    """Rows of a slow source are sent once they have waited for linger.ms, not only at the end."""
+    """Rows of a slow source are sent after linger.ms, not only at the end."""
     now = 0.0
     log = Log()
     with ScriptedBroker(log, SERVED) as broker:
@@ -311,7 +311,7 @@ def test_a_connection_lost_with_requests_to_send() -> None:
 
 
 def test_answers_after_a_purge() -> None:
-    """An answer to a request that was given up is ignored."""
+    """A response to a request that was given up is ignored."""
     log = Log()
     with opened(log) as sender:
         add(sender, 0, b"a")
@@ -322,7 +322,7 @@ def test_answers_after_a_purge() -> None:
 
 
 def test_a_partition_that_was_missed_once() -> None:
-    """A partition that one broker does not report, and then does, is not taken for missing later."""
+    """A partition that one broker fails to report once does not count as missing later."""
     log = Log(NOT_LEADER, NOT_LEADER, partitions=1)
     with opened(log) as sender:
         sender.add(rows(b"a"), np.ones(1, np.int32), 2)
@@ -333,7 +333,7 @@ def test_a_partition_that_was_missed_once() -> None:
 
 
 def test_memory_of_many_partitions() -> None:
-    """Open batches count for the limit of the queue, so that many partitions do not take more."""
+    """Open batches count towards the queue's limit, so that many partitions use no more memory."""
     log = Log(partitions=500)
     limits = QueueLimits(size_bytes=1_000_000)
     with opened(log, limits) as sender:
@@ -346,7 +346,7 @@ def test_memory_of_many_partitions() -> None:
 
 
 def served_s(cluster: ScriptedCluster) -> float:
-    """Write to two brokers, of which the second hangs; the seconds until the first has acknowledged all of its rows."""
+    """Write to two brokers, the second of which hangs; return the seconds until the first has acknowledged all its rows."""
     with cluster:
         servers = cluster.servers.split(",")[0]
         properties = {"bootstrap.servers": servers, "socket.send.buffer.bytes": 100_000}
@@ -372,7 +372,7 @@ def test_a_broker_that_reads_nothing() -> None:
 
 
 def test_a_broker_that_does_not_answer_at_first() -> None:
-    """A broker that accepts connections, and is silent then, does not delay the other broker."""
+    """A broker that accepts connections and stays silent does not delay the other broker."""
 
     class Silent(ScriptedBroker):
         def _accept(self) -> None:
@@ -404,7 +404,7 @@ def test_a_large_row() -> None:
 
 
 def test_brokers_that_need_librdkafka() -> None:
-    """A broker without record batches, or one that gives no producer id, is left to librdkafka."""
+    """A broker without record batches, or without producer ids, is left to librdkafka."""
     for served in ({**RANGES, PRODUCE: (0, 2), INIT_PRODUCER_ID: (0, 1)}, RANGES):
         with ScriptedBroker(Log(), served) as broker, pytest.raises(Unsupported):
             DirectSender({"bootstrap.servers": f"127.0.0.1:{broker.address[1]}"}, QueueLimits(), print).__enter__()
@@ -434,7 +434,7 @@ def settings(**kafka: Any) -> ProduceSettings:
 
 
 def test_settings() -> None:
-    """The properties of a write are honoured under librdkafka's names."""
+    """A write's properties are honoured under librdkafka's names."""
     assert settings().batch_bytes == 1_000_000
     found = settings(compression_type="zstd", compression_level="3", batch_size="5000", delivery_timeout_ms="0")
     assert (found.codec, found.level, found.batch_bytes, found.delivery_timeout_s) == ("zstd", 3, 5000, float("inf"))
@@ -442,7 +442,7 @@ def test_settings() -> None:
 
 @each("kafka", [{"acks": "1"}, {"enable_idempotence": False}, {"no_such": "1"}, {"message_send_max_retries": "3"}])
 def test_settings_for_librdkafka(kafka: dict[str, Any]) -> None:
-    """Other properties are left to librdkafka."""
+    """Properties that the direct transport does not honour are left to librdkafka."""
     with pytest.raises(Unsupported):
         settings(**kafka)
 

@@ -1,4 +1,4 @@
-"""The direct sender against damaged responses: no crash, no hang, nothing acknowledged without an answer."""
+"""The direct sender with damaged responses: no crash, no hang, nothing acknowledged without a valid response."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def opened(cluster: ScriptedCluster, **kafka: Any) -> Iterator[DirectSender]:
 
 
 def add(sender: DirectSender, *values: bytes) -> None:
-    """Add values, to the two partitions in turn."""
+    """Add values, alternating between two partitions."""
     column = pa.array(values, pa.binary())
     sender.add(OutgoingBatch("t", column, None, None, None, None), np.arange(len(values), dtype=np.int32) % 2, 2)
     assert sender.advance(0)
 
 
 def finish(sender: DirectSender, timeout_s: float = 20.0) -> None:
-    """Flush until all is acknowledged, or something has failed."""
+    """Flush until everything is acknowledged, or something has failed."""
     until = time.monotonic() + timeout_s
     while sender.queued and sender.failure is None:
         assert time.monotonic() < until, "no progress"
@@ -74,7 +74,7 @@ def first_responses(api: int, damage: Damage, times: int = 2, *, is_processed: b
 @each("is_processed", [True, False])
 @each("damage", DAMAGES)
 def test_damaged_acknowledgements(damage: str, is_processed: bool) -> None:
-    """Records without an intact answer are sent again, and are in the log once, whether the broker had appended them."""
+    """Records without a valid response are sent again, and are in the log once, whether or not they had been appended."""
     cluster = ScriptedCluster(first_responses(PRODUCE, DAMAGES[damage], is_processed=is_processed))
     with opened(cluster) as sender:
         values = [b"%d" % n for n in range(6)]
@@ -86,7 +86,7 @@ def test_damaged_acknowledgements(damage: str, is_processed: bool) -> None:
 
 @each("damage", DAMAGES)
 def test_no_acknowledgement_at_all(damage: str) -> None:
-    """Without an intact answer in time, no record is acknowledged, and the error says that it may be written."""
+    """Without a valid response in time, no record is acknowledged, and the error says that it may be written."""
     cluster = ScriptedCluster(first_responses(PRODUCE, DAMAGES[damage], 10**9))
     with opened(cluster, delivery_timeout_ms=150) as sender:
         add(sender, b"a", b"b")
@@ -113,7 +113,7 @@ BAD_PRODUCERS: dict[str, Damage] = {
 
 @each("damage", BAD_PRODUCERS)
 def test_damaged_producer_ids(damage: str) -> None:
-    """A producer id that is no id is requested again: without one, brokers would not drop what is sent twice."""
+    """An invalid producer id is requested again: without a valid one, brokers could not drop duplicates."""
     cluster = ScriptedCluster(first_responses(INIT_PRODUCER_ID, BAD_PRODUCERS[damage]))
     with opened(cluster) as sender:
         add(sender, b"a", b"b")
@@ -123,7 +123,7 @@ def test_damaged_producer_ids(damage: str) -> None:
 
 
 def changed(numbers: random.Random) -> Damage:
-    """Change, cut or repeat some bytes of a response, but not the time of its throttling, its last four."""
+    """Change, cut or repeat some bytes of a response, except its last four, the throttle time."""
 
     def damaged(request: Received, body: bytes) -> bytes:
         data = bytearray(answered(request, body))
@@ -143,7 +143,7 @@ def changed(numbers: random.Random) -> Damage:
 
 @pytest.mark.parametrize("seeds", [range(25), *seldom(range(25, 500))], ids=len)
 def test_any_damage(seeds: range) -> None:
-    """Whatever bytes arrive, what is acknowledged is in the log, and the write ends."""
+    """With any damaged response, the write ends, and acknowledged records are in the log."""
     for seed in seeds:
         damage_anything(seed)
 

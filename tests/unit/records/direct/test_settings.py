@@ -22,7 +22,7 @@ LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.usern
 
 
 def settings(**kafka: Any) -> Settings:
-    """The settings of a read with properties, in which _ stands for a dot."""
+    """Return the settings of a read with properties, in which _ stands for a dot."""
     given = {name.replace("_", "."): value for name, value in kafka.items()}
     return settings_of(
         consumer_properties(ConnectionOptions(None, "b", Listener(), given, "auto"), "b1:1,b2:2", "g", 10**6)
@@ -30,7 +30,7 @@ def settings(**kafka: Any) -> Settings:
 
 
 def test_defaults() -> None:
-    """The properties of a read without options are all honoured."""
+    """The default properties of a read are all honoured."""
     found = settings()
     assert found.servers == (("b1", 1), ("b2", 2))
     assert found.tls is None
@@ -79,20 +79,20 @@ def test_given() -> None:
     ],
 )
 def test_unsupported(kafka: dict[str, Any], why: str) -> None:
-    """What is not honoured is named, for librdkafka to be used."""
+    """Unsupported properties raise an error that names them, so that librdkafka is used."""
     with pytest.raises(Unsupported, match=f"^{why}$"):
         settings(**kafka)
 
 
 @pytest.mark.parametrize("servers", ["PLAINTEXT://b:1", "b:x", ":1"])
 def test_servers(servers: str) -> None:
-    """Servers that are written in another way are left to librdkafka."""
+    """Servers in another notation are left to librdkafka."""
     with pytest.raises(Unsupported, match="a bootstrap server"):
         settings_of({"bootstrap.servers": servers})
 
 
 def test_secrets() -> None:
-    """Passwords and keys are in no text."""
+    """Passwords and keys appear in no representation."""
     given = {name.replace(".", "_"): value for name, value in LOGIN.items()}
     found = settings(**given, ssl_key_pem="open-sesame", ssl_key_password="open-sesame", ssl_certificate_pem="open-sesame")
     assert found.login is not None
@@ -104,7 +104,7 @@ def test_secrets() -> None:
 
 @pytest.mark.parametrize("protocol", ["ssl", "SSL", "SASL_SSL"])
 def test_tls(protocol: str) -> None:
-    """TLS checks the certificate and the host unless told otherwise."""
+    """TLS checks certificate and host unless configured otherwise."""
     found = settings(**{**{n.replace(".", "_"): v for n, v in LOGIN.items()}, "security_protocol": protocol}).tls
     assert found is not None
     assert (found.checks_certificate, found.checks_host) == (True, True)
@@ -114,7 +114,7 @@ def test_tls(protocol: str) -> None:
 
 
 def test_token_endpoint() -> None:
-    """OAUTHBEARER needs a client's id and secret, and the endpoint that gives tokens for them."""
+    """OAUTHBEARER needs a client's id and secret, and a token endpoint."""
     given = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "OAUTHBEARER",
@@ -138,13 +138,13 @@ NOTHING = TlsSettings(None, None, None, None, None, None, None, None, checks_cer
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority whose files are in a folder of its own."""
+    """An authority with its files in its own folder."""
     return Authority(tmp_path_factory.mktemp("certificates"), "authority")
 
 
 @pytest.fixture
 def trusting(authority: Authority) -> TlsSettings:
-    """Settings that trust the authority alone."""
+    """Settings that trust only the authority."""
     return replace(NOTHING, ca_location=authority.file)
 
 
@@ -158,13 +158,13 @@ def trusting(authority: Authority) -> TlsSettings:
     ],
 )
 def test_checks(trusting: TlsSettings, certificate: bool, host: bool, mode: ssl.VerifyMode, checks_host: bool) -> None:
-    """A host is checked by its certificate, and so not without one."""
+    """The host is checked only if the certificate is."""
     context = tls_context(replace(trusting, checks_certificate=certificate, checks_host=host))
     assert (context.verify_mode, context.check_hostname) == (mode, checks_host)
 
 
 def test_authorities(authority: Authority, trusting: TlsSettings, tmp_path: Path) -> None:
-    """Only the authorities of the file or PEM text are trusted. A folder is searched on demand."""
+    """Only authorities in the file or the PEM text are trusted; a folder is searched on demand."""
     pem = Path(authority.file).read_text()
     for settings in (trusting, replace(NOTHING, ca_pem=pem), replace(NOTHING, ca_pem=pem, ca_location="/nowhere")):
         (found,) = tls_context(settings).get_ca_certs()
@@ -173,13 +173,13 @@ def test_authorities(authority: Authority, trusting: TlsSettings, tmp_path: Path
 
 
 def test_authorities_of_the_system() -> None:
-    """Without a file, the system's authorities hold."""
+    """Without a file, the system's authorities are trusted."""
     assert tls_context(NOTHING).verify_mode == ssl.CERT_REQUIRED
 
 
 @pytest.mark.parametrize("password", [None, "open-sesame"])
 def test_certificate_of_the_client(authority: Authority, trusting: TlsSettings, password: str | None) -> None:
-    """A certificate and its key are one file, two files, or PEM texts, and the key may be locked."""
+    """A certificate and its key may be one file, two files, or PEM texts, and the key may be locked."""
     file = authority.issue("client", HOST, password)
     pem = Path(file).read_text()
     for settings in (
@@ -192,7 +192,7 @@ def test_certificate_of_the_client(authority: Authority, trusting: TlsSettings, 
 
 @pytest.mark.parametrize("password", [None, "close-sesame"])
 def test_locked_key(authority: Authority, trusting: TlsSettings, password: str | None) -> None:
-    """A locked key without its password is refused, with neither key nor password in the text; nobody is asked for it."""
+    """A locked key without its password is refused without a prompt, and the text has neither key nor password."""
     file = authority.issue("locked", HOST, "open-sesame")
     settings = replace(trusting, certificate_location=file, key_password=password)
     with pytest.raises(Unsupported, match=r"^TLS settings that Python's ssl refuses \(\w+\)$"):
@@ -211,7 +211,7 @@ def test_locked_key(authority: Authority, trusting: TlsSettings, password: str |
     ids=lambda wrong: "-".join(wrong),
 )
 def test_refused(wrong: dict[str, str]) -> None:
-    """What ssl refuses is left to librdkafka; the text has nothing of it, which may be a key."""
+    """Settings that ssl refuses are left to librdkafka, in a text without their values, which may be keys."""
     with pytest.raises(Unsupported, match=r"^TLS settings that Python's ssl refuses \(\w+\)$") as caught:
         tls_context(replace(NOTHING, **wrong))
     assert caught.value.__cause__ is None
@@ -225,7 +225,7 @@ def test_key_without_certificate(trusting: TlsSettings, name: str) -> None:
 
 
 def test_ciphers(trusting: TlsSettings) -> None:
-    """The property sets the ciphers before TLS 1.3."""
+    """The property ssl.cipher.suites sets the ciphers before TLS 1.3."""
     name = "ECDHE-ECDSA-AES256-GCM-SHA384"
     offered = tls_context(replace(trusting, ciphers=name)).get_ciphers()
     assert [c["name"] for c in offered if c["protocol"] != "TLSv1.3"] == [name]

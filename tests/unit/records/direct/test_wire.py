@@ -40,7 +40,7 @@ from tests.support.cases import each
     ],
 )
 def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> None:
-    """What was written is read, to the last byte; one byte less is an error."""
+    """An encoded value is read back to its last byte; one byte less raises an error."""
     reader = Reader(encoded)
     assert read(reader) == value
     reader.finish()
@@ -62,13 +62,13 @@ def test_values(encoded: bytes, read: Callable[[Reader], Any], value: Any) -> No
     ],
 )
 def test_lengths_beyond_the_bytes(encoded: bytes, read: Callable[[Reader], Any], problem: str) -> None:
-    """A length that the bytes do not have is an error before memory is taken for it."""
+    """A length beyond the available bytes raises an error before memory is allocated for it."""
     with pytest.raises(MalformedResponse, match=problem):
         read(Reader(encoded))
 
 
 def test_bytes_left() -> None:
-    """Bytes after the last field are an error."""
+    """Bytes after the last field raise an error."""
     reader = Reader(b"\x00\x01")
     reader.int8()
     with pytest.raises(MalformedResponse, match="1 bytes follow"):

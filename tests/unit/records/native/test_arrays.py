@@ -1,4 +1,4 @@
-"""Arrow arrays that are handed to C: who releases them."""
+"""Ownership of Arrow arrays that are passed to C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_zkafka.records.native.library import CArray, require
 
 @pytest.fixture
 def pool() -> pa.MemoryPool:
-    """A pool of its own, whose bytes can be counted."""
+    """A separate memory pool, so that its bytes can be counted."""
     gc.collect()
     return pa.proxy_memory_pool(pa.default_memory_pool())
 
@@ -23,7 +23,7 @@ def some(pool: pa.MemoryPool, rows: int = 1000) -> pa.Array:
 
 
 def test_released_with_its_place(pool: pa.MemoryPool) -> None:
-    """An array lives as long as its place, and no longer."""
+    """An array is released with its CArray, and not before."""
     place = CArray.of(some(pool))
     gc.collect()
     assert pool.bytes_allocated() > 100_000
@@ -32,7 +32,7 @@ def test_released_with_its_place(pool: pa.MemoryPool) -> None:
 
 
 def test_hashing_takes_nothing_over(pool: pa.MemoryPool) -> None:
-    """C leaves an array to its place."""
+    """Hashing leaves an array with its CArray."""
     hashes = np.zeros(1000, dtype=np.uint32)
     for _ in range(50):
         place = CArray.of(some(pool))
@@ -43,7 +43,7 @@ def test_hashing_takes_nothing_over(pool: pa.MemoryPool) -> None:
 
 
 def test_null_pointer() -> None:
-    """No array is the null pointer, and nothing is released."""
+    """A missing array is a null pointer, and nothing is released."""
     place = CArray.of(None)
     assert place.address is None
     assert not place.is_large
@@ -55,19 +55,19 @@ def test_null_pointer() -> None:
     ids=str,
 )
 def test_large_offsets(kind: pa.DataType, large: bool) -> None:
-    """The type says whether offsets have 64 bits."""
+    """The type determines whether offsets have 64 bits."""
     assert CArray.of(pa.array([], kind)).is_large is large
 
 
 def test_place_to_fill() -> None:
-    """An empty place takes a struct that C fills in, and gives its batch out once."""
+    """An empty CArray takes a struct that C fills in, and returns its batch once."""
     place = CArray()
     pa.array([{"a": 1}, {"a": None}])._export_to_c(place.address)
     assert place.batch(pa.schema([("a", pa.int64())])).to_pylist() == [{"a": 1}, {"a": None}]
 
 
 def test_batch_that_does_not_fit_its_schema(pool: pa.MemoryPool) -> None:
-    """A struct of other columns is refused, and released all the same."""
+    """A struct with other columns is refused, and still released."""
     place = CArray()
     pa.StructArray.from_arrays([some(pool)], ["a"])._export_to_c(place.address)
     with pytest.raises(pa.ArrowInvalid):

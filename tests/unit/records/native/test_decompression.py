@@ -26,20 +26,20 @@ def unpacked(name: str, data: bytes) -> bytes:
 @each("name", NAMES)
 @each("size", [1, 1000, len(TEXT)])
 def test_codecs(name: str, size: int) -> None:
-    """Records of any size come back from every codec."""
+    """Records of any size are decompressed with every codec."""
     assert unpacked(name, CODECS[name][1](TEXT[:size])) == TEXT[:size]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_large_records(name: str) -> None:
-    """Records larger than one step of the decompression come back."""
+    """Records larger than one decompression step are decompressed completely."""
     large = random.Random(1).randbytes(300_000) * 40
     assert unpacked(name, CODECS[name][1](large)) == large
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_bombs(name: str) -> None:
-    """Records beyond the bound are refused."""
+    """Records that exceed the bound are refused."""
     bomb = CODECS[name][1](bytes(BOMB_BYTES))
     if len(bomb) * 256 < BOMB_BYTES:
         with pytest.raises(Unsupported, match="more than 67108864 bytes after decompression"):
@@ -49,19 +49,19 @@ def test_bombs(name: str) -> None:
 
 
 def test_bomb_of_snappy_sizes() -> None:
-    """A size that a snappy block only claims is refused before memory is allocated for it."""
+    """A size that a snappy block falsely claims is refused before memory is allocated for it."""
     with pytest.raises(Unsupported, match="more than 67108864 bytes"):
         unpacked("snappy", b"\xff\xff\xff\xff\x07abc")
 
 
 def test_bound() -> None:
-    """The bound grows with the compressed bytes, up to what Kafka's lengths can say."""
+    """The bound grows with the compressed bytes, up to the maximum of Kafka's length fields."""
     assert [most_decompressed_bytes(size) for size in (0, 2**20, 2**30)] == [2**26, 2**28, 2**31 - 1]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_corrupt_data(name: str) -> None:
-    """Nothing, garbage, and data that are cut off or damaged are errors, or less or other bytes, within the bound."""
+    """Empty, foreign, truncated and damaged data is refused, or yields bytes within the bound."""
     chance, data = random.Random(name), CODECS[name][1](TEXT)
     for bad in (b"", b"garbage that is none of these formats"):
         with pytest.raises((CorruptRecords, Unsupported)):
@@ -76,7 +76,7 @@ def test_corrupt_data(name: str) -> None:
 
 @pytest.mark.parametrize("after", [b"\0", b"trailing bytes", b"\x1f", CODECS["gzip"][1](b"more")])
 def test_bytes_after_gzip(after: bytes) -> None:
-    """What follows gzip's end is ignored, unless it is another member; without its end, it is corrupt."""
+    """Bytes after the end of gzip data are ignored unless they are another member; data without its end is corrupt."""
     data = CODECS["gzip"][1](TEXT)
     assert unpacked("gzip", data + after) == TEXT + (b"more" if len(after) > 20 else b"")
     for cut in 1, 4, 8, 20:
@@ -86,14 +86,14 @@ def test_bytes_after_gzip(after: bytes) -> None:
 
 @pytest.mark.parametrize("length", [-1, 0, 4, 2**31 - 1])
 def test_lengths_of_xerial_blocks(length: int) -> None:
-    """A block that is longer than what is left, or shorter than a block can be, is corrupt."""
+    """A block longer than the remaining bytes, or too short, is corrupt."""
     header = xerial(b"")
     with pytest.raises(CorruptRecords):
         unpacked("xerial", header + struct.pack(">i", length) + b"abc")
 
 
 def test_several_xerial_blocks() -> None:
-    """Blocks follow one another; a header without any is corrupt."""
+    """Several blocks are concatenated; a header without blocks is corrupt."""
     assert unpacked("xerial", xerial(TEXT, 100)) == TEXT
     with pytest.raises(CorruptRecords, match="nothing in them"):
         unpacked("xerial", xerial(b""))

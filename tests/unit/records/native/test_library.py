@@ -1,4 +1,4 @@
-"""Which path is used, and what is said where the compiled one cannot be."""
+"""The choice between compiled code and pure Python, and its reasons."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PURE = "pure Python is used"
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """Forget what was loaded, before and after the test."""
+    """Forget the loaded library before and after the test."""
     library.load.cache_clear()
     yield
     library.load.cache_clear()
@@ -37,7 +37,7 @@ def _forgotten() -> Iterator[None]:
 
 @pytest.fixture
 def absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that was installed without a compiler."""
+    """A package installed without a compiler."""
     monkeypatch.setattr(library, "built", lambda: None)
 
 
@@ -46,7 +46,7 @@ def connection(transport: Transport) -> ConnectionOptions:
 
 
 def assert_unused(reason: str) -> None:
-    """The reason for pure Python is logged, and is in the error if the compiled code is required."""
+    """Check that the reason for pure Python is logged, and is in the error if the compiled code is required."""
     assert library.library() is None
     assert reason in library.describe()
     assert PURE in library.describe()
@@ -59,7 +59,7 @@ def assert_unused(reason: str) -> None:
 
 
 def test_there() -> None:
-    """Where it was built, it is used."""
+    """A library that was built is used."""
     assert library.describe() == "the compiled code is used"
     assert library.require() is library.library()
 
@@ -71,7 +71,7 @@ def test_not_built() -> None:
 
 
 def test_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library lies beside its module, under one of the names that builds give it."""
+    """The library is found next to its module, under each name that builds give it."""
     monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
     assert library.built() is None
     (tmp_path / "_arrow_path.so").touch()
@@ -88,20 +88,20 @@ def test_path_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_file_that_is_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So is a file that is something else, e.g. for another processor."""
+    """A file that is not a library for this machine is named, with the loader's reason."""
     (tmp_path / "_arrow_path.so").write_bytes(b"\x7fELF nonsense")
     monkeypatch.setattr(library, "built", lambda: tmp_path / "_arrow_path.so")
     assert_unused("the compiled code cannot be loaded (")
 
 
 def test_library_without_our_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So is a library that has not our functions."""
+    """A library without zkafka's functions is named, with the loader's reason."""
     monkeypatch.setattr(library, "built", lambda: Path("libc.so.6"))
     assert_unused("undefined symbol: zkafka_")
 
 
 def test_wrong_interface(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library of another version of the package is not called."""
+    """A library of another package version is not called."""
     monkeypatch.setattr(library, "INTERFACE", 0)
     assert_unused("belongs to another version of this package")
 
@@ -125,35 +125,35 @@ class TestChoice:
     """The option transport."""
 
     def test_auto(self) -> None:
-        """Left alone, it is the compiled code where that is there."""
+        """With auto, the compiled code is used if it exists."""
         assert choice.uses_native(connection("auto"))
 
     @pytest.mark.usefixtures("absent")
     def test_auto_where_it_is_absent(self, caplog: pytest.LogCaptureFixture) -> None:
-        """Else it is pure Python, and the log says why."""
+        """With auto and without compiled code, pure Python is used, and the log says why."""
         with caplog.at_level(logging.INFO):
             assert not choice.uses_native(connection("auto"))
         assert "was not built when the package was installed: pure Python is used" in caplog.text
 
     def test_python(self, caplog: pytest.LogCaptureFixture) -> None:
-        """With python it is pure Python, though the other is there."""
+        """With librdkafka, pure Python is used although the compiled code exists."""
         with caplog.at_level(logging.INFO):
             assert not choice.uses_native(connection("librdkafka"))
         assert "transport=librdkafka: pure Python is used" in caplog.text
 
     def test_direct(self) -> None:
-        """With direct it is the compiled code."""
+        """With direct, the compiled code is used."""
         assert choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
     def test_direct_where_it_is_absent(self) -> None:
-        """With direct where it is not there, it is an error that says what to do."""
+        """With direct and without compiled code, an error says what to do."""
         with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled code is .* Install from a wheel"):
             choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
     def test_direct_where_an_executor_lacks_it(self) -> None:
-        """Tasks fail as well, where only their machine has no compiled code: none reads by another transport instead."""
+        """Tasks with direct fail on a machine without compiled code, and do not use another transport."""
         how, split = connection("direct"), Split(TopicPartition("t", 0), 0, 1, 0, 1, (0,), ("127.0.0.1:1",))
         properties = consumer_properties(how, "127.0.0.1:1", "g")
         for task in (
@@ -164,7 +164,7 @@ class TestChoice:
                 pass
 
     def test_senders(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The path determines senders and hashes."""
+        """The transport determines senders and hash functions."""
         from pyspark_zkafka.model.key_hashes import hash_keys as python
         from pyspark_zkafka.records.direct.sender import DirectSender
         from pyspark_zkafka.records.librdkafka_sender import MessageSender
@@ -181,7 +181,7 @@ class TestChoice:
 
 
 def test_every_function_of_c_has_a_caller() -> None:
-    """The header declares the functions that the library has and Python calls, and no others."""
+    """The header declares exactly the functions that the library has and Python calls."""
     package = Path(library.__file__).parents[2]
     declared = set(re.findall(r"ZKAFKA_EXPORT [^;(]*zkafka_(\w+)\(", (package / "records/native/zkafka.h").read_text()))
     code = "".join(path.read_text() for path in package.rglob("*.py"))
@@ -190,7 +190,7 @@ def test_every_function_of_c_has_a_caller() -> None:
 
 
 def test_structs_are_as_large_as_in_c(tmp_path: Path) -> None:
-    """The structs that Python reads have the sizes that the C compiler gives them."""
+    """Structs that Python reads have the same sizes as in C."""
     names = {"fed": library.FedBatches, "decoded": library.Decoded, "flaws": library.Flaws, "open_batch": library.OpenBatch}
     expected = {name: ctypes.sizeof(kind) for name, kind in {**names, "avro_program": library.AvroProgram}.items()}
     expected |= {"avro_node": avro.NODE.itemsize, "avro_flaw": avro.FLAW.itemsize}

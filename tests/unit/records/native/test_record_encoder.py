@@ -1,4 +1,4 @@
-"""The encoder of record batches, checked by the decoder of what brokers send."""
+"""The encoder of record batches, checked with the decoder of brokers' batches."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ ROWS = st.lists(
     data=st.data(),
 )
 def test_any_rows(rows: list[Row], batch_bytes: int, batch_records: int, codec: str, data: st.DataObject) -> None:
-    """Rows of any kind, in any partitions and batches, are decoded as they were, in order."""
+    """Rows of any kind, in any partitions and batches, are decoded unchanged and in order."""
     partitions = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(rows), max_size=len(rows))), dtype=np.int32)
     encode = encoder(batch_bytes, batch_records, codec)
     half = len(rows) // 2
@@ -116,7 +116,7 @@ def test_any_rows(rows: list[Row], batch_bytes: int, batch_records: int, codec: 
 @settings(deadline=None)
 @given(rows=ROWS.filter(lambda rows: len(rows) > 1), codec=st.sampled_from(["none", "gzip", "snappy", "lz4", "zstd"]))
 def test_halves(rows: list[Row], codec: str) -> None:
-    """The halves of a batch have its records, and later batches of its topic at most half of its bytes."""
+    """The halves of a batch have its records; later batches of its topic have at most half of its bytes."""
     encode = encoder(codec=codec)
     one_partition = np.zeros(len(rows), dtype=np.int32)
     assert not [*encode.add(outgoing(rows), one_partition)]
@@ -129,7 +129,7 @@ def test_halves(rows: list[Row], codec: str) -> None:
 
 
 def test_halves_of_halves() -> None:
-    """A topic's batches shrink with what is split, until the next task; those of other topics do not."""
+    """Splitting a topic's batch limits the topic's later batches until the next task, but not those of other topics."""
     encode = encoder()
     rows: list[Row] = [(bytes(90), None, 1, [])] * 100
     assert not [*encode.add(outgoing(rows), np.zeros(100, dtype=np.int32))]
@@ -147,7 +147,7 @@ def test_halves_of_halves() -> None:
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_slices(kind: pa.DataType) -> None:
-    """Slices of arrays, with offsets of 32 and of 64 bits."""
+    """Slices of arrays with 32-bit or 64-bit offsets are encoded correctly."""
     rows: list[Row] = [(b"%d" % n, None if n % 3 else b"k", n + 1, [("h", None)] * (n % 2)) for n in range(50)]
     whole = outgoing(rows, kind)
     value, key, times, headers = (a[13:37] for a in (whole.value, whole.key, whole.timestamp_ms, whole.headers))
@@ -159,7 +159,7 @@ def test_slices(kind: pa.DataType) -> None:
 
 
 def test_header_of_a_batch() -> None:
-    """The fields that idempotence rests on, in the header."""
+    """The header has the fields that idempotence relies on."""
     encode = encoder()
     list(encode.add(outgoing([(b"v", None, 5, []), (b"w", None, 3, [])]), np.zeros(2, dtype=np.int32)))
     (batch,) = encode.close_all()
@@ -173,7 +173,7 @@ def test_header_of_a_batch() -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_large_batches(codec: str) -> None:
-    """Batches of many blocks, which compress well and not at all."""
+    """Batches of many blocks are decoded unchanged, whether or not they compress well."""
     noise = np.random.default_rng(1).bytes(200_000)
     rows: list[Row] = [(noise[n * 1000 : n * 1000 + 1000], None, 1, []) for n in range(200)]
     rows += [(bytes(1_000), None, 1, []) for _ in range(200)]
@@ -183,7 +183,7 @@ def test_large_batches(codec: str) -> None:
 
 
 def test_blocks_of_lz4_are_independent() -> None:
-    """Java's consumers refuse frames whose blocks depend on each other, and checksums must fit."""
+    """LZ4 blocks are independent and checksums valid: Java's consumers refuse frames with dependent blocks."""
     encode = encoder(codec="lz4")
     list(encode.add(outgoing([(bytes(200_000), None, 1, [])]), np.zeros(1, dtype=np.int32)))
     (batch,) = encode.close_all()
@@ -194,7 +194,7 @@ def test_blocks_of_lz4_are_independent() -> None:
 
 
 def test_large_rows() -> None:
-    """A row that is larger than a batch has a batch of its own."""
+    """A row larger than a batch gets its own batch."""
     encode = encoder(batch_bytes=100)
     rows: list[Row] = [(b"a", None, 1, []), (bytes(5_000), None, 1, []), (b"b", None, 1, [])]
     batches = [*encode.add(outgoing(rows), np.zeros(3, dtype=np.int32)), *encode.close_all()]
@@ -204,7 +204,7 @@ def test_large_rows() -> None:
 
 @each("rows", [1, 3, 100, 400, 600, 770, 800, 899, 950])
 def test_memory_of_closed_batches(rows: int) -> None:
-    """A closed batch holds hardly more memory than its size, by which the queue is limited."""
+    """A closed batch uses hardly more memory than its size, which limits the queue."""
     encode = encoder()
     list(encode.add(outgoing([(bytes(1_000), None, 1, [])] * rows), np.zeros(rows, dtype=np.int32)))
     (batch,) = encode.close_all()
