@@ -94,7 +94,7 @@ def test_the_two_round_robins_swap_all_owners() -> None:
 @pytest.mark.parametrize("strategy", ["legacy-range", "range"])
 def test_articles_four_partitions_two_consumers(strategy: str) -> None:
     """The articles' algorithm and Kafka's agree if there is no remainder."""
-    # "apache kafka系列之在zookeeper中存储结构" (oschina 360060; seed 000), and the same text in seed 003
+    # "apache kafka系列之在zookeeper中存储结构" (oschina 360060)
     topic1 = subscribers({"topic1": 4}, C0="topic1", C1="topic1")
     assert table(assign(strategy, topic1)) == {"C0": ["topic1p0", "topic1p1"], "C1": ["topic1p2", "topic1p3"]}
 
@@ -110,7 +110,7 @@ def test_articles_four_partitions_two_consumers(strategy: str) -> None:
 )
 def test_articles_four_partitions_three_threads(strategy: str, expected: Table) -> None:
     """Kafka follows the articles' example, not their formula: the last thread gets a partition, too."""
-    # seeds 000 and 003: report-log, three nodes of one thread
+    # the same article: report-log, three nodes of one thread
     report_log = subscribers({"report-log": 4}, node1="report-log", node2="report-log", node3="report-log")
     assert table(assign(strategy, report_log)) == expected
 
@@ -119,7 +119,7 @@ def test_articles_four_partitions_three_threads(strategy: str, expected: Table) 
 @pytest.mark.parametrize("started", [["node1", "node2", "node3"], ["node3", "node1", "node2"]])
 def test_articles_four_partitions_six_threads(strategy: str, started: list[str]) -> None:
     """If there are more threads than partitions, the last threads by name get nothing."""
-    # seeds 000 and 003: report-log, three nodes of two threads; they say that the order of starting decides, which is wrong
+    # the same article: report-log, three nodes of two threads; it says wrongly that the order of starting decides
     members = {node: ConsumerRegistration({"report-log": 2}) for node in started}
     report_log = Subscribers(threads_by_topic(members, ["report-log"]), {"report-log": (0, 1, 2, 3)})
     assert list(assign(strategy, report_log).values()) == ["node1-0", "node1-1", "node2-0", "node2-1"]
@@ -131,14 +131,14 @@ T0_T1 = subscribers({"t0": 3, "t1": 3}, C0="t0 t1", C1="t0 t1")
 @pytest.mark.parametrize("strategy", ["range", "legacy-range"])
 def test_articles_range(strategy: str) -> None:
     """The range assignor assigns each topic separately, so the first consumer gets more of each topic."""
-    # seed 004: RangeAssignor of kafka-clients 2.0; 3 / 2 rounded up happens to give the same result
+    # RangeAssignor of kafka-clients 2.0; 3 / 2 rounded up happens to give the same result
     assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p1", "t1p0", "t1p1"], "C1": ["t0p2", "t1p2"]}
 
 
 @pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8"])
 def test_articles_round_robin(strategy: str) -> None:
     """The round-robin assignor assigns all topics together, so both consumers get the same number."""
-    # seed 004: RoundRobinAssignor of kafka-clients 2.0, which orders by topic and number; the old consumer orders by
+    # RoundRobinAssignor of kafka-clients 2.0, which orders by topic and number; the old consumer orders by
     # hashes, whose order is the same for names that differ in one digit
     assert table(assign(strategy, T0_T1)) == {"C0": ["t0p0", "t0p2", "t1p1"], "C1": ["t0p1", "t1p0", "t1p2"]}
 
@@ -146,7 +146,6 @@ def test_articles_round_robin(strategy: str) -> None:
 @pytest.mark.parametrize("strategy", ["roundrobin", "roundrobin-0.8", "range", "legacy-range"])
 def test_articles_different_subscriptions(strategy: str) -> None:
     """A consumer that does not read the topic is skipped, so counts can be uneven, here even with range."""
-    # seed 004, which says that range gives the same result
     uneven = subscribers({"t0": 1, "t1": 2, "t2": 3}, C0="t0", C1="t0 t1", C2="t0 t1 t2")
     expected = {"C0": ["t0p0"], "C1": ["t1p0"], "C2": ["t1p1", "t2p0", "t2p1", "t2p2"]}
     assert table(assign(strategy, uneven)) == expected
