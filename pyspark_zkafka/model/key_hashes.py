@@ -59,14 +59,12 @@ def murmur2(keys: ArrowColumn) -> Hashes:
 
     Keys of all lengths are hashed together, four bytes in each step. A step takes only the keys that are long enough.
 
+    >>> murmur2(pa.array([b"21", b"foobar", b""])).tolist()
+    [-973932308, -790332482, 275646681]
+
     References
     ----------
     ``org.apache.kafka.common.utils.Utils.murmur2`` of kafka-clients 3.9.1.
-
-    Examples
-    --------
-    >>> murmur2(pa.array([b"21", b"foobar", b""])).tolist()
-    [-973932308, -790332482, 275646681]
     """
     return _over_blocks(keys, _murmur2_block)
 
@@ -74,14 +72,12 @@ def murmur2(keys: ArrowColumn) -> Hashes:
 def fnv1a(keys: ArrowColumn) -> Hashes:
     """Return the 32-bit FNV-1a of each key, signed, before its absolute value is taken.
 
+    >>> fnv1a(pa.array([b"kafka", b""])).tolist()
+    [221496545, -2128831035]
+
     References
     ----------
     ``rd_fnv1a`` of librdkafka 2.16, which follows Sarama's ``NewHashPartitioner``.
-
-    Examples
-    --------
-    >>> fnv1a(pa.array([b"kafka", b""])).tolist()
-    [221496545, -2128831035]
     """
     return _over_blocks(keys, _fnv1a_block)
 

@@ -1,8 +1,8 @@
 """The ledger of exactly-once writes: what each slot of a query wrote last, as metadata of a committed offset.
 
 A *slot* is a partition of the frame that is written, numbered as Spark numbers it: the task of slot 3 writes in the
-transactions of slot 3. Each transaction also commits an offset, whose key belongs to the slot alone and whose metadata is
-an `Entry`. The rows and the entry become visible together, or never.
+transactions of slot 3. Each transaction also commits an offset with an `Entry` as its metadata, under a key that belongs to
+the slot alone. The rows and the entry become visible together, or never.
 
 A key is a group, and a partition of the ledger's topic. A group has a key for each partition that the topic had when the
 query began, its *width*; further slots use further groups. The width is a part of the group's name, and the slot a part of
@@ -21,8 +21,6 @@ from pyspark_zkafka.conditions import UNREADABLE_LEDGER
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.topic_names import is_topic_name
-
-__all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "SinkIdentity", "decode", "encode", "key_of", "newest"]
 
 _VERSION = 1
 _QUOTED = 200
@@ -206,7 +204,7 @@ def encode(entry: Entry) -> str:
 def decode(metadata: str, place: str = "The ledger") -> Entry:
     """The entry in the metadata of an offset, whatever follows it; `place` is the key's, for the error.
 
-    Raises LedgerError (UNREADABLE_LEDGER) for anything else: to take it for no entry would be to write rows again.
+    Raises LedgerError (UNREADABLE_LEDGER) for anything else: ignoring it would mean writing rows again.
     """
     try:
         found, _ = json.JSONDecoder().raw_decode(metadata)
@@ -271,5 +269,5 @@ def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
 
 
 def _age(entry: Entry) -> tuple[int, int]:
-    """Two entries of a micro-batch are of the same rows, of which the later one says who has verified them last."""
+    """Two entries of a micro-batch are of the same rows; the later one names the last run that has verified them."""
     return entry.batch, entry.at_ms

@@ -42,12 +42,7 @@ class Router:
     `partitions` is the number of the topic's partitions. `available` has those with a leader; if it is empty, rows without
     a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` is for error texts.
 
-    Raises
-    ------
-    UnknownTopic
-        ``TOPIC_WITHOUT_PARTITIONS``.
-    OptionError
-        ``UNKNOWN_PARTITIONER``.
+    Raises UnknownTopic (``TOPIC_WITHOUT_PARTITIONS``) or OptionError (``UNKNOWN_PARTITIONER``).
     """
 
     topic: str

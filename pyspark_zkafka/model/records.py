@@ -170,11 +170,8 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
     There is at least one message. All messages are of one partition and without errors. `require_projection` accepts the
     schema.
 
-    Raises
-    ------
-    UnreadableRecord
-        MALFORMED_UTF8 if a column is declared string and a record is not UTF-8. MALFORMED_TIMESTAMP if a timestamp
-        does not fit Spark's microseconds.
+    Raises UnreadableRecord: MALFORMED_UTF8 if a column is declared string and a record is not UTF-8, MALFORMED_TIMESTAMP if
+    a timestamp does not fit Spark's microseconds.
     """
     columns = [_BUILDERS[field.name](messages, field.type) for field in schema]
     if not columns:
@@ -191,7 +188,7 @@ def _bytes_column(name: str, messages: Sequence[Message], kind: pa.DataType) -> 
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        bad = next(m for m in messages if not _is_utf8(read(m)))
+        bad = next(m for m in messages if (data := read(m) or b"").decode(errors="ignore").encode() != data)
         raise malformed_utf8(name, _partition_of(bad), bad.offset()) from None
 
 
@@ -202,14 +199,6 @@ def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> Unrea
     else:
         text, remedy = column, f"declare {column} as binary in the schema and decode it there"
     return MALFORMED_UTF8(f"The {text} of {partition} at offset {offset} is not UTF-8; {remedy}")
-
-
-def _is_utf8(data: bytes | None) -> bool:
-    try:
-        (data or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _partition_of(message: Message) -> TopicPartition:

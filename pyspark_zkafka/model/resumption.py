@@ -41,8 +41,6 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
     `planned` is the partition's range in the checkpoint's last finished micro-batch, None if the stream never read it.
     `stored` is the group's offset, read after the partition was claimed. `last` is this process's last commit.
 
-    Examples
-    --------
     The stream's own commit, before micro-batch [10, 20); an operator's reset; a reset to the same offset:
 
     >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=7))

@@ -103,13 +103,8 @@ class TopicFilter:
 def topic_filter(regex: str) -> TopicFilter:
     r"""Translate a regex to a filter.
 
-    Raises
-    ------
-    FilterError
-        The regex is malformed or not supported, or has more than 10,000 characters other than plain names.
+    Raises FilterError for a regex that is malformed, not supported, or has over 10,000 characters other than plain names.
 
-    Examples
-    --------
     >>> sorted(topic_filter("orders[.].+|audit").select(["orders.eu", "audit", "orders"]))
     ['audit', 'orders.eu']
     >>> topic_filter("(?!__).*").select(["__internal", "orders"])
