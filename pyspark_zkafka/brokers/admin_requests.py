@@ -62,7 +62,7 @@ class AdminRequests:
     def _replace_client(self) -> None:
         """Use a new client, which starts with the bootstrap servers. If it cannot be made, the present one stays."""
         client = self._new_client()
-        self._clients.close()  # none of them has a request in flight
+        self._clients.close()  # no client has a request in flight
         self._use(client)
 
     def _new_client(self) -> AdminClient:
