@@ -41,21 +41,11 @@ class RowSet(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A task's attempt to write a slot.
+    """A task's attempt to write a slot. `slot`, `batch`, `run`, `write` and `ends` are as in `Entry`.
 
-    Attributes
-    ----------
-    slot, batch : int
-        As in `Entry`.
-    run, write : str
-        As in `Entry`: the run of the query or of the job, and the call that writes.
-    is_named : bool
-        True if the user gave the write a name of its own: another call under it then is the same write, tried again.
-    is_job : bool
-        True for a batch job, and for a write of a ``foreachBatch`` whose micro-batch Spark does not name. Each call is then
-        a run of its own, and several may be alive.
-    ends : str
-        As in `Entry`.
+    - `is_named`: the user gave the write a name of its own. Another call under this name is the same write, tried again.
+    - `is_job`: a batch job, or a write of a ``foreachBatch`` whose micro-batch Spark does not name. Each call is a run of
+      its own, and several may be alive.
     """
 
     slot: int

@@ -149,26 +149,15 @@ class SinkIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a slot wrote in its last transaction.
+    """The rows that a slot wrote in its last transaction.
 
-    Attributes
-    ----------
-    slot, batch : int
-        The slot, and the number of the micro-batch, or of the batch job.
-    rows : int
-        The number of rows.
-    digest : str
-        The hash of the rows, regardless of their order: 32 hexadecimal digits (`row_digest`).
-    run : str
-        The run of the query that wrote the rows, or found that they were written already.
-    write : str
-        The call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
-    at_ms : int
-        The time of the worker that wrote the entry, in milliseconds since 1970: for people only. 0 if unknown.
-    ends : str
-        The offsets that a batch job commits to its group when all slots are written (`canonical_json`); otherwise empty.
-    sink : SinkIdentity, optional
-        The topic of the rows, if the option ``topic`` names it and its identity is known.
+    - `batch`: the number of the micro-batch, or of the batch job.
+    - `rows`, `digest`: the number of the rows, and their hash regardless of their order (`row_digests`).
+    - `run`: the run of the query that wrote the rows, or found that they were written already.
+    - `write`: the call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
+    - `at_ms`: the worker's time of the write, in milliseconds since 1970: for people only. 0 if unknown.
+    - `ends`: the offsets that a batch job commits to its group after all slots (`canonical_json`); otherwise empty.
+    - `sink`: the topic of the rows, if the option ``topic`` names it and its identity is known.
     """
 
     slot: int

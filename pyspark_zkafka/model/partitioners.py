@@ -68,27 +68,15 @@ class Router:
     ) -> tuple[Hashes, int]:
         """Return the partition of each of `rows` rows, and the counter for the next batch.
 
-        Parameters
-        ----------
-        keys : ArrowColumn of binary, large_binary, string or large_string, or None
-            The keys. Null is a row without a key; None means that no row has one.
-        explicit : ArrowColumn of integers, or None
-            The partitions that rows specify, which take precedence over their keys. Null is a row that specifies none.
-        start : int
-            The counter of rows without a hash. Concurrent tasks should start at different counters, or else their first
-            rows all go to the same partition.
-        hash_keys : callable
-            `hash_keys`, or a faster equivalent.
+        - `keys` are binary or string; null is a row without a key, and None means that no row has one.
+        - `explicit` has the partitions that rows specify, as integers. They take precedence over keys. Null is none.
+        - `start` is the counter of rows without a hash. Concurrent tasks should start at different counters, or else their
+          first rows all go to the same partition.
+        - `hash_keys` is the function of that name, or a faster equivalent.
 
-        Raises
-        ------
-        InvalidRow
-            ``PARTITION_OUT_OF_RANGE``, for the first explicit partition that does not exist.
-        OptionError
-            ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
+        Raises InvalidRow (``PARTITION_OUT_OF_RANGE``) for the first explicit partition that does not exist, and OptionError
+        (``BAD_KEY_TYPE``) for keys that are neither binary nor string.
 
-        Examples
-        --------
         >>> import pyarrow as pa
         >>> router = Router("orders", partitions=6, available=[0, 1, 2, 4])
         >>> routed, counter = router.route(4, pa.array([b"a", None, b"b", None]), pa.array([None, None, 5, None]))

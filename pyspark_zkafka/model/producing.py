@@ -134,14 +134,9 @@ class Producing:
     registered in the open transaction, and lost sequences fail the transaction instead of changing the producer id.
     `halves` splits a batch of several records in two, each with at least one record.
 
-    Attributes
-    ----------
-    producer : ProducerId or None
-        None until `start` has set it, and while a new one is needed; see `needs_producer`.
-    failed : Failed or None
-        Once set, nothing is sent any more.
-    delivered : Counter
-        The task's acknowledged records by partition.
+    - `producer`: None until `start` has set it, and while a new one is needed; see `needs_producer`.
+    - `failed`: the first batch that could not be delivered. Once set, nothing is sent any more.
+    - `delivered`: the task's acknowledged records by partition.
     """
 
     def __init__(

@@ -74,13 +74,8 @@ def require_projection(
 
     The schema may have any of the columns in any order, each with its type. `key` and `value` may be string (UTF-8).
 
-    Parameters
-    ----------
-    decoded : mapping, optional
-        The types of decoded columns; None for any type whose parts may all be null. A user's schema may leave out fields of
-        structs.
-    has_corrupt_columns : bool
-        Allow `CORRUPT_COLUMNS`.
+    `decoded` has the types of decoded columns, None for any type if all its parts may be null. A user's schema may leave
+    out fields of structs. `CORRUPT_COLUMNS` are allowed with `has_corrupt_columns`.
     """
     decoded = decoded or {}
     own: dict[str, tuple[pa.DataType, ...]] = COLUMNS | (CORRUPT_COLUMNS if has_corrupt_columns else {})
