@@ -141,8 +141,6 @@ def _token_provider(value: str) -> str:
     return value.strip()
 
 
-# JAAS
-
 _SECURITY = "org.apache.kafka.common.security."
 _PASSWORD_MODULES = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.ScramLoginModule")
 _REPLACEMENTS = {
@@ -216,9 +214,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             yield "w", found["word"]
         elif found["sign"] or found["other"]:
             yield found["sign"] or "?", ""
-
-
-# The tables
 
 
 def _rows(clients: str, read: ValueReader, *names: str, alias: str = "") -> tuple[ClientProperty, ...]:
