@@ -33,12 +33,8 @@ _TIMESTAMPS: dict[Position, int] = {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_E
 class LookupSizes:
     """Numbers of partitions in lookups of offsets.
 
-    Parameters
-    ----------
-    request : int
-        The maximum in a request. librdkafka takes 0.25 s for 10,000, but each request needs a round trip.
-    bulk : int
-        The minimum for which a second connection to the brokers pays.
+    `request` is the maximum in a request: librdkafka takes 0.25 s for 10,000, but each request needs a round trip. `bulk`
+    is the minimum for which a second connection to the brokers pays.
     """
 
     request: int = 1_000
