@@ -13,7 +13,7 @@ import typer
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.tools.arguments import parse_pairs
-from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.command import Target, Topic, reads_cluster
 
 _READ_BYTES = 1024 * 1024
 _SCHEMA = pa.schema(
@@ -31,7 +31,7 @@ _Header = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VAL
 @reads_cluster
 def produce(
     target: Target,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Topic,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value; \\t is a tab.")
     ] = None,

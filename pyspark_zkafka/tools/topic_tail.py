@@ -18,6 +18,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
+from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import printable
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
@@ -30,7 +31,7 @@ from pyspark_zkafka.options.times import parse_time
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.tools.arguments import find_partitions, parse_pairs, parse_text
-from pyspark_zkafka.tools.command import Target, open_admin, reads_cluster
+from pyspark_zkafka.tools.command import Target, Topic, open_servers, reads_cluster
 from pyspark_zkafka.tools.output import iso_time
 
 Format = Literal["text", "json", "hex"]
@@ -49,7 +50,7 @@ _From = Annotated[
 @reads_cluster
 def tail(
     target: Target,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Topic,
     start: _From = "latest-10",
     partition: Annotated[
         list[int] | None, typer.Option("--partition", min=0, metavar="N", help="A partition; repeatable; all by default.")
@@ -77,14 +78,15 @@ def tail(
     form = "json" if target.output.as_json else form
     to_line = line_writer(form, fields, key=key, meta=meta, escape=sys.stdout.isatty())
     try:
-        with open_admin(target) as (admin, servers):
+        with open_servers(target) as servers:
             requested = [(topic, number) for number in partition] if partition else [(topic, None)]
-            partitions = find_partitions(requested, admin.snapshot([topic]))
+            partitions = find_partitions(requested, servers.admin.snapshot([topic]))
             end = OffsetSpec("--exit", everywhere=LATEST)
-            found = resolve(partitions, spec, end, admin, retry=_RETRY, no_match="latest")
+            found = resolve(partitions, spec, end, servers.admin, retry=_RETRY, no_match="latest")
+            addresses = bootstrap_servers(target.connection, servers.snapshot)
         for outside in found.outside:
             target.output.note(f"{outside}. Starting at the nearer end.")
-        properties = consumer_properties(target.connection, servers, _GROUP, environment=os.environ)
+        properties = consumer_properties(target.connection, addresses, _GROUP, environment=os.environ)
         # The end of a log may stay as it is for hours: let the brokers wait for records.
         properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         with MessageClient(properties) as client:
@@ -159,9 +161,6 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
                 yield messages
     except KafkaException as error:
         raise from_exception(error, "reading records") from error
-
-
-# --- lines -------------------------------------------------------------------------------------------------------------
 
 
 Fields = Callable[[Message], tuple[Any, Any]]
