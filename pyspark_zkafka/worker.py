@@ -62,10 +62,7 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
     that takes 15 to 30 ms, more than a task of a small micro-batch. Within the block, nothing is collected: imports leave
     almost no garbage, and collections would prolong them by a twentieth.
 
-    Parameters
-    ----------
-    for_task : bool
-        Tune the allocator for batches. Call before threads start.
+    With `for_task`, tunes the allocator for batches. Call before threads start.
     """
     if logging.lastResort is not None and logging.lastResort.formatter is None:
         logging.lastResort.setFormatter(LogFormatter(_LOG_FORMAT))
