@@ -15,7 +15,7 @@ from pyspark_zkafka.brokers.clients import MessageClient, make_consumer
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_exception, truncation
 from pyspark_zkafka.brokers.offset_lookups import batches
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.records import UNREADABLE_HEADERS
+from pyspark_zkafka.model.records import UNREADABLE_HEADERS, read_headers
 
 _POLL_S = 0.1
 _SAMPLE_RECORDS = 200
@@ -84,10 +84,9 @@ def _is_answer(message: Message) -> bool:
 def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
     """Names and values. Empty if a name is not UTF-8: a read without the column headers accepts such records."""
     try:
-        [found] = map(Message.headers, [message])
+        return [(name.encode(), value) for name, value in read_headers(message)]
     except UNREADABLE_HEADERS:
         return []
-    return [(name.encode(), value) for name, value in found or ()]
 
 
 def _take(message: Message, samples: Mapping[TopicPartition, _Sample], consumer: Consumer) -> None:

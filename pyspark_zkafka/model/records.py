@@ -43,8 +43,9 @@ _SPARK_NAMES = {
 UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
 """confluent-kafka's errors for a header whose name is not UTF-8.
 
-With the error, it creates a list that contains a null pointer and crashes any access. It must be called through map(),
-which always detects the error, unlike a plain call, and never again for the same message, which keeps the list.
+With the error, it creates a list that contains a null pointer and crashes any access. It must be called through map(), as
+by `read_headers`: a plain call does not always detect the error. It must not be called again for the same message, which
+keeps the list.
 """
 
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
@@ -60,6 +61,12 @@ class Message(Protocol):
     def offset(self) -> int: ...
     def timestamp(self) -> tuple[int, int]: ...
     def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+
+
+def read_headers(message: Message) -> list[tuple[str, bytes | None]]:
+    """Return a message's headers. Raises one of `UNREADABLE_HEADERS` if a name is not UTF-8. Call it once."""
+    [found] = map(type(message).headers, [message])
+    return found or []
 
 
 def schema_ddl(include_headers: bool) -> str:

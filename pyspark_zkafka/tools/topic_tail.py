@@ -23,7 +23,7 @@ from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNO
 from pyspark_zkafka.errors import printable
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, resolve
-from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch
+from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch, read_headers
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.kinds import parse_position
@@ -93,7 +93,7 @@ def tail(
             left = count
             for messages in read(client, found.ranges, until_end=until_end):
                 shown = messages[:left]
-                sys.stdout.buffer.write(b"".join(map(to_line, shown)))
+                sys.stdout.buffer.writelines(map(to_line, shown))
                 sys.stdout.buffer.flush()
                 if left is not None and (left := left - len(shown)) == 0:
                     return
@@ -269,7 +269,7 @@ def _meta(message: Message) -> list[bytes]:
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
     try:
-        return list(message.headers() or ())
+        return read_headers(message)
     except UNREADABLE_HEADERS as error:
         raise INVALID_OPTION(
             f"The record at offset {message.offset()} of {message.topic()}-{message.partition()} has a header with a name "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,8 +16,10 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
+from pyspark_zkafka.testing import MockCluster
 from pyspark_zkafka.tools.topic_tail import Format, as_text, line_writer, parse_start, read, record
 from tests.support.cases import each
+from tests.support.foreign_headers import write_header
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -121,6 +125,20 @@ def test_json() -> None:
     assert (record(NULL, as_text)["value"], record(NULL, as_text)["timestamp"]) == (None, None)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="header with a name that is not UTF-8"):
         record(Message(1, unreadable=True), as_text)  # type: ignore[arg-type]
+
+
+def test_header_name_that_is_not_utf8() -> None:
+    """It is an error, after the lines of earlier records. There are many, as Python takes another path for frequent calls."""
+    with MockCluster() as cluster:
+        cluster.create_topic("t", partitions=1)
+        cluster.produce("t", [{"value": b"v", "headers": [("h", b"1")]}] * 100)
+        write_header(cluster.bootstrap_servers, "t", b"\xff\xfe")
+        tail = [sys.executable, "-m", "pyspark_zkafka.tools", "topics", "tail", "t", "--from", "earliest", "--exit"]
+        for options in (["--format", "json"], ["--meta"]):
+            command = [*tail, *options, "--bootstrap-server", cluster.bootstrap_servers]
+            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (found.returncode, len(found.stdout.splitlines())) == (2, 100)
+            assert "The record at offset 100 of t-0 has a header with a name that is not UTF-8" in found.stderr
 
 
 @dataclass
