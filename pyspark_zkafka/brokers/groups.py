@@ -10,7 +10,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -21,6 +20,7 @@ from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
+from pyspark_zkafka.brokers.offset_lookups import batches
 from pyspark_zkafka.conditions import GROUP_ACTIVE
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -62,9 +62,7 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
     >>> [len(some) for some in commit_requests({TopicPartition("t", n): 0 for n in range(2_001)})]
     [1000, 1000, 1]
     """
-    rest = iter(offsets.items())
-    while some := dict(islice(rest, _MOST_PER_COMMIT)):
-        yield some
+    return map(dict, batches(list(offsets.items()), _MOST_PER_COMMIT))
 
 
 def offset_metadata(found: KafkaTopicPartition) -> str:
@@ -345,8 +343,8 @@ class GroupAdmin(KafkaAdmin):
         self._begin_request()
         if not self.has_coordinators(names[0]):
             return {name: [] for name in names}
-        rest, found = iter(names), dict[str, list[KafkaTopicPartition]]()
-        while some := list(islice(rest, _IN_FLIGHT)):
+        found: dict[str, list[KafkaTopicPartition]] = {}
+        for some in batches(names, _IN_FLIGHT):
             asked = {name: self._ask_offsets(name) for name in some}
             found.update((name, self._offsets(name, future)) for name, future in asked.items())
         return found

@@ -126,10 +126,9 @@ class Ledger:
 
     def _groups(self) -> list[LedgerGroup]:
         """The groups that may hold entries of slots."""
-        base = str(self.name)
-        found = groups_named(_retry(self._group_names), base)
+        found = self.name.groups(_retry(self._group_names))
         if found:
-            _widths[self.servers, base] = tuple(sorted({group.width for group in found}))
+            _widths[self.servers, str(self.name)] = tuple(sorted({group.width for group in found}))
         return found
 
     def _group_names(self) -> list[str]:
@@ -173,8 +172,3 @@ def fitting_width(widths: Iterable[int], partitions: int) -> int:
     (4, 2, 4)
     """
     return min((width for width in widths if width <= partitions), default=partitions)
-
-
-def groups_named(names: Iterable[str], base: str) -> list[LedgerGroup]:
-    """The groups of a ledger among all groups, by the base of their names."""
-    return [group for group in map(LedgerGroup.parse, names) if group is not None and group.base == base]

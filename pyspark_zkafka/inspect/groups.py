@@ -105,7 +105,7 @@ class GroupReport:
 
     @property
     def member_count(self) -> int:
-        """The number of members registered in ZooKeeper, including those with unreadable registrations."""
+        """The number of members registered in ZooKeeper, including members with unreadable registrations."""
         return len(self.members) + len(self.unreadable_members)
 
     @property

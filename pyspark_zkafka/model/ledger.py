@@ -56,10 +56,9 @@ class QueryName:
         """
         return f"{self}-{slot}"
 
-    def owns(self, group: str) -> bool:
-        """True for the name of a group of this query's ledger."""
-        found = LedgerGroup.parse(group)
-        return found is not None and found.base == str(self)
+    def groups(self, names: Iterable[str]) -> list[LedgerGroup]:
+        """Return the groups of this query's ledger among `names`."""
+        return [group for group in map(LedgerGroup.parse, names) if group is not None and group.base == str(self)]
 
     @staticmethod
     def belongs(base: str, query: str) -> bool:

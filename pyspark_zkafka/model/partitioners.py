@@ -10,7 +10,7 @@ fnv1a        32-bit FNV-1a, absolute value of the signed result         librdkaf
 roundrobin   none: keys are ignored                                     Java's ``RoundRobinPartitioner``
 ===========  =========================================================  ================================================
 
-The partition is the hash modulo the number of all partitions, also those without a leader, so that a key keeps its
+The partition is the hash modulo the number of all partitions, also partitions without a leader, so that a key keeps its
 partition when a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
 
 An empty key has a hash. (librdkafka's ``consistent`` sends null keys to partition 0; here they go to the next partition.)
@@ -39,8 +39,9 @@ from pyspark_zkafka.model.key_hashes import ArrowColumn, Hashes, HashKeys, hash_
 class Router:
     """Router of the rows of one topic: immutable, pickle-safe, made once on the driver and used by every task.
 
-    `partitions` is the number of the topic's partitions. `available` has those with a leader; if it is empty, rows without
-    a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` is for error texts.
+    `partitions` is the number of the topic's partitions. `available` has the ones with a leader; if it is empty, rows
+    without a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` is for error
+    texts.
 
     Raises UnknownTopic (``TOPIC_WITHOUT_PARTITIONS``) or OptionError (``UNKNOWN_PARTITIONER``).
     """

@@ -83,7 +83,7 @@ def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last:
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:
-    """Return the partitions whose group offset is older than they are, as it is of a deleted topic of the same name.
+    """Return the partitions that are newer than the group's offset, which is of a deleted topic of the same name.
 
     In ZooKeeper, offsets outlive their topics. Used in another log, they would skip records silently.
     """

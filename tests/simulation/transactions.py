@@ -118,7 +118,7 @@ class Broker:
     def groups(self, name: QueryName) -> list[str]:
         """A query's groups, with those whose first offset is pending."""
         pending = (key for transaction in self._transactions.values() for key in transaction.offsets)
-        return sorted({key.group for key in (*self.offsets, *pending) if name.owns(key.group)})
+        return sorted({key.group for key in (*self.offsets, *pending) if name.groups([key.group])})
 
     def keys(self, group: str) -> list[LedgerKey]:
         """The keys of a group that have a committed offset, or a pending one."""
