@@ -128,7 +128,7 @@ def test_json() -> None:
 
 
 def test_header_name_that_is_not_utf8() -> None:
-    """It is an error, after the lines of earlier records. There are many, as Python takes another path for frequent calls."""
+    """It is an error after the earlier records. These are many, as Python takes another path for frequent calls."""
     with MockCluster() as cluster:
         cluster.create_topic("t", partitions=1)
         cluster.produce("t", [{"value": b"v", "headers": [("h", b"1")]}] * 100)
