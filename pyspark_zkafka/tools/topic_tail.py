@@ -21,7 +21,7 @@ from pyspark_zkafka.brokers.librdkafka_errors import from_exception
 from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import printable
-from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.nouns import LAST_MS, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, resolve
 from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch, read_headers
 from pyspark_zkafka.model.view_tables import Row
@@ -278,5 +278,8 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]]:
 
 
 def _time(message: Message) -> str | None:
+    """Return the time of a record; as milliseconds after the year 9999, for which ISO 8601 has no form."""
     kind, ms = message.timestamp()
-    return iso_time(ms * 1000) if kind and ms >= 0 else None
+    if not kind or ms < 0:
+        return None
+    return iso_time(ms * 1000) if ms <= LAST_MS else str(ms)

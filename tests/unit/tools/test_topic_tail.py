@@ -88,6 +88,7 @@ def test_other_starts(text: str) -> None:
 
 RICH = Message(7, "grün".encode(), key=b"k", headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
 BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1))
+LATER = Message(10, timestamp=(1, 2**63 - 1))
 
 
 @each(
@@ -102,6 +103,7 @@ BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1)
         (Message(1, b"\x1b[2Ja\tb"), "text", {"escape": True}, b"\\x1b[2Ja\tb\n"),
         (NULL, "text", {"key": True, "meta": True}, b"0\t9\t-\t-\t\t\n"),
         (NULL, "hex", {}, b"\n"),
+        (LATER, "text", {"meta": True}, b"0\t10\t9223372036854775807\t-\tv\n"),
     ],
 )
 def test_lines(message: Any, form: Format, options: dict[str, bool], expected: bytes) -> None:
