@@ -117,13 +117,11 @@ def find_truncated(
 ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
     """The logs truncated below their position, with librdkafka's reports, and the logs without an answer.
 
-    Blocks until all have answered, or until the timeout. Brokers before Kafka 2.1 report no truncation. `properties` are
-    from `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
+    Blocks until all have answered, or until the timeout. Brokers before Kafka 2.1 (KIP-320) report no truncation.
+    `properties` are from `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
 
-    References
-    ----------
-    KIP-320. librdkafka validates an assigned position only when it first receives the partition's leader. Each consumer is
-    therefore new, and is assigned once.
+    librdkafka validates an assigned position only when it first receives the partition's leader. Each consumer is therefore
+    new, and is assigned once.
     """
     deadline = clock() + timeout_s
     truncated: dict[TopicPartition, str] = {}
