@@ -41,12 +41,10 @@ def is_topic_name(text: str) -> bool:
     ends a name at a zero byte. Names of 250 to 255 characters, which Kafka allowed before 0.10 (KAFKA-3219), are valid, as
     such topics may still exist.
 
+    As org.apache.kafka.common.internals.Topic (Kafka 3.9.1) and kafka.common.Topic (Kafka 0.9.0.1).
+
     >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
     (True, False, False)
-
-    References
-    ----------
-    org.apache.kafka.common.internals.Topic, Kafka 3.9.1; kafka.common.Topic, Kafka 0.9.0.1.
     """
     return text not in (".", "..") and _NAME.fullmatch(text) is not None
 

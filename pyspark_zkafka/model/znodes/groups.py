@@ -187,14 +187,11 @@ def consumer_of_thread(thread: str) -> str:
 def normalise_filter(regex: str) -> str:
     """Return a filter's regex as the consumer stores and uses it. It must match the whole name of a topic.
 
-    Commas become bars. Blanks, and quotes around the regex, are dropped.
+    As kafka.consumer.TopicFilter, Kafka 0.8.2.2 and 1.1.1: commas become bars. Blanks, and quotes around the regex, are
+    dropped.
 
     >>> normalise_filter(' "orders, payments.*" ')
     'orders|payments.*'
-
-    References
-    ----------
-    kafka.consumer.TopicFilter, Kafka 0.8.2.2 and 1.1.1.
     """
     return regex.strip(_JAVA_BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
 
