@@ -169,9 +169,7 @@ def microsoft_entra(config: str) -> tuple[str, float]:
 def google(config: str) -> tuple[str, float]:
     """Get a token for Google's Managed Service for Apache Kafka, by Application Default Credentials. `config` is empty.
 
-    References
-    ----------
-    Google's ``GcpBearerAuthCredentialProvider``: header, claims and access token, each in base64, joined by periods.
+    As Google's ``GcpBearerAuthCredentialProvider``: header, claims and access token, each in base64, joined by periods.
     """
     import base64
     import json

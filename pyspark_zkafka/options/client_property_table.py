@@ -186,11 +186,8 @@ def jaas_credentials(text: str) -> dict[str, str]:
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
     """Return the login module's class and its options. Raises ValueError, without any value from the text.
 
-    References
-    ----------
-    ``org.apache.kafka.common.security.JaasConfig`` and ``JaasContext`` of kafka-clients 3.9.1, whose grammar is Java's
-    ``java.io.StreamTokenizer``: ``LoginModule flag (name=value)* ;`` with ``"`` or ``'`` around values other than plain
-    words.
+    As ``JaasConfig`` and ``JaasContext`` of kafka-clients 3.9.1, with the grammar of ``java.io.StreamTokenizer``:
+    ``LoginModule flag (name=value)* ;`` with ``"`` or ``'`` around values other than plain words.
     """
     tokens = list(_tokens(text))
     kinds = "".join(kind for kind, _ in tokens)

@@ -195,9 +195,7 @@ def parse_position(text: str) -> NamedPosition | None:
 def _offsets(form: str) -> Kind:
     """Offsets by partition, or words for all partitions, the partitions of a topic, or one partition.
 
-    References
-    ----------
-    org.apache.spark.sql.kafka010.JsonUtils and KafkaSourceProvider, Spark 4.2; SPARK-58774 for the form by topic.
+    As JsonUtils and KafkaSourceProvider of Spark 4.2, and SPARK-58774 for the form by topic.
     """
 
     def read(option: str, text: str) -> OffsetSpec:
