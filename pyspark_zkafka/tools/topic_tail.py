@@ -182,7 +182,7 @@ def _text(data: bytes | None) -> str | bytes | None:
 def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
     """Return the function that decodes records by the formats in options of a read. May ask the schema registry.
 
-    The bytes of a record that cannot be decoded stay as they are, and the reason is a note. Raises OptionError.
+    The bytes of a record that cannot be decoded or shown stay as they are, and the reason is a note. Raises OptionError.
     """
     from pyspark_zkafka.formats.decoding import BatchDecoder, pin_formats
 
@@ -198,11 +198,15 @@ def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
 
     def fields(message: Message) -> tuple[Any, Any]:
         partition = TopicPartition(message.topic() or "", message.partition() or 0)
-        (row,) = batches.decode(build_batch([message], batches.raw), partition).to_pylist()
+        decoded = batches.decode(build_batch([message], batches.raw), partition)
+        try:
+            (row,) = decoded.to_pylist()
+        except (OverflowError, ValueError) as error:  # Spark's dates and times have more years than Python's
+            row = {"_corrupt_reason": f"a date or time cannot be shown: {error}"}
         if (reason := row["_corrupt_reason"]) is not None:
             target.output.note(f"{partition} at offset {message.offset()}: {reason}")
         found = {"key": message.key(), "value": message.value()}
-        found |= {name: row[name] for name in pinned.columns if row[name] is not None}
+        found |= {name: row[name] for name in pinned.columns if row.get(name) is not None}
         return tuple(_text(one) if isinstance(one, bytes) else one for one in found.values())  # type: ignore[return-value]
 
     return fields

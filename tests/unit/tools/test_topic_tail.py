@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,8 @@ from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
 from pyspark_zkafka.testing import MockCluster
-from pyspark_zkafka.tools.topic_tail import Format, as_text, line_writer, parse_start, read, record
+from pyspark_zkafka.tools.command import Target
+from pyspark_zkafka.tools.topic_tail import Format, as_text, decoder, line_writer, parse_start, read, record
 from tests.support.cases import each
 from tests.support.foreign_headers import write_header
 
@@ -141,6 +143,17 @@ def test_header_name_that_is_not_utf8() -> None:
             found = subprocess.run(command, capture_output=True, text=True, check=False)
             assert (found.returncode, len(found.stdout.splitlines())) == (2, 100)
             assert "The record at offset 100 of t-0 has a header with a name that is not UTF-8" in found.stderr
+
+
+def test_decoded_time_beyond_the_calendar(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> None:
+    """A decoded time that Python's calendar does not have leaves the record's bytes as they are, with a note."""
+    schema = '{"type": "long", "logicalType": "timestamp-micros"}'
+    target = new_target(as_json=False, dry_run=False)
+    fields = decoder(target, "t", {"value.format": "avro", "value.schema": schema})
+    written = Message(5, b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01")
+    assert fields(written) == (None, written.value())  # type: ignore[arg-type]
+    assert "t-0 at offset 5: a date or time cannot be shown" in capsys.readouterr().err
+    assert fields(Message(6, b"\x02"))[1] == datetime(1970, 1, 1, 0, 0, 0, 1, timezone.utc)  # type: ignore[arg-type]
 
 
 @dataclass
