@@ -87,8 +87,8 @@ def concise_errors() -> Iterator[None]:
     """Make Spark's worker report an error of this package by its text alone, without a traceback. Also a decorator.
 
     The text says all that a user needs. Spark would put the traceback before it, in each of its several copies. Errors
-    that this package does not define keep theirs, and so do all if SPARK_HIDE_TRACEBACK is set and empty. The worker ends
-    after the error, so that the variable concerns no other code.
+    that this package does not define keep their traceback, and so do all errors if SPARK_HIDE_TRACEBACK is set and empty.
+    The worker ends after the error, so that the variable concerns no other code.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The ledger of an exactly-once write, as its groups' offsets in Kafka hold it."""
+"""The ledger of an exactly-once write, in the offsets of its groups in Kafka."""
 
 from __future__ import annotations
 
@@ -61,9 +61,8 @@ class Ledger:
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
-        # A broker that takes over as coordinator may not list a group yet. The key under which entries are stored unless
-        # the topic grew is therefore looked up in any case; that also creates __consumer_offsets in a new cluster, whose
-        # absence librdkafka's producer does not survive.
+        # A broker that takes over as coordinator may not list a group yet. Therefore the key that applies unless the topic
+        # grew is always looked up. In a new cluster, that also creates __consumer_offsets, which librdkafka's producer needs.
         widths = {*(self._known_widths() or self._find_widths()), self.partitions}
         keys = [key_of(self.name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)

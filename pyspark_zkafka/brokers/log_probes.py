@@ -1,4 +1,4 @@
-"""What librdkafka's consumer finds out about logs: the size of records, and truncation below a position."""
+"""Facts about logs from librdkafka's consumer: the sizes of records, and truncation below a position."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ Step = Begin | ReadLedger | ReadOthers | ReadFormer | Measure | Send | Await | C
 
 
 class Result(NamedTuple):
-    """What became of a slot's rows: written now, or found written already."""
+    """The outcome for a slot's rows: written now, or found written already."""
 
     rows: int
     was_written: bool

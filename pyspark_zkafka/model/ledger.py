@@ -1,4 +1,4 @@
-"""The ledger of exactly-once writes: what each slot of a query wrote last, as metadata of a committed offset.
+"""The ledger of exactly-once writes: the last write of each slot of a query, as metadata of a committed offset.
 
 A *slot* is a partition of the frame that is written, numbered as Spark numbers it: the task of slot 3 writes in the
 transactions of slot 3. Each transaction also commits an offset with an `Entry` as its metadata, under a key that belongs to
@@ -128,7 +128,7 @@ def key_of(name: QueryName, slot: int, width: int) -> LedgerKey:
 
 
 class SinkIdentity(NamedTuple):
-    """A topic, and its id in Kafka (a text) or the czxid of its znode (a number): another one once it is created again."""
+    """A topic, and its id in Kafka (a text) or the czxid of its znode (a number), which change if it is created again."""
 
     topic: str
     identity: str | int

@@ -67,7 +67,7 @@ def produce(
             sender = RowSender(options, plan, producer, 0, hash_function(options.connection))
             for lines in read_lines(cast("BufferedReader", sys.stdin.buffer).read1):
                 sender.send(make_batch(lines, done, separator, headers, partition, empty_as_null=empty_as_null))
-                producer.flush()  # what was typed is there before more is read
+                producer.flush()  # typed lines are written before more are read
                 done += len(lines)
     except KeyboardInterrupt:  # every whole line that was read is acknowledged
         pass
@@ -97,7 +97,7 @@ def make_batch(
     *,
     empty_as_null: bool,
 ) -> pa.RecordBatch:
-    """Return the records of lines, of which `before` came earlier. Raises OptionError for a line without separator."""
+    """Return the records of lines that follow `before` others. Raises OptionError for a line without separator."""
     keys: list[bytes | None] = [None] * len(lines)
     values: list[bytes | None] = [*lines]
     if separator is not None:
