@@ -62,7 +62,7 @@ class Ledger:
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
         # A broker that takes over as coordinator may not list a group yet. Therefore the key that applies unless the topic
-        # grew is always looked up. In a new cluster, that also creates __consumer_offsets, which librdkafka's producer needs.
+        # grew is always looked up. In a new cluster, that creates __consumer_offsets, which librdkafka's producer needs.
         widths = {*(self._known_widths() or self._find_widths()), self.partitions}
         keys = [key_of(self.name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
