@@ -199,25 +199,24 @@ class Servers:
     zookeeper: ZooKeeperClient | None
     opened: ExitStack
 
-    @property
     def snapshot(self) -> ClusterSnapshot:
-        """The brokers that ZooKeeper lists now, for `bootstrap_servers`; empty without ZooKeeper."""
+        """Return the brokers that ZooKeeper lists now, for `bootstrap_servers`; empty without ZooKeeper."""
         return ClusterSnapshot({}) if self.zookeeper is None else self.zookeeper.snapshot([])
 
     @cached_property
     def admin(self) -> KafkaAdmin:
         """A client of the brokers; ClusterStateError if there are none."""
-        return self.opened.enter_context(self.target.brokers(self.snapshot))
+        return self.opened.enter_context(self.target.brokers(self.snapshot()))
 
     @cached_property
     def brokers(self) -> GroupAdmin:
         """A client of the brokers and their groups; ClusterStateError if there are none."""
-        return self.opened.enter_context(self.target.group_brokers(self.snapshot))
+        return self.opened.enter_context(self.target.group_brokers(self.snapshot()))
 
     @cached_property
     def brokers_with_short_timeout(self) -> GroupAdmin:
         """A client for facts that a command can do without: its requests end after a few seconds."""
-        return self.opened.enter_context(self.target.group_brokers(self.snapshot, _SHORT_TIMEOUT_S))
+        return self.opened.enter_context(self.target.group_brokers(self.snapshot(), _SHORT_TIMEOUT_S))
 
     @property
     def ensemble(self) -> ZooKeeperClient:

@@ -83,7 +83,7 @@ def tail(
             partitions = find_partitions(requested, servers.admin.snapshot([topic]))
             end = OffsetSpec("--exit", everywhere=LATEST)
             found = resolve(partitions, spec, end, servers.admin, retry=_RETRY, no_match="latest")
-            addresses = bootstrap_servers(target.connection, servers.snapshot)
+            addresses = bootstrap_servers(target.connection, servers.snapshot())
         for outside in found.outside:
             target.output.note(f"{outside}. Starting at the nearer end.")
         properties = consumer_properties(target.connection, addresses, _GROUP, environment=os.environ)
