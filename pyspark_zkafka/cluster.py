@@ -77,7 +77,7 @@ class ZooKeeperSource:
 
 
 def open_admin(cluster: ClusterSource, connection: ConnectionOptions, servers: str) -> AbstractContextManager[KafkaAdmin]:
-    """Open the brokers' admin client, or share the one that the cluster source has open."""
+    """Open an admin client of the brokers, or share the open client of the cluster source."""
     opened = cluster.brokers if isinstance(cluster, ZooKeeperSource) else cluster
     return nullcontext(opened) if isinstance(opened, KafkaAdmin) else KafkaAdmin.of(connection, servers)
 

@@ -65,7 +65,7 @@ class ConsumerGroup:
     subscribe_pattern : str, optional
         A regular expression that the whole name of a topic must match.
     options : mapping, optional
-        Further options of a stream that joins a group, except those that are arguments here; see docs/options.md.
+        Further options of a stream that joins a group, other than these arguments; see docs/options.md.
 
     Raises
     ------

@@ -141,9 +141,6 @@ def log_line(lag: QueryLag) -> str:
     return f"query {lag.query}, batch {lag.batch_id}, source {lag.source}: {shown}"
 
 
-# --- metrics for Prometheus --------------------------------------------------------------------------------------------
-
-
 _LABELS = ("query", "source")
 _GAUGES: dict[str, tuple[str, Callable[[QueryLag], float | None]]] = {
     "zkafka_query_min_offsets_behind_latest": (

@@ -166,9 +166,6 @@ def _draw_bars(axes: Axes, start: int, heights: Sequence[int], color: str, label
     axes.bar_label(bars, fontsize=_SMALL, padding=2)
 
 
-# -- rows
-
-
 def _read(function: str, rows: Rows, columns: Sequence[str]) -> list[Row]:
     """Read the rows as mappings; raises `INVALID_SCHEMA` if they lack columns."""
     collected: Iterable[Any]
@@ -187,9 +184,6 @@ def _read(function: str, rows: Rows, columns: Sequence[str]) -> list[Row]:
 def _is_null(value: Any) -> bool:
     """True for None, and for pandas' NaN and NaT."""
     return value is None or (not hasattr(value, "__len__") and value != value)
-
-
-# -- lag
 
 
 def _clock(times: Sequence[Any]) -> tuple[Callable[[Any], float], str]:
@@ -240,9 +234,6 @@ def _draw_events(axes: Axes, events: Mapping[float, str]) -> None:
         height = 1.03 + 0.07 * row
         axes.plot([position, position], [0, height], color="0.55", linewidth=0.8, transform=at_top, clip_on=False)
         axes.text(position, height, f" {text}", transform=at_top, fontsize=_SMALL, va="center")
-
-
-# -- the assignment map
 
 
 class _Line(NamedTuple):
@@ -301,9 +292,6 @@ def _label_topic(axes: Axes, topic: str, positions: Sequence[int], cell_in: floa
     text.set_rotation(0 if fits else 90)
     if positions[0] > 0:
         axes.axvline(positions[0] - 0.5, color=_BLACK, linewidth=0.8)
-
-
-# -- axes
 
 
 def _axes(width_in: float, height_in: float) -> tuple[Figure, Axes]:

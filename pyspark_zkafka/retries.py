@@ -1,4 +1,4 @@
-"""Deadlines, retries of transient failures, and the clocks of those who wait."""
+"""Deadlines, retries of transient failures, and clocks for waiting."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Retry:
         return call()
 
     def until(self, is_final: Callable[[T], bool], call: Callable[[], T]) -> T:
-        """Call again, after `interval_s`, until the result is final; the last one counts. A call is retried, too."""
+        """Call until the result is final, or `retries` more times, with a pause before each. A call is retried, too."""
         found = self(call)
         for _ in range(self.retries):
             if is_final(found):
@@ -72,9 +72,9 @@ class Retry:
         is_doubtful: Callable[[K, T], bool],
         ask: Callable[[Collection[K]], Mapping[K, T]],
     ) -> dict[K, T]:
-        """Return answers, those in doubt asked for again, at most `retries` times, each after `interval_s`.
+        """Return answers. Doubtful ones are requested again, at most `retries` times, each after `interval_s`.
 
-        An answer that is still in doubt after the last try counts. A missing repeated answer is left out.
+        An answer that is still doubtful after the last try counts. A missing repeated answer is left out.
         """
         answers = dict(found)
         for _ in range(self.retries):

@@ -44,7 +44,7 @@ class ZKafkaDataSource(DataSource):
         """Return the columns of Spark's own Kafka source (with headers if requested), or the view's columns.
 
         With formats, finds the schemas of the decoded columns. Spark pickles this object afterwards, so that readers use
-        the same schemas, whatever the registry's latest ones are then.
+        the same schemas even if the registry has later ones.
         """
         from pyspark_zkafka.model.records import schema_ddl
         from pyspark_zkafka.model.view_tables import VIEWS

@@ -57,10 +57,8 @@ def fetch_token(provider: str, config: str) -> Token:
     If that fails, the present token is used until it expires. A request takes at most 30 seconds. Thread-safe: threads wait
     for each other's requests.
 
-    Raises
-    ------
-    BrokersUnavailable
-        TOKEN_UNAVAILABLE: the function cannot be imported, fails, or does not return a token and a future expiry in time.
+    Raises BrokersUnavailable (TOKEN_UNAVAILABLE) if the function cannot be imported, fails, or does not return a token and
+    a future expiry in time.
     """
     with _lock:
         lock = _locks.setdefault((provider, config), threading.Lock())
@@ -171,9 +169,7 @@ def microsoft_entra(config: str) -> tuple[str, float]:
 def google(config: str) -> tuple[str, float]:
     """Get a token for Google's Managed Service for Apache Kafka, by Application Default Credentials. `config` is empty.
 
-    References
-    ----------
-    Google's ``GcpBearerAuthCredentialProvider``: header, claims and access token, each in base64, joined by periods.
+    As Google's ``GcpBearerAuthCredentialProvider``: header, claims and access token, each in base64, joined by periods.
     """
     import base64
     import json

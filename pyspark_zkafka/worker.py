@@ -62,10 +62,7 @@ def prepared_worker(*, for_task: bool = False) -> Iterator[None]:
     that takes 15 to 30 ms, more than a task of a small micro-batch. Within the block, nothing is collected: imports leave
     almost no garbage, and collections would prolong them by a twentieth.
 
-    Parameters
-    ----------
-    for_task : bool
-        Tune the allocator for batches. Call before threads start.
+    With `for_task`, tunes the allocator for batches. Call before threads start.
     """
     if logging.lastResort is not None and logging.lastResort.formatter is None:
         logging.lastResort.setFormatter(LogFormatter(_LOG_FORMAT))
@@ -90,8 +87,8 @@ def concise_errors() -> Iterator[None]:
     """Make Spark's worker report an error of this package by its text alone, without a traceback. Also a decorator.
 
     The text says all that a user needs. Spark would put the traceback before it, in each of its several copies. Errors
-    that this package does not define keep theirs, and so do all if SPARK_HIDE_TRACEBACK is set and empty. The worker ends
-    after the error, so that the variable concerns no other code.
+    that this package does not define keep their traceback, and so do all errors if SPARK_HIDE_TRACEBACK is set and empty.
+    The worker ends after the error, so that the variable concerns no other code.
     """
     try:
         yield

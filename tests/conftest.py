@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -225,30 +226,10 @@ def new_topic(zkafka_cluster: LocalCluster, _topic_names: Iterator[str]) -> Call
 
 @pytest.fixture
 def header_of_any_name(zkafka_cluster: LocalCluster) -> Callable[[str, bytes], None]:
-    """Writes the record ``b"v"`` with one header whose name may not be UTF-8: ``header_of_any_name(topic, b"\\xff")``.
+    """Writes a record with one header whose name may not be UTF-8: ``header_of_any_name(topic, b"\\xff")``."""
+    from tests.support.foreign_headers import write_header
 
-    Neither confluent-kafka's producer nor this package's writes allow such a name, so the direct transport gets the row.
-    """
-    import numpy as np
-    import pyarrow as pa
-
-    from pyspark_zkafka.model.rows import OutgoingBatch
-    from pyspark_zkafka.options.batch import parse_connection
-    from pyspark_zkafka.records.direct.sender import DirectSender
-    from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-
-    servers = zkafka_cluster.bootstrap_servers
-    properties = producer_properties(parse_connection({"kafka.bootstrap.servers": servers}), servers)
-
-    def write(topic: str, name: bytes) -> None:
-        names = pa.Array.from_buffers(pa.string(), 1, pa.array([name]).buffers())
-        entries = pa.StructArray.from_arrays([names, pa.array([b"x"])], ["key", "value"])
-        headers = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)
-        row = OutgoingBatch(topic, pa.array([b"v"]), None, None, None, headers)
-        with CountingProducer(properties, DirectSender) as producer, producer.counting():
-            producer.send(row, np.zeros(1, np.int32), 1)
-
-    return write
+    return partial(write_header, zkafka_cluster.bootstrap_servers)
 
 
 @pytest.fixture(params=["zookeeper", "bootstrap"])

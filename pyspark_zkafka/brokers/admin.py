@@ -92,7 +92,7 @@ class KafkaAdmin(AdminRequests):
         return sorted(filter(is_topic_name, self._metadata().topics))
 
     def snapshot(self, topics: Collection[str] | None = None) -> ClusterSnapshot:
-        """Make a snapshot from the brokers' metadata, with those of `topics` that exist.
+        """Make a snapshot from the brokers' metadata, with the existing topics of `topics`.
 
         Metadata has no leader epoch (-1), and one endpoint per broker, of the listener that answered. It has the racks of
         brokers with a replica of `topics`, or of any topic if `topics` is empty.
@@ -110,13 +110,12 @@ class KafkaAdmin(AdminRequests):
 
     def _described_cluster(self, requested: list[str] | None) -> tuple[Any, dict[str, Any], list[str]]:
         """The brokers' metadata, descriptions of topics, and the names of the requested topics."""
-        named = list(filter(is_topic_name, requested or ()))[
-            :1
-        ]  # librdkafka cannot request one of more than 512 characters
-        cluster = self._metadata(*named)
-        asked = (
-            sorted(filter(is_topic_name, cluster.topics)) if requested is None else requested or covering_topics(cluster)
-        )
+        # librdkafka cannot request a name of more than 512 characters.
+        cluster = self._metadata(*list(filter(is_topic_name, requested or ()))[:1])
+        if requested is None:
+            asked = sorted(filter(is_topic_name, cluster.topics))
+        else:
+            asked = requested or covering_topics(cluster)
         return cluster, self._describe(asked), asked
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
@@ -127,12 +126,8 @@ class KafkaAdmin(AdminRequests):
     def check_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Have a broker (Kafka 0.11 or later) validate a topic's configuration, without changing it.
 
-        Raises
-        ------
-        OptionError
-            A name or a value is wrong.
-        ZKafkaError
-            No broker answers, or it does not know the request.
+        Raises OptionError if a name or a value is wrong, and ZKafkaError if no broker answers, or it does not know the
+        request.
         """
         self._begin_request()
         doing, resource = f"validating the configuration of {topic}", ConfigResource("topic", topic, dict(config))
@@ -150,14 +145,8 @@ class KafkaAdmin(AdminRequests):
     ) -> None:
         """Create a topic, or only have the controller check it. Needs Kafka 0.10.1 or later.
 
-        -1 partitions or replicas are the brokers' defaults, since Kafka 2.4.
-
-        Raises
-        ------
-        OptionError
-            A setting is wrong.
-        ZKafkaError
-            The controller refuses, or does not answer.
+        -1 partitions or replicas are the brokers' defaults, since Kafka 2.4. Raises OptionError if a setting is wrong, and
+        ZKafkaError if the controller refuses, or does not answer.
         """
         new = NewTopic(topic, num_partitions=partitions, replication_factor=replication, config=dict(config))
         self._change_topic(
@@ -207,13 +196,11 @@ class KafkaAdmin(AdminRequests):
         time-out of a request.
         """
         found, failed = self.list_offsets_each(positions, timeout_s)
-        unanswered = [tp for tp, error in failed.items() if error.condition == _UNANSWERED]
         for error in failed.values():
-            raise (
-                error
-                if error.condition != _UNANSWERED
-                else leaders_without_answer(unanswered, min(timeout_s, self._timeout_s))
-            )
+            if error.condition != _UNANSWERED:
+                raise error
+            unanswered = [tp for tp, other in failed.items() if other.condition == _UNANSWERED]
+            raise leaders_without_answer(unanswered, min(timeout_s, self._timeout_s))
         return found
 
     def high_watermarks(
@@ -396,10 +383,7 @@ def covering_topics(cluster: Any) -> list[str]:
 
 
 def unknown_topics(cluster: Any, topics: Mapping[str, Any], asked: Collection[str]) -> list[str]:
-    """The topics of a ``ClusterMetadata`` that were requested, but that the broker which described `topics` does not know.
-
-    A broker that has just started knows none.
-    """
+    """The requested topics in a ``ClusterMetadata`` that the broker did not describe, as it has just started."""
     listed = {name for name, topic in cluster.topics.items() if topic.error is None}
     return sorted(listed.intersection(asked).difference(topics))
 

@@ -62,7 +62,7 @@ class AdminRequests:
     def _replace_client(self) -> None:
         """Use a new client, which starts with the bootstrap servers. If it cannot be made, the present one stays."""
         client = self._new_client()
-        self._clients.close()  # none of them has a request in flight
+        self._clients.close()  # no client has a request in flight
         self._use(client)
 
     def _new_client(self) -> AdminClient:
@@ -122,18 +122,20 @@ class AdminRequests:
                 error = KafkaException(_NO_BROKERS)
             self._admin().poll(_LOOK_S)
             waited_s = time.monotonic() - began
-            ours = self._unanswered(error, "requesting metadata", waited_s)
-            if ours is not None:
-                raise ours from error
+            if error.args[0].code() not in _PASSING_CODES or waited_s >= self._timeout_s:
+                raise self._error(error, "requesting metadata") from error
+            if (reported := self._reported("requesting metadata", waited_s)) is not None:
+                raise reported from error
             # Without a connection the code is another one.
             is_slow = error.args[0].code() == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
             if found is not None or is_slow or attempt_s > _FORGOTTEN_AFTER_S:
                 self._replace_client()
 
-    def _unanswered(self, error: KafkaException, doing: str, waited_s: float) -> ZKafkaError | None:
-        """The error of a request without an answer for some seconds. None to try again."""
-        if error.args[0].code() not in _PASSING_CODES or waited_s >= self._timeout_s:
-            return self._error(error, doing)
+    def _reported(self, doing: str, waited_s: float) -> ZKafkaError | None:
+        """The error that librdkafka reports during a wait: a refusal after two seconds, unreachable brokers after five.
+
+        Brokers that cannot be reached may be starting.
+        """
         doing_there = f"{doing} at {self._servers}"
         refusal = self._reports.refusal(doing_there, REFUSED_FOR_S)
         return refusal or (self._reports.unreachable(doing_there) if waited_s > PATIENCE_S else None)
@@ -161,21 +163,14 @@ class AdminRequests:
         return self._reports.error(error, f"{doing} at {self._servers}")
 
     def _result(self, doing: str, future: Future[Any]) -> Any:
-        """Wait for a result. Raises before the time-out if librdkafka reports a refusal, or that all brokers are down.
-
-        A refusal ends the wait after two seconds. Unreachable brokers end it after five: they may be starting.
-        """
-        patient_until = time.monotonic() + PATIENCE_S
+        """Wait for a result. Raises an error that librdkafka reports before the time-out."""
+        began = time.monotonic()
         while True:
             try:
                 answer = future.result(_LOOK_S)
             except FutureTimeoutError:
                 self._admin().poll(0)
-                doing_there = f"{doing} at {self._servers}"
-                error = self._reports.refusal(doing_there, REFUSED_FOR_S)
-                if error is None and time.monotonic() > patient_until:
-                    error = self._reports.unreachable(doing_there)
-                if error is not None:
+                if (error := self._reported(doing, time.monotonic() - began)) is not None:
                     raise error from None
             else:
                 self._reports.answered()

@@ -33,8 +33,8 @@ def _prefetch(fetch_bytes: int, messages: int, kilobytes: int) -> dict[str, Any]
     }
 
 
-# By the number of records to read: records beyond the end of a range cost as much as those in it, and are discarded. There
-# are few classes, to reuse a consumer for ranges of similar length.
+# By the number of records to read: records beyond the end of a range cost as much as records in it, and are discarded.
+# There are few classes, to reuse a consumer for ranges of similar length.
 _RANGES = (
     (1_000, _prefetch(128 * 1024, 1_000, 4 * 1024)),
     (100_000, _prefetch(1024 * 1024, 10_000, 4 * 1024)),
@@ -63,7 +63,7 @@ def consumer_properties(
     records: int | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return librdkafka's properties for reading: tuned defaults, the user's, and the ones that prove a range complete.
+    """Return librdkafka's properties for reading: tuned defaults, the user's, and properties to prove a range complete.
 
     `records` is the number of records to read, if known. For few records, less is fetched in advance. `environment` is the
     task's, for its rack. A driver passes none, and leaves out a rack that refers to the environment.

@@ -10,7 +10,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -21,6 +20,7 @@ from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger, make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties, shared_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_kafka
+from pyspark_zkafka.brokers.offset_lookups import batches
 from pyspark_zkafka.conditions import GROUP_ACTIVE
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -35,7 +35,7 @@ _ACTIVE_CODES = frozenset(
         KafkaError.NON_EMPTY_GROUP,
     }
 )
-"""Errors of requests that only the members of an active group may make."""
+"""Errors of requests by others than the members of an active group."""
 
 _MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _RETRY_BACKOFF_MS = 10
@@ -62,9 +62,7 @@ def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[Topi
     >>> [len(some) for some in commit_requests({TopicPartition("t", n): 0 for n in range(2_001)})]
     [1000, 1000, 1]
     """
-    rest = iter(offsets.items())
-    while some := dict(islice(rest, _MOST_PER_COMMIT)):
-        yield some
+    return map(dict, batches(list(offsets.items()), _MOST_PER_COMMIT))
 
 
 def offset_metadata(found: KafkaTopicPartition) -> str:
@@ -231,7 +229,6 @@ class KafkaGroupOffsets:
         return answer
 
     def _poll(self) -> None:
-        """Have the clients report errors."""
         for client in (self._consumer, self._admin):
             if client is not None:
                 client.poll(0)
@@ -256,7 +253,7 @@ def _raise_denial(consumer: Consumer) -> None:
 class GroupState:
     """A group's state by its coordinator, and the ids of its members. An unknown group is ``DEAD``.
 
-    `assigned` has the partitions of each member, with those that it will still receive. Groups of the consumer protocol are
+    `assigned` has the present and the future partitions of each member. Groups of the consumer protocol are
     ``STABLE`` or ``UNKNOWN``: librdkafka has no names for their other states.
     """
 
@@ -274,14 +271,14 @@ class GroupAdmin(KafkaAdmin):
     """A `KafkaAdmin` that also reads and changes groups.
 
     No coordinator is asked before ``__consumer_offsets`` exists. Unlike a consumer, librdkafka's admin client does not wait
-    for it, and aborts the process some time after the request has timed out (librdkafka issue 4605). A cluster without the
-    topic has no group. Before the first commit, a consumer has the topic created, also if an ACL hides it, as from most
+    for this topic, and aborts the process some time after the request has timed out (librdkafka issue 4605). A cluster
+    without the topic has no group. Before the first commit, a consumer has the topic created. An ACL hides it from most
     users.
 
-    librdkafka's admin client keeps asking the coordinator that it has looked up, even if that one refuses. After a broker
-    was down, its requests may wait for their time-out. A new client replaces it after a refusal, and before a request that
-    follows a lost connection. A shorter time-out would not help: librdkafka aborts the process if it looks up the
-    coordinator after the time-out.
+    librdkafka's admin client keeps asking the coordinator that it has looked up, even if that broker refuses. After a
+    broker was down, its requests may wait for their time-out. A new client replaces the old one after a refusal, and before
+    a request that follows a lost connection. A shorter time-out would not help: librdkafka aborts the process if it looks
+    up the coordinator after the time-out.
     """
 
     _has_offsets_topic = False
@@ -346,8 +343,8 @@ class GroupAdmin(KafkaAdmin):
         self._begin_request()
         if not self.has_coordinators(names[0]):
             return {name: [] for name in names}
-        rest, found = iter(names), dict[str, list[KafkaTopicPartition]]()
-        while some := list(islice(rest, _IN_FLIGHT)):
+        found: dict[str, list[KafkaTopicPartition]] = {}
+        for some in batches(names, _IN_FLIGHT):
             asked = {name: self._ask_offsets(name) for name in some}
             found.update((name, self._offsets(name, future)) for name, future in asked.items())
         return found
@@ -355,7 +352,7 @@ class GroupAdmin(KafkaAdmin):
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ZKafkaError]:
         """Set a group's offsets, whatever is stored. Returns the errors of partitions that the brokers refuse.
 
-        Blocks for a request for every 1,000 partitions. If one fails, those before it stay committed. Raises GroupError if
+        Blocks for a request for every 1,000 partitions. If one fails, the earlier ones stay committed. Raises GroupError if
         the group has members in Kafka, and ClusterStateError if brokers refuse or do not answer.
         """
         self._begin_request()
@@ -370,7 +367,7 @@ class GroupAdmin(KafkaAdmin):
     def delete_groups(self, groups: Iterable[str]) -> None:
         """Delete groups and their offsets. Ignores groups that do not exist.
 
-        Blocks for a request for each group. If one fails, those before it are deleted. Raises like `alter_offsets`.
+        Blocks for a request for each group. If one fails, the earlier groups are deleted. Raises like `alter_offsets`.
         """
         names = list(dict.fromkeys(groups))
         self._begin_request()

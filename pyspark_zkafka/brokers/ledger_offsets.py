@@ -1,10 +1,11 @@
-"""The ledger of an exactly-once write, as its groups' offsets in Kafka hold it."""
+"""The ledger of an exactly-once write, in the offsets of its groups in Kafka."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties
@@ -24,67 +25,46 @@ from pyspark_zkafka.model.ledger import (
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.retries import Retry
 
-__all__ = ["Ledger", "fitting_width", "groups_named"]
-
 _idle: ClientPool[KafkaGroupOffsets] = ClientPool()
 _idle_admins: ClientPool[GroupAdmin] = ClientPool()
 # Groups are listed by every broker: one that has just died fails the listing, until the others drop it from their metadata.
 _LISTING_MS = 10_000
-_LOOK_S = 1.0
+_LOOK_S, _TIMEOUT_S = 1.0, 30.0
 _retry = Retry(12, 0.5, time.sleep)
 _widths: dict[tuple[str, str], tuple[int, ...]] = {}
-"""The widths of the ledgers that this process has seen, by bootstrap servers and query: one, as good as always."""
+"""The widths of the ledgers that this process has seen, by bootstrap servers and query: almost always one."""
 
 
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """The entries of a query, in the groups of its name, under the partitions of a topic.
+    """The entries of a query, in the groups of its name, under the `partitions` of a `topic`.
 
     Each call blocks for some requests, and raises ZKafkaError if the brokers do not answer.
 
-    Parameters
-    ----------
-    topic, partitions : str, int
-        The ledger's topic, and the number of its partitions.
-    sink : SinkIdentity, optional
-        The topic of the rows. Entries of a deleted topic of the same name do not count: their rows are gone.
-    waits : bool
-        True to wait for entries of incomplete transactions, instead of reading the previous entries.
-    timeout_s : float
-        The limit of a request, and of a wait.
+    `sink` is the topic of the rows, if known. Entries of a deleted topic of the same name do not count: their rows are
+    gone. With `waits`, a read waits for entries of incomplete transactions, else it returns the previous entries.
+    `timeout_s` is the limit of a request, and of a wait.
     """
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        properties: Mapping[str, Any],
-        name: QueryName,
-        topic: str,
-        partitions: int,
-        *,
-        sink: SinkIdentity | None = None,
-        waits: bool = True,
-        timeout_s: float = 30.0,
-    ) -> None:
-        self._servers = bootstrap_servers
-        self._properties = properties
-        self._name = name
-        self._topic = topic
-        self._partitions = partitions
-        self._sink = sink
-        self._waits = waits
-        self._timeout_s = timeout_s
+    servers: str
+    properties: Mapping[str, Any] = field(repr=False)
+    name: QueryName
+    topic: str
+    partitions: int
+    sink: SinkIdentity | None = None
+    waits: bool = True
+    timeout_s: float = _TIMEOUT_S
 
     def key(self, slot: int) -> LedgerKey:
         """The key under which a slot's next entry is stored."""
-        return key_of(self._name, slot, fitting_width(self._known_widths(), self._partitions))
+        return key_of(self.name, slot, fitting_width(self._known_widths(), self.partitions))
 
     def entry(self, slot: int) -> Entry | None:
         """A slot's last entry."""
-        # A broker that takes over as coordinator may not list a group yet. The key under which entries are stored unless
-        # the topic grew is therefore looked up in any case; that also creates __consumer_offsets in a new cluster, whose
-        # absence librdkafka's producer does not survive.
-        widths = {*(self._known_widths() or self._find_widths()), self._partitions}
-        keys = [key_of(self._name, slot, width) for width in widths]
+        # A broker that takes over as coordinator may not list a group yet. Therefore the key that applies unless the topic
+        # grew is always looked up. In a new cluster, that creates __consumer_offsets, which librdkafka's producer needs.
+        widths = {*(self._known_widths() or self._find_widths()), self.partitions}
+        keys = [key_of(self.name, slot, width) for width in widths]
         return newest(entry for key in keys for entry in self._entries(key.group, [key.partition])).get(slot)
 
     def entries(self) -> dict[int, Entry]:
@@ -96,27 +76,26 @@ class Ledger:
     ) -> dict[tuple[str, str], list[Entry]]:
         """The entries of this name under other topics, and of other names that `belongs` accepts, by name and topic.
 
-        With `topics`, only entries under these are read.
-        Entries of transactions that are not complete do not count.
+        With `topics`, only entries under these are read. Entries of incomplete transactions do not count.
         """
-        base, found = str(self._name), dict[tuple[str, str], list[Entry]]()
+        base, found = str(self.name), dict[tuple[str, str], list[Entry]]()
         listed = filter(None, map(LedgerGroup.parse, _retry(self._group_names)))
         groups = [group for group in listed if group.base == base or belongs(group.base)]
         committed = _retry(lambda: self._committed_metadata(groups))
         for group in groups:
             for partition, metadata in committed[str(group)].items():
                 place = group.base, partition.topic
-                if place != (base, self._topic) and (topics is None or partition.topic in topics):
+                if place != (base, self.topic) and (topics is None or partition.topic in topics):
                     found.setdefault(place, []).extend(self._decode(str(group), partition, metadata))
         return found
 
     def open_slots(self) -> list[int]:
-        """The slots with an entry in a transaction that is not complete; blocks for a second for each of these.
+        """The slots with an entry in an incomplete transaction. Blocks for a second for each of them.
 
-        Raises BrokersUnavailable if it is the brokers that do not answer.
+        Raises BrokersUnavailable if the brokers do not answer.
         """
-        self._reading(waits=False).entries()
-        patient = self._reading(timeout_s=_LOOK_S)
+        replace(self, waits=False, timeout_s=_TIMEOUT_S).entries()
+        patient = replace(self, waits=True, timeout_s=_LOOK_S)
         keys = ((group, partition) for group in self._all_groups() for partition in self._partitions_of(group))
         return [group.number * group.width + p for group, p in keys if patient._is_open(str(group), p)]
 
@@ -127,22 +106,18 @@ class Ledger:
             return True
         return False
 
-    def _reading(self, *, waits: bool = True, timeout_s: float = 30.0) -> Ledger:
-        place = self._servers, self._properties, self._name, self._topic, self._partitions
-        return Ledger(*place, sink=self._sink, waits=waits, timeout_s=timeout_s)
-
     def _all_groups(self) -> set[LedgerGroup]:
-        return {*self._groups(), LedgerGroup(str(self._name), self._partitions, 0)}  # as in `entry`
+        return {*self._groups(), LedgerGroup(str(self.name), self.partitions, 0)}  # as in `entry`
 
     def _partitions_of(self, group: LedgerGroup) -> range:
         """The partitions under which a group can have entries.
 
         A topic that was created again may have fewer than the width, and anybody can name a group.
         """
-        return range(min(group.width, self._partitions))
+        return range(min(group.width, self.partitions))
 
     def _known_widths(self) -> tuple[int, ...]:
-        return _widths.get((self._servers, str(self._name)), ())
+        return _widths.get((self.servers, str(self.name)), ())
 
     def _find_widths(self) -> tuple[int, ...]:
         self._groups()
@@ -150,10 +125,9 @@ class Ledger:
 
     def _groups(self) -> list[LedgerGroup]:
         """The groups that may hold entries of slots."""
-        base = str(self._name)
-        found = groups_named(_retry(self._group_names), base)
+        found = self.name.groups(_retry(self._group_names))
         if found:
-            _widths[self._servers, base] = tuple(sorted({group.width for group in found}))
+            _widths[self.servers, str(self.name)] = tuple(sorted({group.width for group in found}))
         return found
 
     def _group_names(self) -> list[str]:
@@ -165,7 +139,7 @@ class Ledger:
             return admin.committed_metadata(map(str, groups))
 
     def _entries(self, group: str, partitions: Iterable[int]) -> Iterator[Entry]:
-        asked = [TopicPartition(self._topic, partition) for partition in partitions]
+        asked = [TopicPartition(self.topic, partition) for partition in partitions]
         with self._lease_offsets(group) as offsets:
             found = offsets.committed_with_metadata(asked)
         for partition, (_, metadata) in found.items():
@@ -174,24 +148,20 @@ class Ledger:
     def _decode(self, group: str, partition: TopicPartition, metadata: str) -> Iterator[Entry]:
         """The entry in the metadata, if it counts."""
         entry = decode(metadata, f"Group {group}, under {partition},")
-        if self._sink is None or not self._sink.replaces(entry.sink):
+        if self.sink is None or not self.sink.replaces(entry.sink):
             yield entry
 
-    @contextmanager
-    def _lease_offsets(self, group: str) -> Iterator[KafkaGroupOffsets]:
-        properties = {**lookup_properties(self._properties), "bootstrap.servers": self._servers, "group.id": group}
-        place, how = (self._servers, self._properties, group, self._timeout_s), self._waits
-        key = configuration(properties), self._timeout_s, how
-        with _idle.lease(key, lambda: KafkaGroupOffsets(*place, waits=how)) as client:
-            yield client
+    def _lease_offsets(self, group: str) -> AbstractContextManager[KafkaGroupOffsets]:
+        properties = {**lookup_properties(self.properties), "bootstrap.servers": self.servers, "group.id": group}
+        place, waits = (self.servers, self.properties, group, self.timeout_s), self.waits
+        key = configuration(properties), self.timeout_s, waits
+        return _idle.lease(key, lambda: KafkaGroupOffsets(*place, waits=waits))
 
-    @contextmanager
-    def _lease_admin(self) -> Iterator[GroupAdmin]:
-        given = self._properties
+    def _lease_admin(self) -> AbstractContextManager[GroupAdmin]:
+        given = self.properties
         properties = {**given, "socket.timeout.ms": min(_LISTING_MS, int(given.get("socket.timeout.ms", _LISTING_MS)))}
-        key = {**lookup_properties(properties), "bootstrap.servers": self._servers}
-        with _idle_admins.lease(configuration(key), lambda: GroupAdmin(self._servers, properties)) as admin:
-            yield admin
+        key = {**lookup_properties(properties), "bootstrap.servers": self.servers}
+        return _idle_admins.lease(configuration(key), lambda: GroupAdmin(self.servers, properties))
 
 
 def fitting_width(widths: Iterable[int], partitions: int) -> int:
@@ -201,8 +171,3 @@ def fitting_width(widths: Iterable[int], partitions: int) -> int:
     (4, 2, 4)
     """
     return min((width for width in widths if width <= partitions), default=partitions)
-
-
-def groups_named(names: Iterable[str], base: str) -> list[LedgerGroup]:
-    """The groups of a ledger among all groups, by the base of their names."""
-    return [group for group in map(LedgerGroup.parse, names) if group is not None and group.base == base]

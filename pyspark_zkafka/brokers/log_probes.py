@@ -1,4 +1,4 @@
-"""What librdkafka's consumer finds out about logs: the size of records, and truncation below a position."""
+"""Facts about logs from librdkafka's consumer: the sizes of records, and truncation below a position."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_zkafka.brokers.clients import MessageClient, make_consumer
 from pyspark_zkafka.brokers.librdkafka_errors import ErrorReports, from_exception, truncation
 from pyspark_zkafka.brokers.offset_lookups import batches
 from pyspark_zkafka.model.nouns import TopicPartition
-from pyspark_zkafka.model.records import UNREADABLE_HEADERS
+from pyspark_zkafka.model.records import UNREADABLE_HEADERS, read_headers
 
 _POLL_S = 0.1
 _SAMPLE_RECORDS = 200
@@ -84,10 +84,9 @@ def _is_answer(message: Message) -> bool:
 def _headers(message: Message) -> list[tuple[bytes, bytes | None]]:
     """Names and values. Empty if a name is not UTF-8: a read without the column headers accepts such records."""
     try:
-        [found] = map(Message.headers, [message])
+        return [(name.encode(), value) for name, value in read_headers(message)]
     except UNREADABLE_HEADERS:
         return []
-    return [(name.encode(), value) for name, value in found or ()]
 
 
 def _take(message: Message, samples: Mapping[TopicPartition, _Sample], consumer: Consumer) -> None:
@@ -118,13 +117,11 @@ def find_truncated(
 ) -> tuple[dict[TopicPartition, str], set[TopicPartition]]:
     """The logs truncated below their position, with librdkafka's reports, and the logs without an answer.
 
-    Blocks until all have answered, or until the timeout. Brokers before Kafka 2.1 report no truncation. `properties` are
-    from `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
+    Blocks until all have answered, or until the timeout. Brokers before Kafka 2.1 (KIP-320) report no truncation.
+    `properties` are from `consumer_properties`. Raises ZKafkaError if a consumer cannot be created.
 
-    References
-    ----------
-    KIP-320. librdkafka validates an assigned position only when it first receives the partition's leader. Each consumer is
-    therefore new, and is assigned once.
+    librdkafka validates an assigned position only when it first receives the partition's leader. Each consumer is therefore
+    new, and is assigned once.
     """
     deadline = clock() + timeout_s
     truncated: dict[TopicPartition, str] = {}

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, IsolationLevel, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -33,12 +33,8 @@ _TIMESTAMPS: dict[Position, int] = {EARLIEST: OFFSET_BEGINNING, LATEST: OFFSET_E
 class LookupSizes:
     """Numbers of partitions in lookups of offsets.
 
-    Parameters
-    ----------
-    request : int
-        The maximum in a request. librdkafka takes 0.25 s for 10,000, but each request needs a round trip.
-    bulk : int
-        The minimum for which a second connection to the brokers pays.
+    `request` is the maximum in a request: librdkafka takes 0.25 s for 10,000, but each request needs a round trip. `bulk`
+    is the minimum for which a second connection to the brokers pays.
     """
 
     request: int = 1_000
@@ -79,15 +75,6 @@ def _spec(position: Position) -> OffsetSpec:
     return OffsetSpec.earliest() if position == EARLIEST else OffsetSpec.latest()
 
 
-class LookupClient(Protocol):
-    """An open client, such as `MessageClient`."""
-
-    def warm_up(self, topic: str) -> None: ...
-
-    @property
-    def consumer(self) -> Any: ...
-
-
 def lookup_client(properties: Mapping[str, Any], *, read_committed: bool) -> MessageClient:
     """A client for `find_watermarks`, not open. With `read_committed`, the latest offset is the last stable one."""
     return MessageClient(
@@ -101,18 +88,16 @@ def lookup_client(properties: Mapping[str, Any], *, read_committed: bool) -> Mes
 
 
 def find_watermarks(
-    client: LookupClient,
+    client: MessageClient,
     positions: Mapping[TopicPartition, Position],
     timeout_s: float,
-    epochs: dict[TopicPartition, int] | None = None,
-    request_size: int = DEFAULT_SIZES.request,
+    epochs: dict[TopicPartition, int],
+    request_size: int,
 ) -> dict[TopicPartition, int] | None:
-    """The earliest or latest offsets of many partitions. None if a leader did not return one of them in time.
+    """The offsets of many partitions at `EARLIEST` or `LATEST`. None if a leader did not return one of them in time.
 
     An AdminClient creates a future for each partition, which costs two to three times as much for 10,000. But here the
-    result is all or nothing, without a reason.
-
-    Blocks for `timeout_s`, at most 2 s, and for up to a second the first time. `positions` are `EARLIEST` or `LATEST`.
+    result is all or nothing, without a reason. Blocks for `timeout_s`, at most 2 s, and for up to a second the first time.
     `epochs` receives the leader epochs of logs, if brokers return them.
     """
     deadline = time.monotonic() + min(timeout_s, _PATIENCE_S)
@@ -125,9 +110,8 @@ def find_watermarks(
             if [(answer.topic, answer.partition) for answer in answers] != partitions:
                 return None
             found.update(zip(partitions, (answer.offset for answer in answers), strict=True))
-            if epochs is not None:
-                found_epochs = zip(partitions, (answer.leader_epoch for answer in answers), strict=True)
-                epochs.update((tp, epoch) for tp, epoch in found_epochs if epoch is not None and epoch >= 0)
+            found_epochs = zip(partitions, (answer.leader_epoch for answer in answers), strict=True)
+            epochs.update((tp, epoch) for tp, epoch in found_epochs if epoch is not None and epoch >= 0)
     except KafkaException as error:
         _log.info("Offsets are requested by the slower admin client: %s", error)
         return None

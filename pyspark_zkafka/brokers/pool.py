@@ -24,6 +24,9 @@ class Keep:
     max_age_s: float = math.inf
 
 
+_KEEP = Keep()
+
+
 @dataclass(slots=True, eq=False)
 class _Opened(Generic[C]):
     """An open client. It may be idle until `idle_until`."""
@@ -44,23 +47,21 @@ def _later(delay_s: float, call: Callable[[], None]) -> None:
 
 
 class ClientPool(Generic[C]):
-    """Leases open clients, and keeps returned ones for `max_idle_s` seconds, unless they are `max_age_s` old.
+    """Leases open clients, and keeps returned ones within the limits of a `Keep`.
 
     Spark's workers run many short tasks, which can share a connection. A client is leased to one user at a time, for an
-    equal configuration, in the process that opened it, and not after an error during a lease. At most `most` clients are
-    idle. The longest idle clients are closed first. A lease may have its own limits; `most` counts clients
-    with equal limits. `later` schedules the closing of idle clients on another thread. Thread-safe.
+    equal configuration, in the process that opened it, and not after an error during a lease. The longest idle clients are
+    closed first. A lease may have its own limits; `most` counts clients with equal limits. `later` schedules the closing of
+    idle clients on another thread. Thread-safe.
     """
 
     def __init__(
         self,
-        max_idle_s: float = 10.0,
-        most: int = 8,
+        keep: Keep = _KEEP,
         clock: Callable[[], float] = time.monotonic,
         later: Callable[[float, Callable[[], None]], None] = _later,
-        max_age_s: float = math.inf,
     ) -> None:
-        self._keep = Keep(max_idle_s, most, max_age_s)
+        self._keep = keep
         self._clock = clock
         self._later = later
         self._lock = threading.Lock()

@@ -105,7 +105,7 @@ class GroupReport:
 
     @property
     def member_count(self) -> int:
-        """The number of members registered in ZooKeeper, including those with unreadable registrations."""
+        """The number of members registered in ZooKeeper, including members with unreadable registrations."""
         return len(self.members) + len(self.unreadable_members)
 
     @property
@@ -195,9 +195,6 @@ def _decode_group(group: str, children: Mapping[str, list[str]], nodes: Mapping[
     )
 
 
-# --- stored offsets -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class StoredOffsets:
     """The znodes under a group's offsets.
@@ -262,9 +259,6 @@ def stored_in(group: GroupReport) -> StoredOffsets:
 
 def _no_topic(path: str, topic: str) -> CodecError:
     return CodecError(path, topic.encode(), "a topic as the name of the parent znode")
-
-
-# --- partitions ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,9 +349,6 @@ def consumer_host(group: str, consumer: str) -> str | None:
     """
     match = _GENERATED.fullmatch(consumer.removeprefix(f"{group}_"))
     return match["host"] if match else None
-
-
-# --- several groups ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

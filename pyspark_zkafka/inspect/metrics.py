@@ -1,6 +1,6 @@
 """Metrics of a cluster and its ZooKeeper groups, for Prometheus: pure functions over reports.
 
-Names with the prefix ``kafka_``, and their labels, are those of danielqsj/kafka_exporter. Its dashboards and alerts work.
+Metrics with the prefix ``kafka_`` have the names and labels of danielqsj/kafka_exporter, so its dashboards and alerts work.
 """
 
 from __future__ import annotations
@@ -58,24 +58,15 @@ def _partition_state_metrics(snapshot: ClusterSnapshot) -> Iterator[Gauge]:
         in_sync[labels] = len(snapshot.states[tp].isr) if tp in snapshot.states else 0
         under_replicated[labels] = int(in_sync[labels] < len(assigned))
         offline[labels] = int(leader is None)
-    yield Gauge("kafka_topic_partition_leader", "Leader Broker ID of this Topic/Partition", _PARTITION, leaders)
-    yield Gauge(
-        "kafka_topic_partition_leader_is_preferred",
-        "1 if Topic/Partition is using the Preferred Broker",
-        _PARTITION,
-        preferred,
-    )
-    yield Gauge("kafka_topic_partition_replicas", "Number of Replicas for this Topic/Partition", _PARTITION, replicas)
-    yield Gauge(
-        "kafka_topic_partition_in_sync_replica", "Number of In-Sync Replicas for this Topic/Partition", _PARTITION, in_sync
-    )
-    yield Gauge(
-        "kafka_topic_partition_under_replicated_partition",
-        "1 if Topic/Partition is under Replicated",
-        _PARTITION,
-        under_replicated,
-    )
-    yield Gauge("zkafka_topic_partition_offline", "1 if no live broker leads the partition.", _PARTITION, offline)
+    for name, text, values in (
+        ("kafka_topic_partition_leader", "Leader Broker ID of this Topic/Partition", leaders),
+        ("kafka_topic_partition_leader_is_preferred", "1 if Topic/Partition is using the Preferred Broker", preferred),
+        ("kafka_topic_partition_replicas", "Number of Replicas for this Topic/Partition", replicas),
+        ("kafka_topic_partition_in_sync_replica", "Number of In-Sync Replicas for this Topic/Partition", in_sync),
+        ("kafka_topic_partition_under_replicated_partition", "1 if Topic/Partition is under Replicated", under_replicated),
+        ("zkafka_topic_partition_offline", "1 if no live broker leads the partition.", offline),
+    ):
+        yield Gauge(name, text, _PARTITION, values)
 
 
 def _single(name: str, text: str, value: float | None) -> Gauge:
@@ -129,9 +120,8 @@ def partition_metrics(partitions: Iterable[PartitionReport]) -> Iterator[Gauge]:
         return Gauge(name, text, _GROUP_PARTITION, _known((_row_labels(row), value(row)) for row in rows))
 
     def total(name: str, text: str, value: Callable[[PartitionReport], float | None]) -> Gauge:
-        return Gauge(
-            name, f"{text} of a ConsumerGroup at Topic for all partitions", _GROUP_PARTITION[:2], _sums(rows, value)
-        )
+        text = f"{text} of a ConsumerGroup at Topic for all partitions"
+        return Gauge(name, text, _GROUP_PARTITION[:2], _sums(rows, value))
 
     at = "of a ConsumerGroup at Topic/Partition"
     yield gauge("kafka_consumergroup_current_offset", f"Current Offset {at}", lambda row: row.offset)

@@ -1,4 +1,7 @@
-"""Rows of the views, as values by column, from reports of the cluster and its groups."""
+"""Rows of the views, as values by column, from reports of the cluster and its groups.
+
+A malformed znode of a group becomes a row with the reason in the column `error`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.model.view_tables import Row, timestamp_us
 from pyspark_zkafka.model.znodes.admin import AdminState
 from pyspark_zkafka.model.znodes.groups import LegacyPartition, consumer_of_thread
-
-# --- the cluster -------------------------------------------------------------------------------------------------------
 
 
 def broker_rows(cluster: ClusterReport) -> list[Row]:
@@ -130,10 +131,6 @@ def plan_rows(tasks: Iterable[Collection[Split]], snapshot: ClusterSnapshot) -> 
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["start"]))
 
 
-# --- groups ------------------------------------------------------------------------------------------------------------
-# A malformed znode becomes a row with the reason in the column `error`.
-
-
 def group_row(group: GroupReport, consumers: Collection[str]) -> Row:
     """Return the row of a group: the number of its members, and the topics that it owns or has offsets of."""
     return {"group": group.name, "members": len(consumers), "topics": sorted(group.topics)}
@@ -163,7 +160,6 @@ def owner_rows(group: GroupReport) -> list[Row]:
         {"group": group.name, **tp._asdict(), "thread": owner.thread, "consumer": owner.consumer}
         for tp, owner in group.owners.items()
     ]
-
     for znode in group.unreadable_owners:
         found = {"thread": znode.value, "consumer": consumer_of_thread(str(znode.value))}
         rows.append(_unreadable_row(group, znode, found))
@@ -187,7 +183,7 @@ def offset_rows(group: GroupReport, latest: Mapping[TopicPartition, int]) -> lis
 
 
 def _unreadable_row(group: GroupReport, znode: UnreadableZnode, found: Row) -> Row:
-    """Return the row of a malformed claim or offset, or of one from Kafka 0.7, in which `found` was."""
+    """Return the row of a claim or offset: with the error if it is malformed, with `found` if it is from Kafka 0.7."""
     row: Row = {"group": group.name, "topic": znode.path.split("/")[-2]}
     if znode.partition is not None:
         row = {**row, "partition": znode.partition.partition}

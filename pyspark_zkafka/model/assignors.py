@@ -59,16 +59,14 @@ def balance(
     same:
 
     - Quotas: a thread with a higher quota that owned more than the lower quota still does. A thread with a lower quota
-      never comes to own more. A release can remove a thread with a lower quota from those above it, and a claim can add one
-      with a higher quota. In both cases the same threads rank first. (Ranking by the number of owned partitions would fail:
-      a claim could rank a thread with a lower quota before one with a higher quota.)
+      never comes to own more. Of the threads above the lower quota, a release can remove one with a lower quota, and a
+      claim can add one with a higher quota. In both cases the same threads rank first. (Ranking by the number of owned
+      partitions would fail: a claim could rank a thread with a lower quota before one with a higher quota.)
     - Kept partitions: a thread above its quota releases only partitions after its kept partitions, and no thread claims
       beyond its quota.
     - Remaining partitions: a release does not change their list. A claim removes one partition from the list, and one free
       position of the thread that this partition was assigned to.
 
-    Examples
-    --------
     >>> partitions = [TopicPartition("t", n) for n in range(4)]
     >>> owners = dict(zip(partitions, ["a", "b", "b", "b"]))
     >>> [owner for _, owner in sorted(balance(["a", "b"], partitions, owners).items())]
@@ -110,13 +108,8 @@ def topics_of(
     No filter selects an excluded topic, by default the internal ones. A JVM member may have
     ``exclude.internal.topics=false``, which its registration does not show.
 
-    Raises
-    ------
-    GroupError
-        ``BAD_FILTER``: the filter's regex is malformed, or takes unbounded time to match.
+    Raises GroupError (``BAD_FILTER``) if the filter's regex is malformed, or takes unbounded time to match.
 
-    Examples
-    --------
     >>> topics_of(ConsumerRegistration({"pay.*, orders": 2}, "white_list"), ["orders", "orders-eu", "payments"])
     ['orders', 'payments']
     """
@@ -141,8 +134,6 @@ def threads_by_topic(
     The keys of `members` are the names of their znodes. For the other arguments, see `topics_of`. A topic that is
     subscribed to by name is in the result even if it does not exist.
 
-    Examples
-    --------
     >>> threads_by_topic({"g_c1": ConsumerRegistration({"a": 2}), "g_c2": ConsumerRegistration({"a": 1})}, ["a"])
     {'a': ('g_c1-0', 'g_c1-1', 'g_c2-0')}
     """
@@ -187,8 +178,6 @@ def java_hash(text: str) -> int:
 def assign_range(subscribers: Subscribers) -> Owners:
     """Assign by topic: each thread gets consecutive partitions. The first threads get one more if there is a remainder.
 
-    Examples
-    --------
     >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
     >>> [owner for _, owner in sorted(assign_range(orders).items())]
     ['c1-0', 'c1-0', 'c2-0', 'c3-0']
@@ -205,8 +194,6 @@ def assign_legacy_range(subscribers: Subscribers) -> Owners:
 
     Kafka's consumers use `assign_range`. The two differ if there is a remainder: here, the last threads get fewer, or none.
 
-    Examples
-    --------
     >>> orders = Subscribers({"orders": ("c1-0", "c2-0", "c3-0")}, {"orders": (0, 1, 2, 3)})
     >>> [owner for _, owner in sorted(assign_legacy_range(orders).items())]
     ['c1-0', 'c1-0', 'c2-0', 'c2-0']
@@ -223,8 +210,6 @@ def assign_roundrobin(subscribers: Subscribers) -> Owners:
     A thread that does not read the partition's topic is skipped. Partitions with equal hashes are ordered by topic and
     number. Kafka leaves them in the order of a Scala hash map, which cannot be reproduced.
 
-    Examples
-    --------
     >>> both = Subscribers({"a": ("c1-0", "c2-0"), "b2": ("c1-0", "c2-0")}, {"a": (0, 1), "b2": (0, 1, 2)})
     >>> [owner for _, owner in sorted(assign_roundrobin(both).items())]
     ['c1-0', 'c2-0', 'c1-0', 'c2-0', 'c1-0']
@@ -235,8 +220,6 @@ def assign_roundrobin(subscribers: Subscribers) -> Owners:
 def assign_roundrobin_0_8(subscribers: Subscribers) -> Owners:
     """Assign as `assign_roundrobin`, but in the order of the hash of ``[topic,partition]``.
 
-    Examples
-    --------
     >>> both = Subscribers({"a": ("c1-0", "c2-0"), "b2": ("c1-0", "c2-0")}, {"a": (0, 1), "b2": (0, 1, 2)})
     >>> [owner for _, owner in sorted(assign_roundrobin_0_8(both).items())]
     ['c2-0', 'c1-0', 'c1-0', 'c2-0', 'c1-0']
@@ -249,8 +232,6 @@ def assign_sticky(subscribers: Subscribers) -> Owners:
 
     Topics with the same readers are balanced together; see `balance`. Owners that do not read the topic are ignored.
 
-    Examples
-    --------
     >>> before = {TopicPartition("orders", n): "c1-0" for n in range(5)}
     >>> orders = Subscribers({"orders": ("c1-0", "c2-0")}, {"orders": (0, 1, 2, 3, 4)}, before)
     >>> [owner for _, owner in sorted(assign_sticky(orders).items())]
@@ -277,13 +258,8 @@ STRATEGIES: Mapping[str, Callable[[Subscribers], Owners]] = {
 def assign(strategy: str, subscribers: Subscribers) -> Owners:
     """Return the owner of each partition that exists and has a subscriber, ordered by topic and number.
 
-    Raises
-    ------
-    OptionError
-        ``UNKNOWN_ASSIGNOR``.
+    Raises OptionError (``UNKNOWN_ASSIGNOR``) for another strategy.
 
-    Examples
-    --------
     >>> assign("range", Subscribers({"a": ("c1-0",), "gone": ("c1-0",)}, {"a": (0,), "unread": (0,)}))
     {TopicPartition(topic='a', partition=0): 'c1-0'}
     """

@@ -108,13 +108,7 @@ class StreamOffset:
 
     @classmethod
     def from_json(cls, found: object) -> StreamOffset:
-        """Return the offset whose `to_json` is `found`.
-
-        Raises
-        ------
-        CheckpointError
-            The offset is corrupt, or of another source or a newer version.
-        """
+        """Parse the result of `to_json`. Raises CheckpointError for a corrupt offset, another source or a newer version."""
         if not isinstance(found, dict) or type(found.get("version")) is not int or found["version"] != VERSION:
             raise _unreadable(found)
         try:

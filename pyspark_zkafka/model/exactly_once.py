@@ -1,17 +1,16 @@
-"""The steps of a task that writes its rows once, whatever was tried before: pure, without a client and without a clock.
+"""The steps of a task that writes its rows exactly once, whatever was tried before: pure, without a client or a clock.
 
-`write_slot` is a generator of steps; who drives it takes each on a cluster (`pyspark_zkafka.write.exactly_once`), or on one
-of values (the simulation), and sends back what it found.
+`write_slot` is a generator of steps. Its driver performs each step on a cluster (`pyspark_zkafka.write.exactly_once`), or
+on values (the simulation), and sends back the result.
 
-A task of a replayed micro-batch finds its slot in one of two states. Recorded: the rows are in the log, so that it only
-compares them with what it would write, and records that this run has verified them. Not recorded: they are not, so that it
-writes them; but not before every slot that an earlier run recorded for this micro-batch has been verified by this run. If
-Spark distributes the rows in another way than before, one of these does not compare, and its task fails before any other
-has written a row a second time. The same applies to slots that were recorded under another name or topic of the query: if
-its options have changed since, nobody verifies them.
+If the slot of a replayed micro-batch is recorded, its rows are in the log: the task compares them with the rows that it
+would write, and records that this run has verified the slot. If it is not recorded, the task writes the rows, but only
+after this run has verified every slot that an earlier run recorded for this micro-batch. If Spark distributes the rows in
+another way than before, a comparison fails before any task writes a row a second time. The same applies to slots that were
+recorded under another name or topic of the query: if its options have changed since, nobody verifies them.
 
-Spark runs a query once at a time, but a batch job as often as it is started. A job's task looks a second time, right before
-its commit, for slots that another run has recorded since.
+Spark runs a query once at a time, but runs of a batch job may overlap. A job's task therefore looks again for slots that
+another run has recorded, right before its commit.
 """
 
 from __future__ import annotations
@@ -32,24 +31,6 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry
 
-__all__ = [
-    "Abort",
-    "Attempt",
-    "Await",
-    "Begin",
-    "Commit",
-    "Measure",
-    "ReadFormer",
-    "ReadLedger",
-    "ReadOthers",
-    "Result",
-    "RowSet",
-    "Send",
-    "Step",
-    "unverified",
-    "write_slot",
-]
-
 
 class RowSet(NamedTuple):
     """The number of a slot's rows, and their hash regardless of their order (`Entry.digest`)."""
@@ -60,21 +41,11 @@ class RowSet(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A task's attempt to write a slot.
+    """A task's attempt to write a slot. `slot`, `batch`, `run`, `write` and `ends` are as in `Entry`.
 
-    Attributes
-    ----------
-    slot, batch : int
-        As in `Entry`.
-    run, write : str
-        As in `Entry`: the run of the query or of the job, and the call that writes.
-    is_named : bool
-        True if the user gave the write a name of its own: another call under it then is the same write, tried again.
-    is_job : bool
-        True for a batch job, and for a write of a ``foreachBatch`` whose micro-batch Spark does not name. Each call is then
-        a run of its own, and several may be alive.
-    ends : str
-        As in `Entry`.
+    - `is_named`: the user gave the write a name of its own. Another call under this name is the same write, tried again.
+    - `is_job`: a batch job, or a write of a ``foreachBatch`` whose micro-batch Spark does not name. Each call is a run of
+      its own, and several may be alive.
     """
 
     slot: int
@@ -88,9 +59,6 @@ class Attempt:
     def has_recorded(self, entry: Entry) -> bool:
         """True if the entry is of this run, and of this call where there may be several."""
         return (entry.run, entry.write) == (self.run, self.write)
-
-
-# --- Steps -----------------------------------------------------------------------------------------------------------
 
 
 class Begin(NamedTuple):
@@ -118,7 +86,7 @@ class Send(NamedTuple):
 
 
 class Await(NamedTuple):
-    """Wait a moment for other tasks to verify the `slots`, and those recorded at `places` elsewhere.
+    """Wait a moment for other tasks to verify the `slots`, and the slots that are recorded elsewhere, at `places`.
 
     Returns False if the transaction cannot wait any longer.
     """
@@ -141,13 +109,10 @@ Step = Begin | ReadLedger | ReadOthers | ReadFormer | Measure | Send | Await | C
 
 
 class Result(NamedTuple):
-    """What became of a slot's rows: written now, or found written already."""
+    """The outcome for a slot's rows: written now, or found written already."""
 
     rows: int
     was_written: bool
-
-
-# --- Decisions -------------------------------------------------------------------------------------------------------
 
 
 def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
@@ -174,7 +139,8 @@ def write_slot(attempt: Attempt) -> Generator[Step, Any, Result]:
     sent: RowSet = yield Send()
     if sent.rows:
         yield from _await(attempt, own, awaited)
-        yield Commit(_entry(attempt, sent))
+        entry = Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write, ends=attempt.ends)
+        yield Commit(entry)
     return Result(sent.rows, was_written=False)
 
 
@@ -198,8 +164,8 @@ def _await(attempt: Attempt, own: Entry | None, awaited: Await) -> Generator[Ste
 def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
     """Find what an unrecorded slot waits for.
 
-    Nobody else has tried the micro-batch if this run has written the one before it: a run begins one only after all earlier
-    ones are complete, and every earlier run has ended then. But the function of a foreachBatch may have tried it.
+    If this run has written the previous micro-batch, nobody else has tried this one: all earlier micro-batches are
+    complete, and all earlier runs have ended. But the function of a foreachBatch may have tried it.
     """
     is_first = own is None or own.run != attempt.run
     if not is_first and not attempt.write:
@@ -216,8 +182,8 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
     """Compare a slot that is recorded, and mark it as verified by this run.
 
-    The other entries are checked here, too. A marked slot skips this check in the next micro-batch, although an earlier run
-    may have begun that one under any name of the query, if the checkpoint was rolled back by one.
+    The other entries are checked here, too. A marked slot skips this check in the next micro-batch. But if the checkpoint
+    was rolled back by one, an earlier run may have begun that micro-batch under any name of the query.
     """
     is_marked = attempt.has_recorded(own)
     if not is_marked:
@@ -238,15 +204,11 @@ def unverified(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...
     return tuple(sorted(entry.slot for entry in found))
 
 
-def _entry(attempt: Attempt, sent: RowSet) -> Entry:
-    return Entry(attempt.slot, attempt.batch, sent.rows, sent.digest, attempt.run, attempt.write, ends=attempt.ends)
-
-
 def _awaited(attempt: Attempt, entries: Mapping[int, Entry]) -> tuple[int, ...]:
     """The slots that an unrecorded slot waits for.
 
-    Each look checks that no entry is ahead: where one is, a later run has completed the micro-batch while this attempt
-    waited, and what was recorded of it is overwritten, not verified.
+    Each look checks that no entry is ahead. If one is, a later run has completed the micro-batch while this attempt waited:
+    its entries were overwritten, not verified.
     """
     for entry in entries.values():
         _require_not_ahead(attempt, entry)
@@ -267,10 +229,10 @@ def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]
 
 
 def _may_be_renumbered(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
-    """True for a write whose batchId may have been set or left out since it tried this batch.
+    """True if batchId may have been set or left out since the write tried this batch.
 
-    A batch that has an entry under the present name was accepted before. A job may be any query's write, and so is suspect
-    only as long as it has no entry at all: queries and jobs often have the same numbers.
+    A batch with an entry under the present name was accepted before. A job may be any query's write, and is suspect only
+    while it has no entry at all: queries and jobs often have the same numbers.
     """
     if attempt.is_job:
         return not entries
@@ -306,7 +268,7 @@ def _require_not_ahead(attempt: Attempt, entry: Entry | None) -> None:
 
 
 def _require_same_job(attempt: Attempt, entries: Iterable[Entry]) -> None:
-    """A group's job that was planned at the same time as another one has the same number, and commits other offsets."""
+    """Two jobs of a group that were planned at the same time have the same number, and commit different offsets."""
     other = next((e for e in entries if e.batch == attempt.batch and e.ends != attempt.ends), None)
     if other is not None:
         raise UNFINISHED_JOB(

@@ -1,9 +1,9 @@
 """Batch jobs that write exactly once and then commit a group's offsets: which job a run must repeat.
 
-A job writes the rows of each slot in a transaction, and commits the group's offsets after all transactions. A job that dies
-in between has written rows whose offsets are not committed. Each entry of its ledger therefore has the offsets that the job
-was about to commit, and the ledger is named after the group. The group's next job finds the unfinished job, and must repeat
-it before it writes anything else.
+A job writes the rows of each slot in a transaction, and commits the group's offsets after all transactions. If a job dies
+in between, its rows are written, but its offsets are not committed. Each entry of its ledger therefore has the offsets to
+commit, and the ledger is named after the group. The group's next job finds the unfinished job, and must repeat it before it
+writes anything else.
 """
 
 from __future__ import annotations
@@ -118,14 +118,11 @@ def group_job(
 
     None if the group has committed all of `ends`, because the job cannot be distinguished from an earlier one.
 
-    `last` are the last jobs of the ledgers of `job_names`, whose first name is `query`. `elsewhere` are those under other
-    prefixes, writers and topics. `committed` are the group's offsets of the partitions of all these jobs.
+    `query` is the first of `job_names`. `last` are the last jobs of the ledgers of both names, and `elsewhere` the last
+    jobs under other prefixes, writers and topics. `committed` are the group's offsets of the partitions of all these jobs.
 
-    Raises
-    ------
-    LedgerError
-        UNFINISHED_JOB: a last job wrote rows without committing its offsets, and this job would commit others.
-        LEDGER_MOVED: the same, for a job elsewhere.
+    Raises LedgerError. UNFINISHED_JOB: a last job wrote rows without committing its offsets, and this job would commit
+    others. LEDGER_MOVED: the same, for a job elsewhere.
     """
     for job in elsewhere:
         if (unfinished := job.unfinished(committed)) and not job.partitions.isdisjoint(ends):

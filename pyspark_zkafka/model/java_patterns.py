@@ -56,9 +56,7 @@ _DIGITS, _LETTERS = _of(str.isdigit), _of(str.isalpha)
 _CLASSES = {
     "d": _DIGITS,
     "w": _LETTERS | _DIGITS | {"_"},
-    "s": frozenset[str](),
-    "h": frozenset[str](),
-    "v": frozenset[str](),
+    **dict.fromkeys("shv", frozenset[str]()),
 }
 _PROPERTIES = {
     "Lower": _of(str.islower),
@@ -89,13 +87,8 @@ _PROPERTIES = {
 def translate(regex: str) -> list[Alternative]:
     r"""Translate a regular expression that must match a whole name. A name matches if it matches any of the alternatives.
 
-    Raises
-    ------
-    FilterError
-        The expression is malformed, or not supported.
+    Raises FilterError if the expression is malformed, or not supported.
 
-    Examples
-    --------
     >>> translate("orders[.][a-z&&[^b-d]]+")
     [(('\\A(?:orders[.](?:[ae-z])+)\\z', True),)]
     >>> translate("(?!__).*")

@@ -44,27 +44,19 @@ def hash_keys(name: str, keys: ArrowColumn) -> Hashes:
 
 
 def to_positive(hashes: Hashes) -> Hashes:
-    """Clear the sign bit of each hash, which differs from the absolute value.
+    """Clear the sign bit of each hash, as ``org.apache.kafka.common.utils.Utils.toPositive`` of kafka-clients 3.9.1.
 
-    References
-    ----------
-    ``org.apache.kafka.common.utils.Utils.toPositive`` of kafka-clients 3.9.1.
+    The result differs from the absolute value.
     """
     positive: Hashes = hashes & np.int32(0x7FFFFFFF)
     return positive
 
 
 def murmur2(keys: ArrowColumn) -> Hashes:
-    """Return Kafka's murmur2 of each key, signed, as the Java client computes it.
+    """Return the murmur2 of each key, signed, as ``org.apache.kafka.common.utils.Utils.murmur2`` of kafka-clients 3.9.1.
 
     Keys of all lengths are hashed together, four bytes in each step. A step takes only the keys that are long enough.
 
-    References
-    ----------
-    ``org.apache.kafka.common.utils.Utils.murmur2`` of kafka-clients 3.9.1.
-
-    Examples
-    --------
     >>> murmur2(pa.array([b"21", b"foobar", b""])).tolist()
     [-973932308, -790332482, 275646681]
     """
@@ -74,12 +66,8 @@ def murmur2(keys: ArrowColumn) -> Hashes:
 def fnv1a(keys: ArrowColumn) -> Hashes:
     """Return the 32-bit FNV-1a of each key, signed, before its absolute value is taken.
 
-    References
-    ----------
-    ``rd_fnv1a`` of librdkafka 2.16, which follows Sarama's ``NewHashPartitioner``.
+    As ``rd_fnv1a`` of librdkafka 2.16, which follows Sarama's ``NewHashPartitioner``.
 
-    Examples
-    --------
     >>> fnv1a(pa.array([b"kafka", b""])).tolist()
     [221496545, -2128831035]
     """
@@ -94,12 +82,7 @@ def murmur3(keys: ArrowColumn) -> Hashes:
 
 
 def crc32(keys: ArrowColumn) -> npt.NDArray[np.uint32]:
-    """Return zlib's CRC-32 of each key, unsigned.
-
-    References
-    ----------
-    ``rd_crc32`` of librdkafka 2.16.
-    """
+    """Return zlib's CRC-32 of each key, unsigned, as ``rd_crc32`` of librdkafka 2.16."""
     return _over_keys(keys, zlib.crc32)
 
 

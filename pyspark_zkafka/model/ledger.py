@@ -1,8 +1,8 @@
-"""The ledger of exactly-once writes: what each slot of a query wrote last, as metadata of a committed offset.
+"""The ledger of exactly-once writes: the last write of each slot of a query, as metadata of a committed offset.
 
 A *slot* is a partition of the frame that is written, numbered as Spark numbers it: the task of slot 3 writes in the
-transactions of slot 3. Each transaction also commits an offset, whose key belongs to the slot alone and whose metadata is
-an `Entry`. The rows and the entry become visible together, or never.
+transactions of slot 3. Each transaction also commits an offset with an `Entry` as its metadata, under a key that belongs to
+the slot alone. The rows and the entry become visible together, or never.
 
 A key is a group, and a partition of the ledger's topic. A group has a key for each partition that the topic had when the
 query began, its *width*; further slots use further groups. The width is a part of the group's name, and the slot a part of
@@ -21,8 +21,6 @@ from pyspark_zkafka.conditions import UNREADABLE_LEDGER
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.nouns import LAST_MS
 from pyspark_zkafka.model.topic_names import is_topic_name
-
-__all__ = ["Entry", "LedgerGroup", "LedgerKey", "QueryName", "SinkIdentity", "decode", "encode", "key_of", "newest"]
 
 _VERSION = 1
 _QUOTED = 200
@@ -58,10 +56,9 @@ class QueryName:
         """
         return f"{self}-{slot}"
 
-    def owns(self, group: str) -> bool:
-        """True for the name of a group of this query's ledger."""
-        found = LedgerGroup.parse(group)
-        return found is not None and found.base == str(self)
+    def groups(self, names: Iterable[str]) -> list[LedgerGroup]:
+        """Return the groups of this query's ledger among `names`."""
+        return [group for group in map(LedgerGroup.parse, names) if group is not None and group.base == str(self)]
 
     @staticmethod
     def belongs(base: str, query: str) -> bool:
@@ -131,7 +128,7 @@ def key_of(name: QueryName, slot: int, width: int) -> LedgerKey:
 
 
 class SinkIdentity(NamedTuple):
-    """A topic, and its id in Kafka (a text) or the czxid of its znode (a number): another one once it is created again."""
+    """A topic, and its id in Kafka (a text) or the czxid of its znode (a number), which change if it is created again."""
 
     topic: str
     identity: str | int
@@ -151,26 +148,15 @@ class SinkIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a slot wrote in its last transaction.
+    """The rows that a slot wrote in its last transaction.
 
-    Attributes
-    ----------
-    slot, batch : int
-        The slot, and the number of the micro-batch, or of the batch job.
-    rows : int
-        The number of rows.
-    digest : str
-        The hash of the rows, regardless of their order: 32 hexadecimal digits (`row_digest`).
-    run : str
-        The run of the query that wrote the rows, or found that they were written already.
-    write : str
-        The call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
-    at_ms : int
-        The time of the worker that wrote the entry, in milliseconds since 1970: for people only. 0 if unknown.
-    ends : str
-        The offsets that a batch job commits to its group when all slots are written (`canonical_json`); otherwise empty.
-    sink : SinkIdentity, optional
-        The topic of the rows, if the option ``topic`` names it and its identity is known.
+    - `batch`: the number of the micro-batch, or of the batch job.
+    - `rows`, `digest`: the number of the rows, and their hash regardless of their order (`row_digests`).
+    - `run`: the run of the query that wrote the rows, or found that they were written already.
+    - `write`: the call that wrote them, where one micro-batch may have several (``foreachBatch``); otherwise empty.
+    - `at_ms`: the worker's time of the write, in milliseconds since 1970: for people only. 0 if unknown.
+    - `ends`: the offsets that a batch job commits to its group after all slots (`canonical_json`); otherwise empty.
+    - `sink`: the topic of the rows, if the option ``topic`` names it and its identity is known.
     """
 
     slot: int
@@ -206,7 +192,7 @@ def encode(entry: Entry) -> str:
 def decode(metadata: str, place: str = "The ledger") -> Entry:
     """The entry in the metadata of an offset, whatever follows it; `place` is the key's, for the error.
 
-    Raises LedgerError (UNREADABLE_LEDGER) for anything else: to take it for no entry would be to write rows again.
+    Raises LedgerError (UNREADABLE_LEDGER) for anything else: ignoring it would mean writing rows again.
     """
     try:
         found, _ = json.JSONDecoder().raw_decode(metadata)
@@ -271,5 +257,5 @@ def newest(entries: Iterable[Entry]) -> dict[int, Entry]:
 
 
 def _age(entry: Entry) -> tuple[int, int]:
-    """Two entries of a micro-batch are of the same rows, of which the later one says who has verified them last."""
+    """Two entries of a micro-batch are of the same rows; the later one names the last run that has verified them."""
     return entry.batch, entry.at_ms

@@ -178,34 +178,20 @@ def resolve(
 
     `end` names every partition; see `check_named`. Neither end has an `Ago`; see `OffsetSpec.at`.
 
-    Parameters
-    ----------
-    retry : Retry
-        Requests the log's end again for an offset that is beyond it. Up to Kafka 2.1 a new leader may report an end that is
-        too low at first (KAFKA-7703).
-    committed : mapping
-        The group's offsets, if `start` is "committed".
-    reset : "earliest", "latest", "error" or None
-        The start of partitions without a committed offset, and of partitions that `start` does not name. None is latest,
-        as in Kafka.
-    no_match : "error" or "latest"
-        What to do if no record is at or after a starting timestamp. An ending timestamp is then the log's end.
-    timeout_s : float
-        A limit for each request, shorter than the client's own.
+    - `retry` requests the log's end again for an offset that is beyond it. Up to Kafka 2.1 a new leader may report an end
+      that is too low at first (KAFKA-7703).
+    - `committed` has the group's offsets, if `start` is "committed".
+    - `reset` is the start of partitions without a committed offset, and of partitions that `start` does not name. None is
+      latest, as in Kafka.
+    - `no_match`: what to do if no record is at or after a starting timestamp. An ending timestamp is then the log's end.
+    - `timeout_s` limits each request, if it is shorter than the client's own time-out.
 
-    Returns
-    -------
-    Resolution
-        One range per partition, `start <= until`, both inside the log. An explicit or committed offset outside the log
-        moves to the nearer end of the log and is reported in `outside`. Open transactions are inside the log, even if
-        `LATEST` stops before them.
+    Returns one range per partition, `start <= until`, both inside the log. An explicit or committed offset outside the log
+    moves to the nearer end of the log and is reported in `outside`. Open transactions are inside the log, even if `LATEST`
+    stops before them.
 
-    Raises
-    ------
-    OptionError
-        A start lies after its end.
-    ClusterStateError
-        `reset` or `no_match` is "error" and a partition needs it.
+    Raises OptionError if a start lies after its end, and ClusterStateError if `reset` or `no_match` is "error" and a
+    partition needs it.
     """
     given = {tp: committed.get(tp) if (position := start.of(tp)) == "committed" else position for tp in partitions}
     fallback = reset_position(sorted(tp for tp, position in given.items() if position is None), reset)

@@ -10,7 +10,7 @@ fnv1a        32-bit FNV-1a, absolute value of the signed result         librdkaf
 roundrobin   none: keys are ignored                                     Java's ``RoundRobinPartitioner``
 ===========  =========================================================  ================================================
 
-The partition is the hash modulo the number of all partitions, also those without a leader, so that a key keeps its
+The partition is the hash modulo the number of all partitions, also partitions without a leader, so that a key keeps its
 partition when a broker goes down. Rows without a hash go in turn to the partitions that have a leader.
 
 An empty key has a hash. (librdkafka's ``consistent`` sends null keys to partition 0; here they go to the next partition.)
@@ -39,15 +39,11 @@ from pyspark_zkafka.model.key_hashes import ArrowColumn, Hashes, HashKeys, hash_
 class Router:
     """Router of the rows of one topic: immutable, pickle-safe, made once on the driver and used by every task.
 
-    `partitions` is the number of the topic's partitions. `available` has those with a leader; if it is empty, rows without
-    a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` is for error texts.
+    `partitions` is the number of the topic's partitions. `available` has the ones with a leader; if it is empty, rows
+    without a hash go to all partitions in turn, as in Java. `partitioner` is one of `PARTITIONERS`. `topic` is for error
+    texts.
 
-    Raises
-    ------
-    UnknownTopic
-        ``TOPIC_WITHOUT_PARTITIONS``.
-    OptionError
-        ``UNKNOWN_PARTITIONER``.
+    Raises UnknownTopic (``TOPIC_WITHOUT_PARTITIONS``) or OptionError (``UNKNOWN_PARTITIONER``).
     """
 
     topic: str
@@ -73,27 +69,15 @@ class Router:
     ) -> tuple[Hashes, int]:
         """Return the partition of each of `rows` rows, and the counter for the next batch.
 
-        Parameters
-        ----------
-        keys : ArrowColumn of binary, large_binary, string or large_string, or None
-            The keys. Null is a row without a key; None means that no row has one.
-        explicit : ArrowColumn of integers, or None
-            The partitions that rows specify, which take precedence over their keys. Null is a row that specifies none.
-        start : int
-            The counter of rows without a hash. Concurrent tasks should start at different counters, or else their first
-            rows all go to the same partition.
-        hash_keys : callable
-            `hash_keys`, or a faster equivalent.
+        - `keys` are binary or string; null is a row without a key, and None means that no row has one.
+        - `explicit` has the partitions that rows specify, as integers. They take precedence over keys. Null is none.
+        - `start` is the counter of rows without a hash. Concurrent tasks should start at different counters, or else their
+          first rows all go to the same partition.
+        - `hash_keys` is the function of that name, or a faster equivalent.
 
-        Raises
-        ------
-        InvalidRow
-            ``PARTITION_OUT_OF_RANGE``, for the first explicit partition that does not exist.
-        OptionError
-            ``BAD_KEY_TYPE``, for keys that are neither binary nor string.
+        Raises InvalidRow (``PARTITION_OUT_OF_RANGE``) for the first explicit partition that does not exist, and OptionError
+        (``BAD_KEY_TYPE``) for keys that are neither binary nor string.
 
-        Examples
-        --------
         >>> import pyarrow as pa
         >>> router = Router("orders", partitions=6, available=[0, 1, 2, 4])
         >>> routed, counter = router.route(4, pa.array([b"a", None, b"b", None]), pa.array([None, None, 5, None]))

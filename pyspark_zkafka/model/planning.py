@@ -198,11 +198,7 @@ def limit_records(ranges: _Ranges, max_records: int) -> dict[TopicPartition, Off
     """Shorten the ranges to about `max_records` in all.
 
     Each partition gets a share in proportion to its backlog, rounded down, but at least one record. The total exceeds
-    `max_records` by less than one record per partition.
-
-    References
-    ----------
-    org.apache.spark.sql.kafka010.KafkaMicroBatchStream.rateLimit, Spark 4.2 (which computes in doubles).
+    `max_records` by less than one record per partition. KafkaMicroBatchStream.rateLimit of Spark 4.2 computes in doubles.
     """
     return _shorten(ranges, max_records, sum(r.size for r in ranges.values()))
 
@@ -237,14 +233,10 @@ class TriggerLimits:
     max_delay_ms: int = 15 * 60 * 1000
 
     def holds_back(self, available_records: int, since_last_ms: float) -> bool:
-        """Return True if the micro-batch must wait for more records.
+        """Return True if the micro-batch must wait for more records, as KafkaMicroBatchStream.delayBatch of Spark 4.2.
 
         `available_records` is the whole backlog, in offsets. `since_last_ms` is the time since a micro-batch was last due.
         It is infinite before the first micro-batch of a run, which never waits.
-
-        References
-        ----------
-        org.apache.spark.sql.kafka010.KafkaMicroBatchStream.delayBatch, Spark 4.2.
         """
         return available_records < (self.min_records or 0) and since_last_ms < self.max_delay_ms
 
@@ -260,15 +252,11 @@ class TriggerLimits:
 def split_ranges(
     ranges: Sequence[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """Cut the ranges as Spark's own Kafka source does, without the empty ones.
+    """Cut the ranges as KafkaOffsetRangeCalculator of Spark 4.2 does, without the empty ones.
 
     Each range is first cut into parts of at most `max_records`. If that gives fewer than `min_partitions`, large ranges are
     cut further, in proportion to their sizes. Ranges that stay whole are left out of the proportion, so that the number of
     parts is only about `min_partitions`.
-
-    References
-    ----------
-    org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator, Spark 4.2.
     """
     parts = [r for r in ranges if r.size > 0]
     if max_records is not None:

@@ -1,7 +1,7 @@
-"""What an idempotent producer sends next: sequences, retries and their order. Pure: events in, requests out.
+"""Decide what an idempotent producer sends next: sequences, retries and their order. Pure: events in, requests out.
 
 `Producing` holds the batches of a task from their closing to their acknowledgement. Its driver owns sockets and time: it
-sends the requests that `requests` returns, in order, on one connection per broker, and reports what became of them.
+sends the requests that `requests` returns, in order, on one connection per broker, and reports their outcome.
 
 Rules, which `tests/simulation/test_producing.py` checks against a broker of values:
 
@@ -90,7 +90,7 @@ class Failed(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Partition:
-    """`waiting` are the batches not in flight, `flying` those in flight, both in the order of their sequences."""
+    """The batches of a partition, `flying` (in flight) or `waiting`, both in the order of their sequences."""
 
     waiting: deque[Batch] = field(default_factory=deque)
     flying: list[Batch] = field(default_factory=list)
@@ -128,20 +128,15 @@ def _is_before(first: Batch, second: Batch) -> bool:
 
 
 class Producing:
-    """The batches of a task that are not acknowledged yet, and what is known of their partitions.
+    """The batches of a task that are not acknowledged yet, and the state of their partitions.
 
     Times are of the driver's monotonic clock, in seconds. With `transactional`, batches of a partition wait until it is
     registered in the open transaction, and lost sequences fail the transaction instead of changing the producer id.
     `halves` splits a batch of several records in two, each with at least one record.
 
-    Attributes
-    ----------
-    producer : ProducerId or None
-        None until `start` has set it, and while a new one is needed; see `needs_producer`.
-    failed : Failed or None
-        Once set, nothing is sent any more.
-    delivered : Counter
-        The task's acknowledged records by partition.
+    - `producer`: None until `start` has set it, and while a new one is needed; see `needs_producer`.
+    - `failed`: the first batch that could not be delivered. Once set, nothing is sent any more.
+    - `delivered`: the task's acknowledged records by partition.
     """
 
     def __init__(
@@ -170,10 +165,8 @@ class Producing:
         self.delivered: Counter[TopicPartition] = Counter()
         self.queued_bytes = 0
 
-    # --- events --------------------------------------------------------------------------------------------------------
-
     def begin(self) -> None:
-        """Start a task, with the same producer id as the one before; all of that one's batches are acknowledged."""
+        """Start a task with the producer id of the previous task, whose batches are all acknowledged."""
         self.delivered.clear()
         self._refused_bytes.clear()
         for partition in self._partitions.values():
@@ -262,8 +255,6 @@ class Producing:
             if partition.waiting and now - partition.waiting[0].created_at >= self._delivery_timeout_s:
                 self._fail(partition.waiting[0], OVERDUE)
 
-    # --- what to do next -----------------------------------------------------------------------------------------------
-
     @property
     def needs_producer(self) -> bool:
         """True if a producer id is to be requested, and passed to `start`."""
@@ -290,7 +281,7 @@ class Producing:
         found = []
         by_broker: dict[int, list[_Partition]] = {}
         for tp, partition in self._active.items():
-            # Before the producer id changes, those batches are sent again that may have been written under it.
+            # Before the producer id changes, only batches that may have been written under it are sent again.
             is_held = renews and (partition.must_renew or not partition.is_ambiguous)
             is_held = is_held or (self._transactional and tp not in self._registered)
             if tp in self._leaders and not is_held and self._may_send(partition, now):
@@ -329,15 +320,13 @@ class Producing:
         """The batches that are not in flight."""
         return [batch for partition in self._active.values() for batch in partition.waiting]
 
-    # --- details -------------------------------------------------------------------------------------------------------
-
     def _may_send(self, partition: _Partition, now: float) -> bool:
         if not partition.waiting or now < partition.blocked_until:
             return False
         # A broker that does not know the producer accepts any sequence, and so would accept a later batch first.
         if partition.is_retrying or not partition.is_known:
             return not partition.flying
-        # Of those sent after a batch without an answer, brokers may have written all, and remember the last five.
+        # Brokers may have written all batches after one without an answer, and remember only the last five.
         return partition.next_place - partition.oldest < MOST_IN_FLIGHT
 
     def _take(self, partitions: Collection[_Partition]) -> tuple[Batch, ...]:
@@ -405,8 +394,8 @@ class Producing:
             topic = batch.partition.topic
             self._refused_bytes[topic] = min(batch.size_bytes, self._refused_bytes.get(topic, sys.maxsize))
         elif code in (OUT_OF_ORDER, UNKNOWN_PRODUCER_ID):
-            # The broker does not know what it has acknowledged. If that was this task's, it is lost. In a transaction, only
-            # the coordinator changes the epoch.
+            # The broker does not know the records that it has acknowledged. If they are this task's, they are lost. In a
+            # transaction, only the coordinator changes the epoch.
             if partition.has_acknowledged or partition.is_ambiguous or self._transactional:
                 self._fail(batch, code)
             partition.must_renew = True

@@ -95,21 +95,15 @@ def positions(
 ) -> list[SourcePositions]:
     """Return the positions of each source.
 
-    Parameters
-    ----------
-    planned : mapping
-        The ends of the last planned micro-batch.
-    committed : mapping or None
-        Those of the last finished one, which may be the same. None if none is finished.
-    initial : mapping
-        Where sources of Spark's started.
+    `planned` has the ends of the last planned micro-batch, and `committed` the ends of the last finished one, which may be
+    the same mapping; None if none is finished. `initial` has the starts of sources of Spark's.
     """
     found = []
     for source, end in planned.items():
         finished = initial.get(source) if committed is None else committed.get(source) or initial.get(source)
         after = {} if finished is None else dict(finished.ends)
         if end is not None and committed is not planned:
-            # A planned range starts where the last one ended, or where its group was, or where a new partition begins.
+            # A planned range starts at the end of the last one, at the group's offset, or at the start of a new partition.
             after |= end.starts
         known = end or finished
         found.append(

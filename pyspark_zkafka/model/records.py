@@ -43,8 +43,9 @@ _SPARK_NAMES = {
 UNREADABLE_HEADERS = (SystemError, UnicodeDecodeError)
 """confluent-kafka's errors for a header whose name is not UTF-8.
 
-With the error, it creates a list that contains a null pointer and crashes any access. It must be called through map(),
-which always detects the error, unlike a plain call, and never again for the same message, which keeps the list.
+With the error, it creates a list that contains a null pointer and crashes any access. It must be called through map(), as
+by `read_headers`: a plain call does not always detect the error. It must not be called again for the same message, which
+keeps the list.
 """
 
 _MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
@@ -62,6 +63,12 @@ class Message(Protocol):
     def headers(self) -> list[tuple[str, bytes | None]] | None: ...
 
 
+def read_headers(message: Message) -> list[tuple[str, bytes | None]]:
+    """Return a message's headers. Raises one of `UNREADABLE_HEADERS` if a name is not UTF-8. Call it once."""
+    [found] = map(type(message).headers, [message])
+    return found or []
+
+
 def schema_ddl(include_headers: bool) -> str:
     """Return the source's schema as DDL, as in Spark's own Kafka source."""
     return f"{_SCHEMA_DDL}, headers {_HEADERS_TYPE}" if include_headers else _SCHEMA_DDL
@@ -74,13 +81,8 @@ def require_projection(
 
     The schema may have any of the columns in any order, each with its type. `key` and `value` may be string (UTF-8).
 
-    Parameters
-    ----------
-    decoded : mapping, optional
-        The types of decoded columns; None for any type whose parts may all be null. A user's schema may leave out fields of
-        structs.
-    has_corrupt_columns : bool
-        Allow `CORRUPT_COLUMNS`.
+    `decoded` has the types of decoded columns, None for any type if all its parts may be null. A user's schema may leave
+    out fields of structs. `CORRUPT_COLUMNS` are allowed with `has_corrupt_columns`.
     """
     decoded = decoded or {}
     own: dict[str, tuple[pa.DataType, ...]] = COLUMNS | (CORRUPT_COLUMNS if has_corrupt_columns else {})
@@ -170,11 +172,8 @@ def build_batch(messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatc
     There is at least one message. All messages are of one partition and without errors. `require_projection` accepts the
     schema.
 
-    Raises
-    ------
-    UnreadableRecord
-        MALFORMED_UTF8 if a column is declared string and a record is not UTF-8. MALFORMED_TIMESTAMP if a timestamp
-        does not fit Spark's microseconds.
+    Raises UnreadableRecord: MALFORMED_UTF8 if a column is declared string and a record is not UTF-8, MALFORMED_TIMESTAMP if
+    a timestamp does not fit Spark's microseconds.
     """
     columns = [_BUILDERS[field.name](messages, field.type) for field in schema]
     if not columns:
@@ -191,7 +190,7 @@ def _bytes_column(name: str, messages: Sequence[Message], kind: pa.DataType) -> 
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        bad = next(m for m in messages if not _is_utf8(read(m)))
+        bad = next(m for m in messages if (data := read(m) or b"").decode(errors="ignore").encode() != data)
         raise malformed_utf8(name, _partition_of(bad), bad.offset()) from None
 
 
@@ -202,14 +201,6 @@ def malformed_utf8(column: str, partition: TopicPartition, offset: int) -> Unrea
     else:
         text, remedy = column, f"declare {column} as binary in the schema and decode it there"
     return MALFORMED_UTF8(f"The {text} of {partition} at offset {offset} is not UTF-8; {remedy}")
-
-
-def _is_utf8(data: bytes | None) -> bool:
-    try:
-        (data or b"").decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _partition_of(message: Message) -> TopicPartition:

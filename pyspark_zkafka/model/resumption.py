@@ -41,8 +41,6 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
     `planned` is the partition's range in the checkpoint's last finished micro-batch, None if the stream never read it.
     `stored` is the group's offset, read after the partition was claimed. `last` is this process's last commit.
 
-    Examples
-    --------
     The stream's own commit, before micro-batch [10, 20); an operator's reset; a reset to the same offset:
 
     >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=7))
@@ -85,7 +83,7 @@ def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last:
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:
-    """Return the partitions whose group offset is older than they are, as it is of a deleted topic of the same name.
+    """Return the partitions that are newer than the group's offset, which is of a deleted topic of the same name.
 
     In ZooKeeper, offsets outlive their topics. Used in another log, they would skip records silently.
     """

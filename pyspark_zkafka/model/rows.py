@@ -150,12 +150,9 @@ Encode = Callable[[OutgoingBatch], OutgoingBatch]
 def outgoing(batch: pa.RecordBatch, topic: str | None, encode: Encode | None = None) -> Iterator[OutgoingBatch]:
     """Yield the batch's rows by topic, topics in the order of their first rows. `encode` is called with each topic's rows.
 
-    Raises
-    ------
-    InvalidRow
-        Before the first part is returned. NULL_TOPIC, INVALID_TOPIC: without the option `topic`, a row has no topic, or a
-        topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z.
-        INVALID_HEADERS: a header has no key, or a key that is not UTF-8 or has a zero byte. What `encode` raises.
+    Raises InvalidRow before the first part is returned. NULL_TOPIC, INVALID_TOPIC: without the option `topic`, a row has no
+    topic, or a topic that Kafka does not allow. INVALID_TIMESTAMP: a timestamp is before 1970-01-01T00:00:00.001Z.
+    INVALID_HEADERS: a header has no key, or a key that is not UTF-8 or has a zero byte. Errors of `encode` pass through.
     """
     if batch.num_rows == 0:
         return

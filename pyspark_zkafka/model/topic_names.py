@@ -41,12 +41,10 @@ def is_topic_name(text: str) -> bool:
     ends a name at a zero byte. Names of 250 to 255 characters, which Kafka allowed before 0.10 (KAFKA-3219), are valid, as
     such topics may still exist.
 
+    As org.apache.kafka.common.internals.Topic (Kafka 3.9.1) and kafka.common.Topic (Kafka 0.9.0.1).
+
     >>> is_topic_name("orders.eu-1"), is_topic_name("a/b"), is_topic_name("..")
     (True, False, False)
-
-    References
-    ----------
-    org.apache.kafka.common.internals.Topic, Kafka 3.9.1; kafka.common.Topic, Kafka 0.9.0.1.
     """
     return text not in (".", "..") and _NAME.fullmatch(text) is not None
 
@@ -103,13 +101,8 @@ class TopicFilter:
 def topic_filter(regex: str) -> TopicFilter:
     r"""Translate a regex to a filter.
 
-    Raises
-    ------
-    FilterError
-        The regex is malformed or not supported, or has more than 10,000 characters other than plain names.
+    Raises FilterError for a regex that is malformed, not supported, or has over 10,000 characters other than plain names.
 
-    Examples
-    --------
     >>> sorted(topic_filter("orders[.].+|audit").select(["orders.eu", "audit", "orders"]))
     ['audit', 'orders.eu']
     >>> topic_filter("(?!__).*").select(["__internal", "orders"])

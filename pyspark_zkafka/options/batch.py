@@ -71,11 +71,6 @@ def _connection(given: OptionParser, role: Role) -> ConnectionOptions:
     return ConnectionOptions(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))
 
 
-def lacks_zookeeper(given: OptionParser, connection: ConnectionOptions) -> bool:
-    """True if zookeeper.connect is not set. A malformed value is another problem, which is already reported."""
-    return connection.zookeeper is None and not given.has("zookeeper.connect")
-
-
 def _zookeeper(given: OptionParser) -> ZooKeeperConfig | None:
     hosts, chroot = given.value("zookeeper.connect") or ("", "")
     session_ms = given.value("zookeeper.session.timeout.ms")
@@ -117,7 +112,7 @@ def parse_read(raw: Mapping[str, str]) -> ReadOptions:
     options = replace(options, ignored=tuple(o.name for o in TABLE if o.scopes == STREAM and given.has(o.name)))
     if view is not None:
         given.refuse_if(
-            VIEWS[view].needs_zookeeper and lacks_zookeeper(given, options.connection),
+            VIEWS[view].needs_zookeeper and not given.has("zookeeper.connect"),
             f"view={view} reads ZooKeeper and needs zookeeper.connect",
         )
         given.problems.extend(view_problems(view, (o.name for o in TABLE if "read" in o.scopes and given.has(o.name))))
@@ -163,7 +158,7 @@ def read_options(
     options = replace(options, formats=parse_formats(given, options.subscription))
     given.refuse_if(start.everywhere == "committed" and options.group is None, "startingOffsets=committed needs group.id")
     given.refuse_if(
-        options.group is not None and "zookeeper" in stores and lacks_zookeeper(given, connection),
+        options.group is not None and "zookeeper" in stores and not given.has("zookeeper.connect"),
         "group.id uses offsets in /consumers/<group>/offsets; set zookeeper.connect, or offsets.storage=kafka",
     )
     minimum, maximum = options.min_records, options.max_records
@@ -242,7 +237,7 @@ def _stores(given: OptionParser, connection: ConnectionOptions) -> tuple[OffsetS
         dual and not in_kafka, "dual.commit.enabled has an effect only with offsets.storage=kafka; leave it out"
     )
     given.refuse_if(
-        dual and lacks_zookeeper(given, connection),
+        dual and not given.has("zookeeper.connect"),
         "dual.commit.enabled also writes /consumers/<group>/offsets and needs zookeeper.connect",
     )
     return ("zookeeper",) if not in_kafka else ("kafka", "zookeeper") if dual else ("kafka",)
@@ -322,7 +317,7 @@ def _commit(given: OptionParser, connection: ConnectionOptions) -> CommitPlan | 
         return None
     given.refuse_if(group is None, "commitOffsets needs group.id")
     given.refuse_if(
-        "zookeeper" in stores and lacks_zookeeper(given, connection),
+        "zookeeper" in stores and not given.has("zookeeper.connect"),
         "commitOffsets writes /consumers/<group>/offsets and needs zookeeper.connect",
     )
     return CommitPlan(group or "", given.value("commitOffsets") or {}, stores, owner)

@@ -44,8 +44,6 @@ def translate(properties: Mapping[str, str], role: Role) -> tuple[dict[str, str]
     As in Java's producer, ``acks=1``, ``retries=0`` or more than five requests in flight imply
     ``enable.idempotence=false``. They are a problem if the user enables idempotence.
 
-    Examples
-    --------
     >>> translate({"Buffer.Memory": "33554432", "linger.ms": "20"}, "producer")
     ({'queue.buffering.max.kbytes': '32768', 'linger.ms': '20'}, [])
     >>> translate({"auto.offset.reset": "earliest"}, "consumer")[1]

@@ -141,8 +141,6 @@ def _token_provider(value: str) -> str:
     return value.strip()
 
 
-# JAAS
-
 _SECURITY = "org.apache.kafka.common.security."
 _PASSWORD_MODULES = (f"{_SECURITY}plain.PlainLoginModule", f"{_SECURITY}scram.ScramLoginModule")
 _REPLACEMENTS = {
@@ -188,11 +186,8 @@ def jaas_credentials(text: str) -> dict[str, str]:
 def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
     """Return the login module's class and its options. Raises ValueError, without any value from the text.
 
-    References
-    ----------
-    ``org.apache.kafka.common.security.JaasConfig`` and ``JaasContext`` of kafka-clients 3.9.1, whose grammar is Java's
-    ``java.io.StreamTokenizer``: ``LoginModule flag (name=value)* ;`` with ``"`` or ``'`` around values other than plain
-    words.
+    As ``JaasConfig`` and ``JaasContext`` of kafka-clients 3.9.1, with the grammar of ``java.io.StreamTokenizer``:
+    ``LoginModule flag (name=value)* ;`` with ``"`` or ``'`` around values other than plain words.
     """
     tokens = list(_tokens(text))
     kinds = "".join(kind for kind, _ in tokens)
@@ -216,9 +211,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             yield "w", found["word"]
         elif found["sign"] or found["other"]:
             yield found["sign"] or "?", ""
-
-
-# The tables
 
 
 def _rows(clients: str, read: ValueReader, *names: str, alias: str = "") -> tuple[ClientProperty, ...]:

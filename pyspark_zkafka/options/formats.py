@@ -37,9 +37,8 @@ def parse_formats(given: OptionParser, subscription: Subscription | None = None)
     confluent = [column for column in columns if column.is_confluent]
     registry = _registry(given)
     auto, latest, normalize = _registration(given, columns=bool(confluent))
-    given.refuse_if(
-        bool(confluent) and not given.has(_URL), f"{' and '.join(_named(confluent))} need(s) schema.registry.url"
-    )
+    named = " and ".join(f"{column.column}.format={column.name}" for column in confluent)
+    given.refuse_if(bool(confluent) and not given.has(_URL), f"{named} need(s) schema.registry.url")
     idle = [option.name for option in REGISTRY if given.has(option.name)]
     given.refuse_if(
         bool(idle) and not confluent,
@@ -59,10 +58,6 @@ def parse_formats(given: OptionParser, subscription: Subscription | None = None)
             f"use.latest.version encodes by the subject's schema; leave out {column.column}.schema",
         )
     return FormatOptions(columns, mode, registry, auto, latest, normalize) if columns else None
-
-
-def _named(columns: list[ColumnFormat]) -> list[str]:
-    return [f"{column.column}.format={column.name}" for column in columns]
 
 
 def _column(given: OptionParser, column: str) -> ColumnFormat | None:

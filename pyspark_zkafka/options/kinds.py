@@ -77,8 +77,6 @@ def _read_id_part(_: str, value: str) -> str:
     return value
 
 
-# ZooKeeper
-
 _SERVER = re.compile(r"(?P<host>[^\s:,\[\]]+|\[[0-9a-fA-F:.]+\])(:(?P<port>[0-9]{1,5}))?")
 _NO_KERBEROS = (
     "; Kerberos to ZooKeeper is not supported, use one of these or certificates (zookeeper.ssl.keystore.location)"
@@ -105,8 +103,6 @@ def _read_auth(_: str, text: str) -> tuple[str, str]:
     scheme, _, credential = text.partition(":")
     return scheme.lower(), credential
 
-
-# Topics and partitions
 
 _ASSIGN_FORM = '{"topicA": [0, 1], "topicB": [2]}'
 _SHOWN_CHARACTERS = 200
@@ -169,8 +165,6 @@ def _malformed(option: str, text: str, form: str) -> OptionError:
     return INVALID_OPTION(f"{option} is {shown!r}; expected {form}")
 
 
-# Offsets and timestamps
-
 _STARTS = "earliest, latest (stream), earliest+100, latest-100, committed, or JSON"
 _ENDS = "latest, latest-100, earliest+100, or JSON"
 _OFFSETS_FORM = (
@@ -201,9 +195,7 @@ def parse_position(text: str) -> NamedPosition | None:
 def _offsets(form: str) -> Kind:
     """Offsets by partition, or words for all partitions, the partitions of a topic, or one partition.
 
-    References
-    ----------
-    org.apache.spark.sql.kafka010.JsonUtils and KafkaSourceProvider, Spark 4.2; SPARK-58774 for the form by topic.
+    As JsonUtils and KafkaSourceProvider of Spark 4.2, and SPARK-58774 for the form by topic.
     """
 
     def read(option: str, text: str) -> OffsetSpec:
@@ -273,8 +265,6 @@ def _by_partition(
         raise _malformed(option, shown, form)
     return found
 
-
-# Formats of keys and values
 
 _FILE_NAME = re.compile(r"[^\s{]+\.\w{1,10}")
 

@@ -29,13 +29,9 @@ def resolve_references(value: str, environment: Mapping[str, str] = os.environ) 
     A reference keeps a secret out of Spark's web interface and event log, which show options. A file's content is used
     without the line breaks at its end. As in a shell, the default stands for a variable that is not set or is empty.
 
-    Raises
-    ------
-    ValueError
-        The environment variable is not set, or the file cannot be read; the text does not contain the value.
+    Raises ValueError, whose text does not contain the value, if the environment variable is not set, or the file cannot be
+    read.
 
-    Examples
-    --------
     >>> resolve_references("digest:alice:${env:ZK}", {"ZK": "s3cret"})
     'digest:alice:s3cret'
     >>> resolve_references("${env:ZONE:-a}", {})
@@ -62,10 +58,7 @@ def resolve_references(value: str, environment: Mapping[str, str] = os.environ) 
 def task_rack(rack: str, environment: Mapping[str, str]) -> str:
     """Return the rack of a task, from the environment of the executor that runs it.
 
-    Raises
-    ------
-    OptionError
-        A variable is not set and has no default, or the rack is empty.
+    Raises OptionError if a variable is not set and has no default, or if the rack is empty.
     """
     remedy = "set the variable on each executor, or spark.executorEnv.NAME, or a default: ${env:NAME:-default}"
     try:

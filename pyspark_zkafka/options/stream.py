@@ -14,7 +14,7 @@ from pyspark_zkafka.model.planning import Assign, Subscribe, SubscribeExcept, Su
 from pyspark_zkafka.model.topic_names import topic_filter
 from pyspark_zkafka.model.znodes.codec import is_znode_name
 from pyspark_zkafka.model.znodes.groups import MAX_THREADS, consumer_id, normalise_filter
-from pyspark_zkafka.options.batch import joins_kafka, lacks_zookeeper, offset_spec, parse_read, read_options
+from pyspark_zkafka.options.batch import joins_kafka, offset_spec, parse_read, read_options
 from pyspark_zkafka.options.parser import OptionParser
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE
 from pyspark_zkafka.options.values import (
@@ -160,7 +160,7 @@ def _check_kafka_member(given: OptionParser, options: KafkaGroupOptions) -> None
 
 def _check_zookeeper_member(given: OptionParser, read: ReadOptions, group: GroupOptions) -> None:
     given.refuse_if(
-        lacks_zookeeper(given, read.connection),
+        not given.has("zookeeper.connect"),
         "members of a group register in ZooKeeper; set zookeeper.connect, or groupMembership to kafka or none",
     )
     given.refuse_if(

@@ -110,7 +110,6 @@ CONNECTION: tuple[Option, ...] = (
 
 
 def _of_column(column: str) -> tuple[Option, ...]:
-    """Return the options of the format of the column key or value."""
     return (
         Option(
             f"{column}.format",

@@ -42,15 +42,11 @@ _DURATION_FORM = (
 def parse_duration_ms(text: str) -> int:
     """Return a duration in milliseconds, rounded down; raises ValueError with the expected form.
 
-    Accepts the suffixes of Spark's configuration, the words of its interval strings, and several of them in a row, all
-    case-insensitive.
+    Accepts the suffixes of Spark's configuration (JavaUtils.timeStringAs, Spark 4.2), the words of its interval strings,
+    and several of them in a row, all case-insensitive.
 
     >>> parse_duration_ms("15m"), parse_duration_ms("1 hour 30 minutes"), parse_duration_ms("250")
     (900000, 5400000, 250)
-
-    References
-    ----------
-    org.apache.spark.network.util.JavaUtils.timeStringAs, Spark 4.2.
     """
     words = re.sub(r"^interval\s+", "", text.strip().lower())
     parts = re.findall(r"([0-9]+)\s*([a-z]*)\s*", words)

@@ -41,9 +41,6 @@ _EVERYTHING = re.compile("")
 T = TypeVar("T")
 
 
-# --- reads -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Ensemble:
     """Reports of the cluster and its groups from ZooKeeper alone."""
@@ -105,7 +102,7 @@ class BrokerReader:
         self._servers = ""
 
     def read(self, ensemble: Ensemble) -> GroupReports:
-        """The groups with what the brokers know; blocks for two requests to each leader, and two to each coordinator."""
+        """Add the brokers' facts to the groups. Blocks for two requests to each leader, and two to each coordinator."""
         try:
             servers = bootstrap_servers(self._connection, ensemble.cluster.snapshot)
             if self._client is None or servers != self._servers:
@@ -128,9 +125,6 @@ class BrokerReader:
         """Close the connections, if there are any."""
         self._client = None
         self._opened.close()
-
-
-# --- bounded time ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +160,9 @@ class SharedCall(Generic[T]):
                 self._pending = self._executor.submit(self._call, call)
 
     def result(self, timeout_s: float) -> Reading[T]:
-        """The result of the call under way, or else of the last one; of an earlier one if it does not end in time.
+        """The result of the call under way, or else of the last one; of an earlier call if it does not end in time.
 
-        There is none after a ZKafkaError. The log has a line for an error, and for a call that does not end in time.
+        After a ZKafkaError, there is no result. The log has a line for an error, and for a call that does not end in time.
         """
         pending = self._pending
         try:
@@ -196,9 +190,6 @@ class SharedCall(Generic[T]):
         except ZKafkaError as error:
             self._last = None
             _log.warning("%s cannot be read: %s", self._name, error)
-
-
-# --- metrics -----------------------------------------------------------------------------------------------------------
 
 
 class ClusterCollector(Collector):
@@ -257,7 +248,7 @@ class ClusterCollector(Collector):
         self._brokers.close()
 
     def _read(self) -> Ensemble:
-        """Read ZooKeeper, and begin to ask the brokers about what was found, even if no scrape waits for it any more."""
+        """Read ZooKeeper, then start asking the brokers about the result, even if no scrape waits any longer."""
         ensemble = self._read_ensemble()
         self._brokers.start(lambda: (ensemble, self._read_brokers(ensemble)))
         return ensemble
@@ -266,7 +257,7 @@ class ClusterCollector(Collector):
 def _metrics(
     ensemble: Ensemble, described: Ensemble, answers: GroupReports | None, storage: OffsetsStorage
 ) -> Iterator[Gauge]:
-    """Metrics of the ensemble; those with logs are of `described`, which was read before the brokers were asked."""
+    """Metrics of the ensemble. Metrics with logs are of `described`, the ensemble that the brokers were asked about."""
     reports = answers or GroupReports(described.groups, storage)
     snapshot = described.cluster.snapshot
     shown = set(snapshot.all_partitions())

@@ -42,6 +42,8 @@ MOST_SECONDS = 86_400.0
 """The largest value of options that set a pause or the limit of a wait."""
 
 Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="The groups.", show_default=False)]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 _SHORT_TIMEOUT_S = 5.0
 
@@ -189,25 +191,32 @@ def exit_status(error: ZKafkaError | OSError) -> int:
     return USAGE if isinstance(error, OptionError) else FAILED
 
 
-# --- commands on groups --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Servers:
-    """Clients of the servers that store offsets; `zookeeper` is open, or None if only brokers were given."""
+    """Clients of a cluster, opened at first use, except `zookeeper`: it is open, or None if only brokers were given."""
 
+    target: Target
     zookeeper: ZooKeeperClient | None
-    open_brokers: Callable[..., GroupAdmin]
+    opened: ExitStack
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the brokers that ZooKeeper lists now, for `bootstrap_servers`; empty without ZooKeeper."""
+        return ClusterSnapshot({}) if self.zookeeper is None else self.zookeeper.snapshot([])
+
+    @cached_property
+    def admin(self) -> KafkaAdmin:
+        """A client of the brokers; ClusterStateError if there are none."""
+        return self.opened.enter_context(self.target.brokers(self.snapshot()))
 
     @cached_property
     def brokers(self) -> GroupAdmin:
-        """An open client of the brokers, looked up at first use; ClusterStateError if there are none."""
-        return self.open_brokers()
+        """A client of the brokers and their groups; ClusterStateError if there are none."""
+        return self.opened.enter_context(self.target.group_brokers(self.snapshot()))
 
     @cached_property
     def brokers_with_short_timeout(self) -> GroupAdmin:
         """A client for facts that a command can do without: its requests end after a few seconds."""
-        return self.open_brokers(_SHORT_TIMEOUT_S)
+        return self.opened.enter_context(self.target.group_brokers(self.snapshot(), _SHORT_TIMEOUT_S))
 
     @property
     def ensemble(self) -> ZooKeeperClient:
@@ -220,7 +229,7 @@ class Servers:
         return self.zookeeper
 
     def read_groups(self, names: Iterable[str] | None, storage: OffsetsStorage = "zookeeper") -> GroupReports:
-        """Read groups with their logs, and their members in Kafka as far as the brokers answer soon."""
+        """Read groups with their logs, and their members in Kafka if the brokers answer soon."""
         return read_groups(
             self.ensemble,
             lambda: self.brokers,
@@ -232,25 +241,10 @@ class Servers:
 
 @contextmanager
 def open_servers(target: Target) -> Iterator[Servers]:
-    """Open ZooKeeper, if it was given, and the brokers, once they are needed."""
+    """Open ZooKeeper, if it was given, and the brokers once they are needed."""
     with ExitStack() as opened:
         zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())
-
-        def open_brokers(timeout_s: float | None = None) -> GroupAdmin:
-            snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
-            return opened.enter_context(target.group_brokers(snapshot, timeout_s))
-
-        yield Servers(zookeeper, open_brokers)
-
-
-@contextmanager
-def open_admin(target: Target) -> Iterator[tuple[KafkaAdmin, str]]:
-    """Open an admin client of the brokers, which ZooKeeper lists unless they were given; yield it with their addresses."""
-    with ExitStack() as opened:
-        zookeeper = None if target.connection.zookeeper is None else opened.enter_context(target.zookeeper())
-        snapshot = ClusterSnapshot({}) if zookeeper is None else zookeeper.snapshot([])
-        servers = bootstrap_servers(target.connection, snapshot)
-        yield opened.enter_context(target.brokers(snapshot)), servers
+        yield Servers(target, zookeeper, opened)
 
 
 def require_groups(groups: list[str] | None, all_groups: bool) -> list[str] | None:

@@ -94,9 +94,7 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """The host, empty for all addresses, and the port of an address to listen on.
-
-    Raises OptionError if it is none.
+    """The host (empty for all addresses) and the port of an address to listen on. Raises OptionError for other texts.
 
     >>> parse_address(":9308"), parse_address("[::1]:80")
     (('', 9308), ('::1', 80))

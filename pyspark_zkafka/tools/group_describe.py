@@ -13,29 +13,15 @@ import typer
 from pyspark_zkafka.brokers.groups import GroupAdmin
 from pyspark_zkafka.errors import UnknownTopic, listing
 from pyspark_zkafka.inspect.group_reads import read_groups
-from pyspark_zkafka.inspect.groups import (
-    GroupReport,
-    GroupReports,
-    OffsetsStorage,
-    consumer_host,
-    partitions_by_topic,
-)
+from pyspark_zkafka.inspect.groups import GroupReport, GroupReports, OffsetsStorage, consumer_host, partitions_by_topic
 from pyspark_zkafka.inspect.view_rows import member_rows
 from pyspark_zkafka.model.ledger import LedgerGroup
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.command import (
-    AllGroups,
-    Groups,
-    Target,
-    open_servers,
-    reads_cluster,
-    require_groups,
-)
-from pyspark_zkafka.tools.group_watch import watch_groups
+from pyspark_zkafka.tools.command import AllGroups, Groups, Target, open_servers, reads_cluster, require_groups
 from pyspark_zkafka.tools.output import Column, columns, iso_time
-from pyspark_zkafka.tools.watch import Interval
+from pyspark_zkafka.tools.watch import Interval, watch_groups
 
 StorageOption = Annotated[
     OffsetsStorage,

@@ -126,7 +126,7 @@ class Migration:
         }
 
     def beyond_logs(self, by_group: Mapping[str, BothStores]) -> list[str]:
-        """Return texts for the offsets to copy that are beyond the ends of their logs, as far as their leaders answer.
+        """Describe the offsets to copy that are beyond the ends of their logs, if their leaders answer.
 
         Blocks for a request to each leader. The ends are read after the offsets: a running consumer is never beyond.
         """

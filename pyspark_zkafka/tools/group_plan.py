@@ -15,14 +15,13 @@ from pyspark_zkafka.model.assignors import Subscribers, assign, threads_by_topic
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration, consumer_of_thread
-from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.command import Group, Target, reads_cluster
 from pyspark_zkafka.tools.output import Column, columns
 
 _BY_DEFAULT = ("range", "roundrobin", "sticky")
 _MEMBERS = columns("member consumer_id")
 _SUMMARY = columns("strategy moves partitions threads fewest most", right="moves partitions threads fewest most")
 
-_Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
 _Strategy = Annotated[
     list[str] | None, typer.Option("--strategy", help="A strategy; repeatable. range, roundrobin and sticky by default.")
 ]
@@ -74,7 +73,7 @@ def plan_assignments(
 
 
 @reads_cluster
-def plan(target: Target, group: _Group, strategy: _Strategy = None) -> None:
+def plan(target: Target, group: Group, strategy: _Strategy = None) -> None:
     """Show each partition's owner under range, roundrobin and sticky, or under --strategy, and how many partitions move.
 
     Nothing is changed. A move is a partition that another thread owns now.

@@ -42,7 +42,7 @@ from pyspark_zkafka.tools.arguments import (
     parse_text,
     read_text,
 )
-from pyspark_zkafka.tools.command import Target, changes_cluster, open_servers, require_no_consumers
+from pyspark_zkafka.tools.command import Group, Target, changes_cluster, open_servers, require_no_consumers
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.groups import group_activity
@@ -52,9 +52,6 @@ _NUMBERS = "partition current_offset new_offset"
 _COLUMNS = columns(f"group topic {_NUMBERS}", right=_NUMBERS)
 _PLACES = {"zookeeper": "ZooKeeper", "kafka": "Kafka", "both": "ZooKeeper and Kafka"}
 _NOT_RESET = "The offsets were not reset"
-
-
-# --- scenarios -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ Scenario = Position | ShiftBy | Literal["current"] | Mapping[TopicPartition, int
 Logs = Callable[[Mapping[TopicPartition, Position]], Mapping[TopicPartition, int]]
 """Returns the offset of each position: `EARLIEST`, `LATEST` or `AtTimestamp` (-1 where no record is that late)."""
 Offsets = tuple[dict[TopicPartition, int], list[str]]
-"""The new offset of each partition, and warnings where it is not the requested one."""
+"""The new offset of each partition, and a warning for each that differs from the request."""
 
 
 def plan_offsets(
@@ -132,9 +129,6 @@ def _at_time(time: AtTimestamp, partitions: Collection[TopicPartition], logs: Lo
     return {tp: latest.get(tp, found[tp]) for tp in partitions}, warnings
 
 
-# --- plan and change -----------------------------------------------------------------------------------------------------
-
-
 def list_offsets(brokers: GroupAdmin, requested: Mapping[TopicPartition, Position]) -> dict[TopicPartition, int]:
     """Return the offset of each position, requested of the leaders. Raises NoLeader if some do not answer."""
     if not requested:
@@ -175,7 +169,7 @@ class OffsetResets:
     brokers: GroupAdmin
 
     def plan(self, group: str, requested: Collection[PartitionSpec] | None, scenario: Scenario) -> PlannedReset:
-        """Plan a reset of some partitions; with None, of all partitions of which the group has an offset.
+        """Plan a reset of some partitions; with None, of all partitions with an offset of the group.
 
         Raises GroupError if the group has members or no offsets, CodecError if an offset that the scenario needs cannot be
         read, and ClusterStateError if a partition does not exist, has no leader, or has no offset to shift.
@@ -197,7 +191,7 @@ class OffsetResets:
         return PlannedReset(group, offsets, current, stored, (*warnings, *notes))
 
     def apply(self, planned: PlannedReset) -> None:
-        """Write the planned offsets, to ZooKeeper first, whose transaction proves that the group has no members.
+        """Write the planned offsets. ZooKeeper comes first: its transaction proves that the group has no members.
 
         Raises GroupError if the group has members, or a client has committed since the plan was made. The message of any
         error says which offsets were written.
@@ -225,7 +219,6 @@ class OffsetResets:
             )
 
     def _require_inactive(self, group: str) -> None:
-        """Raise GroupError if active consumers of the group commit to the stores."""
         if self.zookeeper is not None:
             activity = group_activity(self.zookeeper, [group])[group]
             require_no_consumers(self.zookeeper, group, activity, _NOT_RESET)
@@ -261,7 +254,7 @@ class OffsetResets:
 @changes_cluster
 def reset_offsets(
     target: Target,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)],
+    group: Group,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="T[:P,P]", help="A topic, or some of its partitions; repeatable.")
     ] = None,

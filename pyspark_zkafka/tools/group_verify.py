@@ -74,9 +74,6 @@ def verify(target: Target, groups: Groups = None, all_groups: AllGroups = False,
         raise typer.Exit(FAILED)
 
 
-# --- problems ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A finding: its kind, the state that was found, and what to do; `partition` is None where all are concerned."""
@@ -90,7 +87,7 @@ class Problem:
 
 
 def verify_groups(reports: GroupReports) -> list[Problem]:
-    """The problems of groups, in their order; first those of groups with members in ZooKeeper and in Kafka."""
+    """Return the problems of groups, in their order. Groups with members in ZooKeeper and in Kafka come first."""
     by_topic, logs = partitions_by_topic(reports.logs.bounds), reports.logs.bounds
     found = "{} in ZooKeeper and {} in Kafka; neither kind sees the other, and both read all partitions"
     remedy = "stop one kind; docs/migrate-to-kafka-groups.md has the order"
@@ -134,9 +131,6 @@ def _znode_problems(group: GroupReport) -> Iterator[Problem]:
         yield Problem(group.name, None, None, "unreadable znode", found, f"{effect}correct or delete {znode.path}")
 
 
-# --- owners ------------------------------------------------------------------------------------------------------------
-
-
 def _owner_problems(
     group: GroupReport, threads: Mapping[str, tuple[str, ...]], logs: Mapping[TopicPartition, LogBounds]
 ) -> Iterator[Problem]:
@@ -173,15 +167,9 @@ def _claim_problem(
         return "claim of another thread", found, f"restart {owner.consumer}"
     if owner.session != member.session:
         sessions = f"{session_text(owner.session)}, and {owner.consumer} is registered by {session_text(member.session)}"
-        return (
-            "claim of another session",
-            f"it belongs to session {sessions}",
-            _EXPIRY if owner.session else f"delete {path}",
-        )
+        remedy = _EXPIRY if owner.session else f"delete {path}"
+        return "claim of another session", f"it belongs to session {sessions}", remedy
     return None
-
-
-# --- offsets -----------------------------------------------------------------------------------------------------------
 
 
 def _offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds]) -> Iterator[Problem]:
@@ -214,9 +202,6 @@ def _offset_problem(group: str, tp: TopicPartition, committed: Committed, log: L
     if committed.offset > log.end:
         return "offset beyond the log", f"offset {committed.offset}, and the log ends at {log.end}", f"{reset} --to-latest"
     return None
-
-
-# --- assignment --------------------------------------------------------------------------------------------------------
 
 
 def _assignment_problems(

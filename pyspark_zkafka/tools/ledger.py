@@ -37,9 +37,6 @@ _SHOWN = 5
 _QUOTED = 200
 
 
-# --- state -------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
     """The metadata of one key of a ledger; `entry` is None if it cannot be read."""
@@ -139,7 +136,7 @@ def require_idle(ledgers: Iterable[QueryLedger], now_ms: int) -> None:
 
 
 def _reason(ledger: QueryLedger, now_ms: int) -> str | None:
-    """Why the query may be running; None if it is idle, as far as its ledger says."""
+    """Why the query may be running; None if it is idle, by its ledger."""
     if ledger.unreadable:
         return "it has unreadable entries, whose age is unknown"
     if ledger.written_ms is None:
@@ -157,9 +154,6 @@ def written_before(ledgers: Iterable[QueryLedger], time_ms: int) -> tuple[list[Q
         elif ledger.written_ms < time_ms:
             old.append(ledger)
     return old, unknown
-
-
-# --- reading and deleting ----------------------------------------------------------------------------------------------
 
 
 def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) -> dict[str, QueryLedger]:
@@ -180,9 +174,9 @@ def read_ledgers(brokers: GroupAdmin, queries: Collection[str] | None = None) ->
 
 
 def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = False) -> None:
-    """Delete the groups of a ledger, if it is as it was when it was read; with `force`, whatever it is now.
+    """Delete the groups of a ledger, unless it has changed since it was read; with `force`, in any case.
 
-    Blocks for two requests for each group. If one fails, those before it are deleted; to delete the rest, call it again.
+    Blocks for two requests for each group. If one fails, the earlier groups are deleted; call it again to delete the rest.
     Raises LedgerError (``LEDGER_IN_USE``) if the ledger has changed, and GroupError if consumers are in one of its groups.
     """
     groups = {ledger.query: ledger.groups}
@@ -194,9 +188,6 @@ def delete_ledger(brokers: GroupAdmin, ledger: QueryLedger, *, force: bool = Fal
             queries=[ledger.query],
         )
     brokers.delete_groups(ledger.groups)
-
-
-# --- commands ----------------------------------------------------------------------------------------------------------
 
 
 @app.command("list")
@@ -309,7 +300,7 @@ def _list_row(ledger: QueryLedger) -> Row:
 
 
 def _show_row(record: StoredEntry, query: str, *, short: bool) -> Row:
-    """The row of a record; with `short`, names and hashes without what a table has no place for."""
+    """The row of a record; with `short`, with names and hashes shortened for a table."""
     place = {"group": record.group.removeprefix(f"{query}.") if short else record.group, **record.partition._asdict()}
     if record.entry is None:
         return {**place, "metadata": record.metadata}
@@ -334,7 +325,7 @@ def _times(written_ms: int | None) -> Row:
 
 
 def _write(target: Target, rows: Sequence[Row], in_json: Sequence[Column], empty: str, *layouts: Sequence[Column]) -> None:
-    """Write rows; ages are seconds in JSON, durations in tables, whose `layouts` are from wide to narrow."""
+    """Write rows. Ages are seconds in JSON, and durations in tables. The `layouts` of tables go from wide to narrow."""
     if target.output.as_json:
         target.output.rows(rows, in_json)
     else:

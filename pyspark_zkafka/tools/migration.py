@@ -56,7 +56,7 @@ def compare(
     legacy: Collection[LegacyPartition] = (),
     outdated: Collection[TopicPartition] = (),
 ) -> list[Compared]:
-    """Return each partition of which either store has an offset, sorted; partitions of Kafka 0.7 come last.
+    """Return each partition with an offset in either store, sorted. Partitions of Kafka 0.7 come last.
 
     `source` and `target` have the next offsets to read, 0 or more. `unreadable` has the reason why an offset in either
     store cannot be read. `legacy` has partitions with a byte position in the source, and `outdated` partitions that are
@@ -135,7 +135,7 @@ class LiveRounds:
     unchanged: int = 0
 
     def writes(self, found: Sequence[Compared]) -> dict[TopicPartition, int]:
-        """Return the offsets to write now: none at the first check, then the offsets whose target has not moved since."""
+        """Return the offsets to write now: none at the first check, later all with a target that has not moved since."""
         if self.last is None:
             return {}
         still = {c.partition for c in found if c.partition in self.last and self.last[c.partition].target == c.target}

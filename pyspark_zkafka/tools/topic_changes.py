@@ -15,21 +15,20 @@ from pyspark_zkafka.conditions import INVALID_OPTION, TOPIC_REFUSED
 from pyspark_zkafka.model.topic_names import describe_bad_names
 from pyspark_zkafka.tools.admin_config import parse_settings
 from pyspark_zkafka.tools.arguments import require_topics
-from pyspark_zkafka.tools.command import Target, changes_cluster, open_admin
+from pyspark_zkafka.tools.command import Target, Topic, changes_cluster, open_servers
 from pyspark_zkafka.tools.output import columns
 
 _BROKERS_DEFAULT = -1
 _CREATED = columns("topic partitions replication config", right="partitions replication")
 _ALTERED = columns("topic partitions new_partitions", right="partitions new_partitions")
 
-_Name = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)]
 _MorePartitions = Annotated[int, typer.Option("--partitions", min=1, metavar="N", help="The new number of partitions.")]
 
 
 @changes_cluster
 def create(
     target: Target,
-    topic: _Name,
+    topic: Topic,
     partitions: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="The number of partitions; by default, the brokers' num.partitions."),
@@ -51,7 +50,8 @@ def create(
         raise INVALID_OPTION(problem)
     settings = parse_settings(config or ())
     counts = (partitions or _BROKERS_DEFAULT, replication_factor or _BROKERS_DEFAULT)
-    with open_admin(target) as (admin, _):
+    with open_servers(target) as servers:
+        admin = servers.admin
         if if_not_exists and topic in admin.snapshot([topic]).topics:
             target.output.note(f"Topic {topic} exists already; nothing was changed.")
             return
@@ -64,12 +64,13 @@ def create(
 
 
 @changes_cluster
-def alter(target: Target, topic: _Name, partitions: _MorePartitions) -> None:
+def alter(target: Target, topic: Topic, partitions: _MorePartitions) -> None:
     """Add partitions to a topic. Records of a key may then be in another partition than before.
 
     Example: zkafka topics alter orders --partitions 24 --bootstrap-server broker1:9092
     """
-    with open_admin(target) as (admin, _):
+    with open_servers(target) as servers:
+        admin = servers.admin
         found = admin.snapshot([topic]).topics
         require_topics([topic], found)
         present = len(found[topic].partitions)

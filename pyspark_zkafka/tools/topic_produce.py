@@ -13,7 +13,7 @@ import typer
 from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.tools.arguments import parse_pairs
-from pyspark_zkafka.tools.command import Target, reads_cluster
+from pyspark_zkafka.tools.command import Target, Topic, reads_cluster
 
 _READ_BYTES = 1024 * 1024
 _SCHEMA = pa.schema(
@@ -31,7 +31,7 @@ _Header = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VAL
 @reads_cluster
 def produce(
     target: Target,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Topic,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", metavar="TEXT", help="The text between key and value; \\t is a tab.")
     ] = None,
@@ -67,7 +67,7 @@ def produce(
             sender = RowSender(options, plan, producer, 0, hash_function(options.connection))
             for lines in read_lines(cast("BufferedReader", sys.stdin.buffer).read1):
                 sender.send(make_batch(lines, done, separator, headers, partition, empty_as_null=empty_as_null))
-                producer.flush()  # what was typed is there before more is read
+                producer.flush()  # typed lines are written before more are read
                 done += len(lines)
     except KeyboardInterrupt:  # every whole line that was read is acknowledged
         pass
@@ -97,7 +97,7 @@ def make_batch(
     *,
     empty_as_null: bool,
 ) -> pa.RecordBatch:
-    """Return the records of lines, of which `before` came earlier. Raises OptionError for a line without separator."""
+    """Return the records of lines that follow `before` others. Raises OptionError for a line without separator."""
     keys: list[bytes | None] = [None] * len(lines)
     values: list[bytes | None] = [*lines]
     if separator is not None:

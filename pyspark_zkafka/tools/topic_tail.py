@@ -18,11 +18,12 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.brokers.clients import MessageClient
 from pyspark_zkafka.brokers.consumer_properties import consumer_properties
 from pyspark_zkafka.brokers.librdkafka_errors import from_exception
+from pyspark_zkafka.cluster import bootstrap_servers
 from pyspark_zkafka.conditions import INVALID_OPTION, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import printable
-from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
+from pyspark_zkafka.model.nouns import LAST_MS, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, resolve
-from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch
+from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch, read_headers
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.options.kinds import parse_position
@@ -30,7 +31,7 @@ from pyspark_zkafka.options.times import parse_time
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.retries import Retry
 from pyspark_zkafka.tools.arguments import find_partitions, parse_pairs, parse_text
-from pyspark_zkafka.tools.command import Target, open_admin, reads_cluster
+from pyspark_zkafka.tools.command import Target, Topic, open_servers, reads_cluster
 from pyspark_zkafka.tools.output import iso_time
 
 Format = Literal["text", "json", "hex"]
@@ -49,7 +50,7 @@ _From = Annotated[
 @reads_cluster
 def tail(
     target: Target,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Topic,
     start: _From = "latest-10",
     partition: Annotated[
         list[int] | None, typer.Option("--partition", min=0, metavar="N", help="A partition; repeatable; all by default.")
@@ -77,21 +78,22 @@ def tail(
     form = "json" if target.output.as_json else form
     to_line = line_writer(form, fields, key=key, meta=meta, escape=sys.stdout.isatty())
     try:
-        with open_admin(target) as (admin, servers):
+        with open_servers(target) as servers:
             requested = [(topic, number) for number in partition] if partition else [(topic, None)]
-            partitions = find_partitions(requested, admin.snapshot([topic]))
+            partitions = find_partitions(requested, servers.admin.snapshot([topic]))
             end = OffsetSpec("--exit", everywhere=LATEST)
-            found = resolve(partitions, spec, end, admin, retry=_RETRY, no_match="latest")
+            found = resolve(partitions, spec, end, servers.admin, retry=_RETRY, no_match="latest")
+            addresses = bootstrap_servers(target.connection, servers.snapshot())
         for outside in found.outside:
             target.output.note(f"{outside}. Starting at the nearer end.")
-        properties = consumer_properties(target.connection, servers, _GROUP, environment=os.environ)
+        properties = consumer_properties(target.connection, addresses, _GROUP, environment=os.environ)
         # The end of a log may stay as it is for hours: let the brokers wait for records.
         properties["fetch.wait.max.ms"] = target.connection.kafka.get("fetch.wait.max.ms", _FETCH_WAIT_MS)
         with MessageClient(properties) as client:
             left = count
             for messages in read(client, found.ranges, until_end=until_end):
                 shown = messages[:left]
-                sys.stdout.buffer.write(b"".join(map(to_line, shown)))
+                sys.stdout.buffer.writelines(map(to_line, shown))
                 sys.stdout.buffer.flush()
                 if left is not None and (left := left - len(shown)) == 0:
                     return
@@ -161,9 +163,6 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
         raise from_exception(error, "reading records") from error
 
 
-# --- lines -------------------------------------------------------------------------------------------------------------
-
-
 Fields = Callable[[Message], tuple[Any, Any]]
 """Returns a record's key and value: bytes, or decoded."""
 
@@ -183,7 +182,7 @@ def _text(data: bytes | None) -> str | bytes | None:
 def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
     """Return the function that decodes records by the formats in options of a read. May ask the schema registry.
 
-    The bytes of a record that cannot be decoded stay as they are, and the reason is a note. Raises OptionError.
+    The bytes of a record that cannot be decoded or shown stay as they are, and the reason is a note. Raises OptionError.
     """
     from pyspark_zkafka.formats.decoding import BatchDecoder, pin_formats
 
@@ -199,11 +198,15 @@ def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
 
     def fields(message: Message) -> tuple[Any, Any]:
         partition = TopicPartition(message.topic() or "", message.partition() or 0)
-        (row,) = batches.decode(build_batch([message], batches.raw), partition).to_pylist()
+        decoded = batches.decode(build_batch([message], batches.raw), partition)
+        try:
+            (row,) = decoded.to_pylist()
+        except (OverflowError, ValueError) as error:  # Spark's dates and times have more years than Python's
+            row = {"_corrupt_reason": f"a date or time cannot be shown: {error}"}
         if (reason := row["_corrupt_reason"]) is not None:
             target.output.note(f"{partition} at offset {message.offset()}: {reason}")
         found = {"key": message.key(), "value": message.value()}
-        found |= {name: row[name] for name in pinned.columns if row[name] is not None}
+        found |= {name: row[name] for name in pinned.columns if row.get(name) is not None}
         return tuple(_text(one) if isinstance(one, bytes) else one for one in found.values())  # type: ignore[return-value]
 
     return fields
@@ -270,7 +273,7 @@ def _meta(message: Message) -> list[bytes]:
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
     try:
-        return list(message.headers() or ())
+        return read_headers(message)
     except UNREADABLE_HEADERS as error:
         raise INVALID_OPTION(
             f"The record at offset {message.offset()} of {message.topic()}-{message.partition()} has a header with a name "
@@ -279,5 +282,8 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]]:
 
 
 def _time(message: Message) -> str | None:
+    """Return the time of a record; as milliseconds after the year 9999, for which ISO 8601 has no form."""
     kind, ms = message.timestamp()
-    return iso_time(ms * 1000) if kind and ms >= 0 else None
+    if not kind or ms < 0:
+        return None
+    return iso_time(ms * 1000) if ms <= LAST_MS else str(ms)

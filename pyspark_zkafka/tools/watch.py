@@ -1,11 +1,14 @@
-"""Tables that are shown again and again, for ``--watch``."""
+"""Tables that are shown again and again, for ``--watch``; for groups, with their lag, rates and the time to catch up."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import Annotated
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group
@@ -13,15 +16,27 @@ from rich.live import Live
 from rich.text import Text
 
 from pyspark_zkafka.errors import ZKafkaError, printable
+from pyspark_zkafka.inspect.groups import GroupReports, PartitionReport
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.tools.command import MOST_SECONDS
-from pyspark_zkafka.tools.output import Column, Output
+from pyspark_zkafka.tools.output import Column, Output, columns, duration_text
 
 Interval = Annotated[
     float, typer.Option(min=0.1, max=MOST_SECONDS, metavar="S", help="Seconds between the tables of --watch.")
 ]
 Observed = tuple[Sequence[Row], Sequence[str]]
 """Rows, and notes below their table."""
+
+_WINDOW_S = 60.0  # consumers of the old kind commit once a minute by default
+_MIN_RATE_PER_S = 0.001  # below it, a difference of rates is noise
+_RATES = (
+    Column("consumed_per_s", "CONSUMED/S", right=True),
+    Column("produced_per_s", "PRODUCED/S", right=True),
+    Column("catch_up_s", "CATCH-UP", right=True),
+)
+_OFFSETS = "partition offset latest lag"
+_COLUMNS = (*columns(f"group topic {_OFFSETS}", right=_OFFSETS), *_RATES, *columns("consumer"))
+_NARROW = (*columns("group topic partition lag", right=_OFFSETS), *_RATES)
 
 
 def watch(
@@ -67,3 +82,107 @@ def watch(
                 time.sleep(max(0.0, due - time.monotonic()))
     except KeyboardInterrupt:
         return
+
+
+def watch_groups(output: Output, read: Callable[[], GroupReports], interval_s: float) -> None:
+    """Show what `read` returns, and the rates of the last minute, every `interval_s`; see `watch`.
+
+    Each group with several partitions ends with a row of totals, without topic and partition.
+    """
+    seen: deque[Observation] = deque()
+
+    def readable(row: Row) -> Row:
+        return {**row, "catch_up_s": duration_text(row["catch_up_s"])}
+
+    watch(output, lambda: _observe(read(), seen), interval_s, _COLUMNS, _NARROW, readable=readable)
+
+
+def _observe(reports: GroupReports, seen: deque[Observation]) -> Observed:
+    now = Observation(time.monotonic(), tuple(row for row in reports.partitions if row.topic is not None))
+    while len(seen) > 1 and seen[1].time_s <= now.time_s - _WINDOW_S:
+        seen.popleft()
+    seen.append(now)
+    return list(_rows(zip(now.rows, progress(seen[0], now), strict=True))), reports.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Reports of partitions at a time, in seconds of a monotonic clock."""
+
+    time_s: float
+    rows: tuple[PartitionReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The rates of a partition, in records per second; None where an observation lacks the offset.
+
+    `consumed_per_s` is negative if the offset was moved back.
+    """
+
+    lag: int | None = None
+    consumed_per_s: float | None = None
+    produced_per_s: float | None = None
+
+    @property
+    def catch_up_s(self) -> float | None:
+        """The time until the lag is 0 at these rates; None if it does not shrink, or is unknown.
+
+        >>> Progress(lag=900, consumed_per_s=40.0, produced_per_s=10.0).catch_up_s
+        30.0
+        """
+        if self.lag is not None and self.lag <= 0:
+            return 0.0
+        if self.lag is None or self.consumed_per_s is None or self.produced_per_s is None:
+            return None
+        rate = self.consumed_per_s - self.produced_per_s
+        return self.lag / rate if rate >= _MIN_RATE_PER_S else None
+
+
+def progress(first: Observation, last: Observation) -> list[Progress]:
+    """The progress of each row of the last observation, in its order, since the first one."""
+    earlier = {(row.group, row.topic, row.partition): row for row in first.rows}
+    elapsed_s = last.time_s - first.time_s
+    found = []
+    for row in last.rows:
+        before = earlier.get((row.group, row.topic, row.partition))
+        if before is None or elapsed_s <= 0:
+            found.append(Progress(row.lag))
+        else:
+            consumed = _rate(before.offset, row.offset, elapsed_s)
+            found.append(Progress(row.lag, consumed, _rate(before.latest, row.latest, elapsed_s)))
+    return found
+
+
+def _rate(before: int | None, now: int | None, elapsed_s: float) -> float | None:
+    return None if before is None or now is None else (now - before) / elapsed_s
+
+
+def total(partitions: Iterable[Progress]) -> Progress:
+    """The sums over partitions; None where a part is unknown.
+
+    A partition without lag does not make up for another: the time to catch up is an estimate for the whole.
+    """
+    found = list(partitions)
+    return Progress(
+        _sum(p.lag for p in found), _sum(p.consumed_per_s for p in found), _sum(p.produced_per_s for p in found)
+    )
+
+
+def _sum(values: Iterable[float | None]) -> Any:
+    found = list(values)
+    return None if None in found or not found else sum(filter(None, found))
+
+
+def _rows(found: Iterable[tuple[PartitionReport, Progress]]) -> Iterator[Row]:
+    for group, pairs in groupby(found, key=lambda pair: pair[0].group):
+        partitions = list(pairs)
+        for report, step in partitions:
+            yield {**{c.name: getattr(report, c.name, None) for c in _COLUMNS}, **_rates(step)}
+        if len(partitions) > 1:
+            yield {"group": group, **_rates(total(step for report, step in partitions if report.offset is not None))}
+
+
+def _rates(step: Progress) -> Row:
+    rates = {column.name: getattr(step, column.name) for column in _RATES}
+    return {"lag": step.lag, **{name: None if rate is None else round(rate, 1) for name, rate in rates.items()}}

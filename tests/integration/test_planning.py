@@ -17,7 +17,7 @@ import pytest
 
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.brokers.offset_lookups import LookupSizes
-from pyspark_zkafka.brokers.pool import ClientPool
+from pyspark_zkafka.brokers.pool import ClientPool, Keep
 from pyspark_zkafka.errors import DataLoss
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
@@ -293,7 +293,7 @@ class TestIdentity:
 
     def test_idle_clients_end(self, zkafka_cluster: LocalCluster) -> None:
         """An idle client ends with all its threads and connections."""
-        pool: ClientPool[KafkaAdmin] = ClientPool(max_idle_s=0.2)
+        pool: ClientPool[KafkaAdmin] = ClientPool(Keep(max_idle_s=0.2))
         before = len(os.listdir("/proc/self/task"))
         with pool.lease("a", lambda: KafkaAdmin(zkafka_cluster.bootstrap_servers, {})) as client:
             assert client.topic_ids(["no-such-topic"]) == {}

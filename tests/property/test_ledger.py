@@ -49,7 +49,7 @@ def test_keys_are_distinct(query: str, width: int, slots: set[int]) -> None:
     name = QueryName("zkafka", query)
     keys = [key_of(name, slot, width) for slot in slots]
     assert len(set(keys)) == len(slots)
-    assert all(0 <= key.partition < width and name.owns(key.group) for key in keys)
+    assert all(0 <= key.partition < width and name.groups([key.group]) for key in keys)
 
 
 @given(st.integers(1, 20))

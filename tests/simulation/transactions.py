@@ -118,7 +118,7 @@ class Broker:
     def groups(self, name: QueryName) -> list[str]:
         """Return a query's groups, including those whose first offset is pending."""
         pending = (key for transaction in self._transactions.values() for key in transaction.offsets)
-        return sorted({key.group for key in (*self.offsets, *pending) if name.owns(key.group)})
+        return sorted({key.group for key in (*self.offsets, *pending) if name.groups([key.group])})
 
     def keys(self, group: str) -> list[LedgerKey]:
         """Return the keys of a group with a committed or a pending offset."""

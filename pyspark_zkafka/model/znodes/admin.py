@@ -129,7 +129,7 @@ def encode_reassignment(replicas: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 
 def decode_preferred_election(path: str, data: bytes | None) -> tuple[TopicPartition, ...]:
-    """Decode the partitions whose preferred replica is to be elected, in the znode's order."""
+    """Decode the partitions that are to elect their preferred replica, in the znode's order."""
     found = ZnodeJson.parse(path, data, _ELECTION)
     return tuple(_partition(item) for item in found.objects("partitions"))
 

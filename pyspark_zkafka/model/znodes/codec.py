@@ -27,13 +27,7 @@ _NOT_IN_PATHS = re.compile(rf"//|/[.][.]?(?:/|\Z)|./\Z|[{_FORBIDDEN}]", re.DOTAL
 
 
 def decode_text(path: str, data: bytes | None, expected: str) -> str:
-    """Decode a znode's data as text. Empty data is the empty text.
-
-    Raises
-    ------
-    CodecError
-        There is no data, or it is not UTF-8.
-    """
+    """Decode a znode's data as text. Empty data is the empty text. Raises CodecError for no data, or other than UTF-8."""
     try:
         if data is not None:
             return data.decode("utf-8")
@@ -66,12 +60,7 @@ def parse_integer(path: str, data: bytes | None, expected: str) -> int:
 def parse_long(path: str, data: bytes | None, expected: str) -> int:
     """Parse a bare integer as Java's ``Long.parseLong``: an optional sign and digits, such as ``+7`` and ``007``.
 
-    Unlike in Java, digits must be ASCII.
-
-    Raises
-    ------
-    CodecError
-        Any other text, no data, or more than 64 bits.
+    Unlike in Java, digits must be ASCII. Raises CodecError for any other text, no data, or more than 64 bits.
     """
     text = decode_text(path, data, expected)
     if not _INTEGER.fullmatch(text) or int(text) not in _INT64:
@@ -92,11 +81,8 @@ class ZnodeJson:
     def parse(cls, path: str, data: bytes | None, expected: str) -> ZnodeJson:
         """Parse the object in a znode. The last value of a duplicate key is used.
 
-        Raises
-        ------
-        CodecError
-            There is no data, or it is not UTF-8, not JSON (as ``NaN``), not an object, or has text that UTF-8 cannot
-            encode.
+        Raises CodecError if there is no data, or it is not UTF-8, not JSON (as ``NaN``), not an object, or has text that
+        UTF-8 cannot encode.
         """
         text = decode_text(path, data, expected)
         try:
@@ -190,13 +176,7 @@ def is_znode_path(text: str) -> bool:
 
 
 def child_path(parent: str, name: str) -> str:
-    """``parent/name``.
-
-    Raises
-    ------
-    OptionError
-        INVALID_NAME: ZooKeeper does not allow the name, and the path would name another znode, or none.
-    """
+    """``parent/name``. Raises OptionError (INVALID_NAME) for a name that would make a path of another znode, or of none."""
     if not is_znode_name(name):
         raise INVALID_NAME(
             f"{shown_name(name)} cannot be the name of a znode below {parent}; use letters, digits, '.', '_' and '-'",

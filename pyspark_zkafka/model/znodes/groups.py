@@ -102,13 +102,7 @@ def partition_key(partition: Partition) -> int | str:
 
 
 def group_path(group: str) -> str:
-    """``/consumers/G``.
-
-    Raises
-    ------
-    OptionError
-        The group's name is not valid for a znode.
-    """
+    """``/consumers/G``. Raises OptionError if the group's name is not valid for a znode."""
     if not is_znode_name(group):
         raise INVALID_GROUP(
             f"The group name {shown_name(group)} cannot be the name of a znode; use letters, digits, '.', '_' and '-'",
@@ -193,14 +187,11 @@ def consumer_of_thread(thread: str) -> str:
 def normalise_filter(regex: str) -> str:
     """Return a filter's regex as the consumer stores and uses it. It must match the whole name of a topic.
 
-    Commas become bars. Blanks, and quotes around the regex, are dropped.
+    As kafka.consumer.TopicFilter, Kafka 0.8.2.2 and 1.1.1: commas become bars. Blanks, and quotes around the regex, are
+    dropped.
 
     >>> normalise_filter(' "orders, payments.*" ')
     'orders|payments.*'
-
-    References
-    ----------
-    kafka.consumer.TopicFilter, Kafka 0.8.2.2 and 1.1.1.
     """
     return regex.strip(_JAVA_BLANKS).replace(",", "|").replace(" ", "").strip("\"'")
 
@@ -211,11 +202,8 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
     An unknown pattern means ``static``. The first regex of a filter is used. Keys may be in any order, unknown keys are
     ignored, and version and timestamp may be missing.
 
-    Raises
-    ------
-    CodecError
-        The data is not a JSON object, or has no pattern or subscription. A number of threads is not an integer above 0, or
-        there are too many threads. A regex is malformed, or cannot be matched in bounded time.
+    Raises CodecError if the data is not a JSON object or has no pattern or subscription, if a number of threads is not an
+    integer above 0, if there are too many threads, or if a regex is malformed or cannot be matched in bounded time.
     """
     text = decode_text(path, data, _REGISTRATION)
     old_filter = _OLD_FILTER.fullmatch(text)

@@ -44,12 +44,8 @@ def topic_path(topic: str) -> str:
 def decode_topic(path: str, data: bytes | None, czxid: int | None = None) -> Topic:
     """Decode a topic. Its name is the last part of `path`.
 
-    A missing version is 1, and versions above 3 are read as 3.
-
-    Raises
-    ------
-    CodecError
-        Any other form, or no data, which is the layout of 0.7.
+    A missing version is 1, and versions above 3 are read as 3. Raises CodecError for any other form, or no data, which is
+    the layout of 0.7.
     """
     found = ZnodeJson.parse(path, data, _TOPIC)
     version = found.integer("version", 1)

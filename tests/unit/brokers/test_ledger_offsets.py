@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_zkafka.brokers.ledger_offsets import Ledger, fitting_width, groups_named
+from pyspark_zkafka.brokers.ledger_offsets import Ledger, fitting_width
 from pyspark_zkafka.errors import LedgerError
 from pyspark_zkafka.model.ledger import Entry, LedgerGroup, LedgerKey, QueryName, SinkIdentity, encode, key_of
 from pyspark_zkafka.model.nouns import TopicPartition
@@ -98,6 +98,6 @@ def test_groups_of_a_ledger(slots: list[tuple[int, int]], other: str) -> None:
     """A ledger's groups are found among others, even among those of queries with a common prefix."""
     names = [key_of(NAME, slot, width).group for width, slot in slots]
     others = ["billing", f"{other}.slots-4-0", "zkafka-8f1c", "zkafka-8f1c.slots-0-1"]
-    found = groups_named([*names, *others], str(NAME))
+    found = NAME.groups([*names, *others])
     assert found == [LedgerGroup(str(NAME), width, slot // width) for width, slot in slots]
     assert list(map(str, found)) == names

@@ -45,13 +45,13 @@ class FakeClient:
 
 def test_all_answered() -> None:
     """A bulk lookup returns all offsets if all leaders answer."""
-    assert find_watermarks(FakeClient(0), POSITIONS, 2) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
+    assert find_watermarks(FakeClient(0), POSITIONS, 2, {}, 1_000) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
 
 
 @pytest.mark.parametrize("second", [None, -1001, KafkaException(KafkaError(KafkaError._TIMED_OUT))])
 def test_not_all_answered(second: int | Exception | None) -> None:
     """A bulk lookup returns None if a partition has no answer, or if the request failed."""
-    assert find_watermarks(FakeClient(second), POSITIONS, 2) is None
+    assert find_watermarks(FakeClient(second), POSITIONS, 2, {}, 1_000) is None
 
 
 @pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION])
@@ -59,16 +59,16 @@ def test_outdated_metadata(code: int) -> None:
     """If no leader is known, the request is repeated once with new metadata."""
     unknown = KafkaException(KafkaError(code))
     client = FakeClient(unknown, refreshed=0)
-    assert find_watermarks(client, POSITIONS, 2) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
+    assert find_watermarks(client, POSITIONS, 2, {}, 1_000) == {TopicPartition("t", 0): 5, TopicPartition("t", 1): 0}
     client = FakeClient(unknown, refreshed=unknown)
-    assert find_watermarks(client, POSITIONS, 2) is None
+    assert find_watermarks(client, POSITIONS, 2, {}, 1_000) is None
     assert client.refreshes == [("t",)]
 
 
 def test_not_open() -> None:
     """A client outside its with block is refused."""
     with pytest.raises(RuntimeError, match="with block"):
-        find_watermarks(lookup_client({"bootstrap.servers": "host:1"}, read_committed=False), POSITIONS, 2)
+        find_watermarks(lookup_client({"bootstrap.servers": "host:1"}, read_committed=False), POSITIONS, 2, {}, 1_000)
 
 
 PARTITIONS = [TopicPartition("t", number) for number in range(5)]

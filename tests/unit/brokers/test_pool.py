@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_zkafka.brokers.pool import ClientPool
+from pyspark_zkafka.brokers.pool import ClientPool, Keep
 
 
 class Client:
@@ -55,7 +55,7 @@ def time() -> Time:
 
 @pytest.fixture
 def pool(time: Time) -> ClientPool[Client]:
-    return ClientPool(10, 3, time, time.later)
+    return ClientPool(Keep(10, 3), time, time.later)
 
 
 def use(pool: ClientPool[Client], key: object = "a") -> Client:
@@ -74,7 +74,7 @@ def test_an_idle_client_is_lent_again(pool: ClientPool[Client]) -> None:
 
 def test_an_old_client_is_closed(time: Time) -> None:
     """A client at its maximal age is closed when it is returned, however recently it was used."""
-    pool: ClientPool[Client] = ClientPool(10, 3, time, time.later, max_age_s=60)
+    pool: ClientPool[Client] = ClientPool(Keep(10, 3, 60), time, time.later)
     first = use(pool)
     for now in range(105, 160, 5):
         time.pass_to(now)
@@ -188,7 +188,7 @@ def test_threads(pool: ClientPool[Client]) -> None:
 
 FORK = '''
 import os, sys, threading
-from pyspark_zkafka.brokers.pool import ClientPool
+from pyspark_zkafka.brokers.pool import ClientPool, Keep
 
 class Client:
     def __init__(self, owner): self.owner, self.process = owner, os.getpid()
@@ -208,7 +208,7 @@ def use():
         pass
 
 locked, forked, other = threading.Event(), threading.Event(), threading.Thread(target=use)
-pool = ClientPool(60)
+pool = ClientPool(Keep(60))
 with pool.lease("a", lambda: Client("parent")) as first:
     pass
 other.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from pyspark_zkafka.errors import ClusterStateError, OptionError
 from pyspark_zkafka.tools import app as zkafka
 from pyspark_zkafka.tools.command import Servers, Target, changes_cluster, reads_cluster, require_groups
-from pyspark_zkafka.tools.output import columns
+from pyspark_zkafka.tools.output import Output, columns
 from tests.support.cases import each
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -100,11 +101,12 @@ def test_brokers_are_opened_once() -> None:
     """Brokers are looked up at their first use, and then kept."""
     opened: list[str] = []
 
-    def open_brokers(timeout_s: float | None = None) -> Any:
-        opened.append("brokers" if timeout_s is None else "short timeout")
-        return opened
+    class Opening(Target):
+        def group_brokers(self, snapshot: object, timeout_s: float | None = None) -> Any:
+            opened.append("brokers" if timeout_s is None else "short timeout")
+            return nullcontext(object())
 
-    servers = Servers(None, open_brokers)
+    servers = Servers(Opening({}, Output()), None, ExitStack())
     assert not opened
     assert servers.brokers is servers.brokers
     assert opened == ["brokers"]
@@ -115,7 +117,7 @@ def test_brokers_are_opened_once() -> None:
 def test_no_zookeeper() -> None:
     """The error of a command that needs ZooKeeper's data says how to name an ensemble."""
     with pytest.raises(OptionError, match=r"use --zookeeper .*kafka-consumer-groups"):
-        _ = Servers(None, lambda: pytest.fail("the brokers were opened")).ensemble
+        _ = Servers(Target({}, Output()), None, ExitStack()).ensemble
 
 
 @each("command", [["groups", "describe", "g", "--watch"], ["groups", "migrate", "g", "--live"]])

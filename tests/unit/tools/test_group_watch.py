@@ -21,8 +21,8 @@ from pyspark_zkafka.inspect.groups import (
 )
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
-from pyspark_zkafka.tools.group_watch import Observation, Progress, progress, total, watch_groups
 from pyspark_zkafka.tools.output import Output
+from pyspark_zkafka.tools.watch import Observation, Progress, progress, total, watch_groups
 from tests.support.cases import each
 
 

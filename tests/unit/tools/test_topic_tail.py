@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +17,11 @@ from confluent_kafka import KafkaError
 from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
-from pyspark_zkafka.tools.topic_tail import Format, as_text, line_writer, parse_start, read, record
+from pyspark_zkafka.testing import MockCluster
+from pyspark_zkafka.tools.command import Target
+from pyspark_zkafka.tools.topic_tail import Format, as_text, decoder, line_writer, parse_start, read, record
 from tests.support.cases import each
+from tests.support.foreign_headers import write_header
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -84,6 +90,7 @@ def test_other_starts(text: str) -> None:
 
 RICH = Message(7, "grün".encode(), key=b"k", headers=[("a", b"1"), ("b", None), ("c", b"\xff")])
 BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1))
+LATER = Message(10, timestamp=(1, 2**63 - 1))
 
 
 @each(
@@ -98,6 +105,7 @@ BYTES, NULL = Message(8, b"\xff\n"), Message(9, None, key=b"", timestamp=(0, -1)
         (Message(1, b"\x1b[2Ja\tb"), "text", {"escape": True}, b"\\x1b[2Ja\tb\n"),
         (NULL, "text", {"key": True, "meta": True}, b"0\t9\t-\t-\t\t\n"),
         (NULL, "hex", {}, b"\n"),
+        (LATER, "text", {"meta": True}, b"0\t10\t9223372036854775807\t-\tv\n"),
     ],
 )
 def test_lines(message: Any, form: Format, options: dict[str, bool], expected: bytes) -> None:
@@ -121,6 +129,31 @@ def test_json() -> None:
     assert (record(NULL, as_text)["value"], record(NULL, as_text)["timestamp"]) == (None, None)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="header with a name that is not UTF-8"):
         record(Message(1, unreadable=True), as_text)  # type: ignore[arg-type]
+
+
+def test_header_name_that_is_not_utf8() -> None:
+    """It is an error after the earlier records. These are many, as Python takes another path for frequent calls."""
+    with MockCluster() as cluster:
+        cluster.create_topic("t", partitions=1)
+        cluster.produce("t", [{"value": b"v", "headers": [("h", b"1")]}] * 100)
+        write_header(cluster.bootstrap_servers, "t", b"\xff\xfe")
+        tail = [sys.executable, "-m", "pyspark_zkafka.tools", "topics", "tail", "t", "--from", "earliest", "--exit"]
+        for options in (["--format", "json"], ["--meta"]):
+            command = [*tail, *options, "--bootstrap-server", cluster.bootstrap_servers]
+            found = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (found.returncode, len(found.stdout.splitlines())) == (2, 100)
+            assert "The record at offset 100 of t-0 has a header with a name that is not UTF-8" in found.stderr
+
+
+def test_decoded_time_beyond_the_calendar(new_target: Callable[..., Target], capsys: pytest.CaptureFixture[str]) -> None:
+    """A decoded time that Python's calendar does not have leaves the record's bytes as they are, with a note."""
+    schema = '{"type": "long", "logicalType": "timestamp-micros"}'
+    target = new_target(as_json=False, dry_run=False)
+    fields = decoder(target, "t", {"value.format": "avro", "value.schema": schema})
+    written = Message(5, b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01")
+    assert fields(written) == (None, written.value())  # type: ignore[arg-type]
+    assert "t-0 at offset 5: a date or time cannot be shown" in capsys.readouterr().err
+    assert fields(Message(6, b"\x02"))[1] == datetime(1970, 1, 1, 0, 0, 0, 1, timezone.utc)  # type: ignore[arg-type]
 
 
 @dataclass
