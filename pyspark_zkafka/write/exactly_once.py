@@ -62,10 +62,8 @@ class Writing:
 
     Attributes
     ----------
-    name : QueryName
-        The name under which it writes.
     query : str, optional
-        The id of the streaming query that it is a part of, as far as Spark says.
+        The id of its streaming query, if Spark names one.
     former : re.Pattern, optional
         The bases of ledgers that the write may have from before its batchId was set or left out; None if `query` is enough
         to find these.
@@ -78,7 +76,7 @@ class Writing:
 
 
 def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) -> Writing:
-    """The attempt that a task is: of a micro-batch, a write in its foreachBatch, or a batch job.
+    """Identify a task's attempt: to write a micro-batch, a write in its foreachBatch, or a batch job.
 
     Raises OptionError (UNNAMED_WRITE) if nothing distinguishes a repetition of the write from another write.
     """
@@ -166,16 +164,16 @@ def write_rows_once(
         return Written()  # a group's job that is run again, and finds nothing left to read
     if first is None and not _may_be_recorded(writing):
         return Written()
-    task = _SlotTask(options, plan, plan.ledger, writing, first_turn(context))
-    return task.write(with_rows if first is None else chain([first], with_rows))
+    rows = with_rows if first is None else chain([first], with_rows)
+    return _SlotTask(options, plan, plan.ledger, writing, first_turn(context)).write(rows)
 
 
 _first_batches: dict[str, tuple[str, int]] = {}
-"""The first micro-batch that this process has seen of each query, and the run in which."""
+"""By query, the run that this process saw last, and the first micro-batch of that run."""
 
 
 def _may_be_recorded(writing: Writing) -> bool:
-    """True for a slot without rows that another run may have recorded, with rows: in the first micro-batch of a run."""
+    """True in the first micro-batch of a run: another run may have recorded a slot with rows that now has none."""
     attempt, name = writing.attempt, str(writing.name)
     run, batch = _first_batches.get(name, ("", 0))
     if run != attempt.run:
@@ -184,7 +182,7 @@ def _may_be_recorded(writing: Writing) -> bool:
 
 
 class _SlotTask:
-    """Takes the steps of a task."""
+    """Takes the steps of `write_slot` for a task."""
 
     def __init__(self, options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, writing: Writing, turn: int) -> None:
         self._options = options
@@ -248,9 +246,9 @@ class _SlotTask:
         return None
 
     def _read_ledger(self) -> dict[int, Entry]:
-        """The entries of all slots, which a transaction that a killed run left open keeps from being read.
+        """Read the entries of all slots. Ends other slots' transactions that a killed run left open: they block the ledger.
 
-        The task of its slot ends it, unless it waits for this task's core: then this one does.
+        The tasks of these slots end them as well, but may be waiting for this task's core.
         """
         try:
             return self._ledger.entries()
@@ -319,7 +317,7 @@ def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[En
 
 
 class _Rows:
-    """The rows of a task: measured, or sent in a transaction that is begun with the first of them."""
+    """The rows of a task: measured, or sent in a transaction."""
 
     def __init__(
         self,
@@ -346,20 +344,18 @@ class _Rows:
         return self._digest.row_set()
 
     def send(self) -> RowSet:
-        """Send all rows in a transaction, which is begun if there are any; returns when each is acknowledged."""
+        """Begin a transaction and send all rows, if there are any. Returns when each is acknowledged."""
         batches = iter(self._batches)
         first = next(batches, None)
-        if first is not None:
-            self._producer.begin()
-            self._send(chain([first], batches))
-        return self._digest.row_set()
-
-    def _send(self, batches: Iterable[pa.RecordBatch]) -> None:
+        if first is None:
+            return self._digest.row_set()
+        self._producer.begin()
         producer = self._producer.producer
         with producer.counting():
             hash_keys = hash_function(self._options.connection)
             sender = RowSender(self._options, self._plan, producer, self._turn, hash_keys, self._digest.add)
-            for batch in batches:
+            for batch in chain([first], batches):
                 sender.send(batch)
             producer.flush()
             self.written = sender.written()
+        return self._digest.row_set()
