@@ -95,7 +95,6 @@ class CommitQueue:
     unanswered: int = 0
 
     def add(self, commit: PendingCommit) -> CommitQueue:
-        """Append a commit."""
         return replace(self, waiting=(*self.waiting, commit))
 
     @property
