@@ -263,7 +263,7 @@ class StreamStarts:
         last_committed: Mapping[TopicPartition, StoredOffset],
         snapshot: ClusterSnapshot,
     ) -> set[str]:
-        """Return the `replaced` topics of which other members have committed each partition that the checkpoint has."""
+        """Return the `replaced` topics in which other members have committed every partition of the checkpoint."""
         spans = {tp: span for tp, span in finished.ranges.items() if tp.topic in replaced and tp in snapshot.states}
         if self.options.group is None or not spans:
             return set()

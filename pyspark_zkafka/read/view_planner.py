@@ -49,9 +49,6 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
         return _of_cluster(view, options, admin)
 
 
-# --- the cluster -------------------------------------------------------------------------------------------------------
-
-
 _OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Row]]]] = {
     "brokers": (("brokers",), rows.broker_rows),
     "topics": (("topics", "configs"), rows.topic_rows),
@@ -99,9 +96,6 @@ def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) ->
     except ZKafkaError as error:
         _log.warning("view=controller has no broker, and whether the cluster is in KRaft mode is unknown: %s", error)
     return False
-
-
-# --- groups ------------------------------------------------------------------------------------------------------------
 
 
 _OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {
