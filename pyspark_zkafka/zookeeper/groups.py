@@ -87,10 +87,10 @@ def require_inactive(group: str, activity: Activity, not_done: str) -> None:
 class NoMembers:
     """Proof for a transaction that no member of a group is registered.
 
-    A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. This one
-    deletes ``/consumers/G/ids`` and creates it again unchanged. If the znode is missing, it creates and deletes it. The
-    transaction fails if a member has registered before; a member that registers later reads what it has written. Only
-    registered members watch this znode.
+    A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. The operations
+    delete ``/consumers/G/ids`` and create it again unchanged, or create and delete a missing one. The transaction fails if
+    a member has registered before. A member that registers later reads what the transaction has written. Only registered
+    members watch this znode.
 
     `ids` is the present znode, and `acl` its ACL.
     """

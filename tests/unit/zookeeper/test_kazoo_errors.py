@@ -51,7 +51,6 @@ def test_only_losses_of_connection_or_session_are_passing() -> None:
     "error",
     [
         errors.not_open(),
-        errors.already_open(),
         *(
             errors.translate(kind(), "Reading /x", CONFIG)
             for kind in (
@@ -64,14 +63,9 @@ def test_only_losses_of_connection_or_session_are_passing() -> None:
     ],
 )
 def test_what_the_program_does_wrong_is_not_retriable(error: ZKafkaError) -> None:
-    """A client that is not open, or open already, or a request that no server understands is the same the next time."""
+    """A client that is not open, or a request that no server understands, is the same the next time."""
     assert isinstance(error, ZooKeeperError)
     assert not error.retriable
-
-
-def test_missing_sasl_support_says_what_to_install() -> None:
-    """The advice names the extra."""
-    assert "pip install 'pyspark-zkafka[sasl]'" in str(errors.sasl_missing())
 
 
 def test_a_request_that_is_probably_too_large() -> None:
