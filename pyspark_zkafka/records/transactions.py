@@ -61,7 +61,7 @@ class TransactionalProducer:
     producer with the id has begun, or the brokers have ended the transaction after transaction.timeout.ms; otherwise it is
     TRANSACTION_FAILED.
 
-    What is done here for librdkafka is needed by `MessageTransactions` alone, and does not harm `DirectTransactions`.
+    The measures for librdkafka are needed by `MessageTransactions` only, and do no harm to `DirectTransactions`.
 
     Parameters
     ----------
@@ -274,11 +274,10 @@ class _TransactionRows(CountingProducer):
                 self._sender.leaders(topic, INTRODUCTION_S)
 
     def note_answer(self) -> None:
-        """Note that the brokers have answered."""
         self._reports.answered()
 
     def poll(self, doing: str) -> ZKafkaError | None:
-        """Wait a moment for reports and handle them. Returns the brokers' refusal, if there is one."""
+        """Wait a moment for reports, and handle them. Returns the brokers' refusal, if any."""
         self._sender.poll(_PAUSE_S)
         return self._reports.refusal(doing, REFUSED_FOR_S)
 
@@ -291,7 +290,7 @@ class _TransactionRows(CountingProducer):
         return undelivered if cause is None else self._failed(cause, f"writing to {failure.partition}")
 
     def _failure_of_transaction(self) -> KafkaError | None:
-        """The error of the open transaction, which librdkafka returns for a call that is never allowed here."""
+        """The error of the open transaction. librdkafka returns it for `begin`, which is not allowed here."""
         try:
             self.transactions.begin()
         except KafkaException as error:

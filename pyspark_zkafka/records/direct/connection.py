@@ -105,8 +105,10 @@ class Link:
             opened = self._socket_with(_SEND_TIMEOUT_S)
             if isinstance(opened, ssl.SSLSocket) or len(data) == 1:
                 opened.sendall(b"".join(data))
-            else:
-                _send_parts(opened, data)
+                return
+            left = [memoryview(part) for part in data]
+            while left:
+                _remove(left, opened.sendmsg(left[:_MOST_PARTS]))
         except OSError as error:
             raise self.lost("sending failed", error) from error
 
@@ -222,12 +224,6 @@ class Link:
         return self._socket
 
 
-def _send_parts(opened: socket.socket, data: Sequence[bytes | memoryview]) -> None:
-    left = [memoryview(part) for part in data]
-    while left:
-        _remove(left, opened.sendmsg(left[:_MOST_PARTS]))
-
-
 def _fill_first(parts: list[memoryview], size: int) -> None:
     """Join the first parts while the first is smaller than this size."""
     while len(parts) > 1 and len(parts[0]) < size:
@@ -237,7 +233,7 @@ def _fill_first(parts: list[memoryview], size: int) -> None:
 
 
 def _remove(parts: list[memoryview], count: int) -> None:
-    """Remove so many bytes from the start of the parts."""
+    """Remove this number of bytes from the start of the parts."""
     whole = 0
     while whole < len(parts) and count >= len(parts[whole]):
         count -= len(parts[whole])
@@ -340,7 +336,6 @@ class Connection:
         self._opening = self._open(deadline)
 
     def fileno(self) -> int:
-        """The descriptor of the open socket, to wait for."""
         return self._link.fileno()
 
     @property

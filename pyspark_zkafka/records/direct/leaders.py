@@ -78,7 +78,6 @@ class LeaderConnections:
         self.unsupported: Unsupported | None = None
 
     def close(self) -> None:
-        """Close all connections."""
         for leader in self._leaders.values():
             leader.connection.close()
         self._leaders.clear()

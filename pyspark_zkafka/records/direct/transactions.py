@@ -289,7 +289,6 @@ class CoordinatorConnections:
         self.protocol = 0
 
     def close(self) -> None:
-        """Close all connections."""
         for coordinator in list(self._addresses):
             self.forget(coordinator)
 
