@@ -76,8 +76,6 @@ class LocalCluster(ClusterServers):
     def __repr__(self) -> str:
         return f"LocalCluster(brokers={self.brokers}, kafka_version={self.kafka_version!r})"
 
-    # -- life
-
     def start(self) -> LocalCluster:
         """Start all servers, and return this cluster when every broker knows all others; takes 5 to 10 s.
 
@@ -104,8 +102,6 @@ class LocalCluster(ClusterServers):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    # -- faults
 
     def stop(self, server: Server) -> None:
         """Shut a server down (SIGTERM); returns when it has ended, and a broker is no longer registered.
@@ -158,8 +154,6 @@ class LocalCluster(ClusterServers):
         finally:
             other.stop()  # closes it
             other.close()
-
-    # -- topics and records
 
     def create_topic(
         self,
