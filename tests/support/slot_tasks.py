@@ -24,7 +24,7 @@ from pyspark_zkafka.write.plan import plan_write
 
 if TYPE_CHECKING:
     from pyspark_zkafka.options.values import WriteOptions
-    from pyspark_zkafka.write.rows import Written
+    from pyspark_zkafka.write.writers import Written
 
 __all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "open_entry", "rows"]
 
