@@ -16,7 +16,7 @@ from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import child_path
 from pyspark_zkafka.model.znodes.groups import Partition
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import NoMembers, group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
 
 _SHOWN = 3
@@ -304,6 +304,41 @@ class NoJvmOwner:
     ) -> list[Operation]:
         """None: the owner of a claim made meanwhile reads the offset either before or after the commit."""
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class NoMembers:
+    """Proof for a transaction that no member of a group is registered.
+
+    A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. The operations
+    delete ``/consumers/G/ids`` and create it again unchanged, or create and delete a missing one. The transaction fails if
+    a member has registered before. A member that registers later reads what the transaction has written. Only registered
+    members watch this znode.
+
+    `ids` is the present znode, and `acl` its ACL.
+    """
+
+    group: str
+    ids: Znode | None
+    acl: tuple[object, ...] | None
+
+    @classmethod
+    def read(cls, client: ZooKeeperConnection, group: str) -> NoMembers:
+        """Read the present znode. Blocks for two round trips."""
+        path = group_znodes.ids_path(group)
+        ids = client.get_many([path]).get(path)
+        return cls(group, ids, None if ids is None else client.acl(path))
+
+    @property
+    def path(self) -> str:
+        """``/consumers/G/ids``."""
+        return group_znodes.ids_path(self.group)
+
+    def operations(self) -> Sequence[Operation]:
+        """The operations, for after the creation of ``/consumers/G``."""
+        if self.ids is None:
+            return Create(self.path, b""), Delete(self.path)
+        return Delete(self.path, self.ids.stat.version), Create(self.path, self.ids.data, acl=self.acl)
 
 
 @dataclass(frozen=True, slots=True)

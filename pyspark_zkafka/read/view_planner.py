@@ -23,8 +23,7 @@ from pyspark_zkafka.model.znodes.groups import group_path, ids_path, offsets_pat
 from pyspark_zkafka.model.znodes.topics import ControllerInfo
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.zookeeper.groups import group_children
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children
 
 _log = logging.getLogger(__name__)
 
