@@ -21,8 +21,8 @@ from pyspark_zkafka.model.exactly_once import (
     Await,
     Begin,
     Commit,
+    Elsewhere,
     Measure,
-    ReadFormer,
     ReadLedger,
     ReadOthers,
     Result,
@@ -228,11 +228,8 @@ class _SlotTask:
                 return self._recorded
             case ReadLedger():
                 return self._read_ledger()
-            case ReadOthers():
-                query = self._query
-                return _by_place(self._ledger.others(lambda base: query is not None and QueryName.belongs(base, query)))
-            case ReadFormer():
-                return self._read_former()
+            case ReadOthers(with_former):
+                return self._read_elsewhere(self._former if with_former else None)
             case Measure():
                 return rows.measure()
             case Send():
@@ -261,20 +258,26 @@ class _SlotTask:
                 pass
         return self._ledger.entries()
 
-    def _read_former(self) -> dict[str, list[Entry]]:
-        former = self._former
-        if former is None:
-            return {}
-        topic = self._options.topic
-        topics = {self._ledger_topic, topic or self._ledger_topic}
-        found = self._ledger.others(lambda base: former.fullmatch(base) is not None, topics)
-        return _by_place(
-            {
-                place: [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
-                for place, entries in found.items()
-                if former.fullmatch(place[0])
-            }
+    def _read_elsewhere(self, former: re.Pattern[str] | None) -> Elsewhere:
+        """Read the entries under other names of the query, and under those that `former` matches, in the same requests."""
+        query, topic = self._query, self._options.topic
+
+        def is_other(base: str) -> bool:
+            return base == str(self._name) or (query is not None and QueryName.belongs(base, query))
+
+        def is_former(base: str, under: str) -> bool:
+            return former is not None and former.fullmatch(base) is not None and under in (self._ledger_topic, topic)
+
+        found = self._ledger.others(
+            lambda base: is_other(base) or is_former(base, self._ledger_topic),
+            lambda base, under: is_other(base) or is_former(base, under),
         )
+        of_write = {
+            place: [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
+            for place, entries in found.items()
+            if is_former(*place)
+        }
+        return Elsewhere(_by_place({p: e for p, e in found.items() if is_other(p[0])}), _by_place(of_write))
 
     def _await(self, producer: TransactionalProducer, awaited: Await) -> bool:
         pause_s = next(self._pauses)
