@@ -386,7 +386,7 @@ NOBODY = NoOwner()
 
 
 def proof_of(owner: ClaimOwner | None) -> OwnedBy | NoOwner:
-    """The proof that the member, if any, owns the partitions; otherwise that nobody does."""
+    """The proof that a member owns the partitions, or, without a member, that nobody does."""
     return NOBODY if owner is None else OwnedBy(owner)
 
 

@@ -262,7 +262,7 @@ class GroupMember:
         return owner
 
     def _rebalance(self) -> None:
-        """Read the group, release and claim, once. Schedules what must be done later."""
+        """Read the group, release and claim, once. Schedules the next rebalance."""
         self._requested.clear()
         self._topics_changed.clear()
         owner = self._register()

@@ -118,7 +118,7 @@ def open_joint(
 
 
 def _level(connection: ConnectionOptions) -> int:
-    """The log level for what the direct transport cannot do."""
+    """The log level for reasons not to use the direct transport."""
     return logging.WARNING if connection.transport == "direct" else logging.INFO
 
 

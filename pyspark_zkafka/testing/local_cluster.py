@@ -31,7 +31,7 @@ class LocalCluster(ClusterServers):
     brokers : int
         The number of brokers; their ids start at 0.
     kafka_version : str
-        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always the one of Kafka 3.9.1. Kafka 4 has
+        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper always comes from Kafka 3.9.1. Kafka 4 has
         no ZooKeeper.
     kraft : bool
         KRaft mode instead of ZooKeeper, for Kafka 3.3 or later. Kafka 4 always uses it.

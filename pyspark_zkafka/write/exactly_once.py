@@ -146,7 +146,7 @@ def write_rows_once(
     Raises
     ------
     LedgerError
-        The write does not repeat what the ledger has of it.
+        The write does not repeat its entries in the ledger.
     TransactionFailed
         A later attempt of the slot has begun, or the transaction timed out or was refused.
     DeliveryFailed
@@ -259,7 +259,7 @@ class _SlotTask:
         return self._ledger.entries()
 
     def _read_elsewhere(self, former: re.Pattern[str] | None) -> Elsewhere:
-        """Read the entries under other names of the query, and under those that `former` matches, in the same requests."""
+        """Read the entries under the query's other names, and under names that `former` matches, in the same requests."""
         query, topic = self._query, self._options.topic
 
         def is_other(base: str) -> bool:

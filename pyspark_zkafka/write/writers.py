@@ -108,7 +108,7 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
         _log.debug("Micro-batch %d: wrote %d rows%s", batchId, count_rows(messages), again)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Log what stays in Kafka; called on the driver when a task failed or the query was stopped."""
+        """Log which rows stay in Kafka; called on the driver when a task failed or the query was stopped."""
         text = (
             "Micro-batch %d: %d task(s) failed or were stopped, and may have written rows. These and %d rows of the other "
             "tasks stay in Kafka, and a repeated micro-batch writes them again"

@@ -33,7 +33,7 @@ from pyspark_zkafka.records.direct.wire import (
 R = TypeVar("R")
 NONE, UNSUPPORTED_VERSION = 0, 35
 EARLIEST, LATEST = -2, -1
-"""The timestamps with which ListOffsets returns the ends of a log."""
+"""Timestamps for ListOffsets that ask for the ends of a log."""
 
 
 class Api(NamedTuple):

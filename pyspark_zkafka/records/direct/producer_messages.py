@@ -33,12 +33,12 @@ from pyspark_zkafka.records.sender import GroupOffset
 
 OPERATION_NOT_ATTEMPTED = 55
 TRANSACTION_VERSION = "transaction.version"
-"""The feature of a cluster whose level 2 enables the second protocol of transactions (KIP-890)."""
+"""A feature of the cluster. Its level 2 enables the second protocol of transactions (KIP-890)."""
 SECOND_PROTOCOL = 2
 
 PRODUCE = Api("Produce", 0, 5, 12, 9)
 FIRST_PRODUCE = 8
-"""The newest version of Produce that does not add partitions to a transaction by itself, and is used without KIP-890."""
+"""The newest version of Produce to use without KIP-890. Newer ones add partitions to the transaction by themselves."""
 INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 1, 2)
 FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 2, 3)
 ADD_PARTITIONS = Api("AddPartitionsToTxn", 24, 0, 2, 3)

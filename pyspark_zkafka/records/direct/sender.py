@@ -63,9 +63,9 @@ def _code(failed: int) -> int:
 class DirectSender(Sender):
     """The `Sender` over the connections of the direct transport: idempotent, with acks=all.
 
-    It is also the `Rows` of `DirectTransactions`. Each row is encoded once. `Producing` decides what is sent, and what a
-    failure means. The constructor raises Unsupported for properties that need librdkafka, and ``with`` for brokers and
-    logins: it connects to a broker.
+    It is also the `Rows` of `DirectTransactions`. Each row is encoded once. `Producing` decides which batches to send,
+    and how to handle failures. The constructor raises Unsupported for properties that need librdkafka, and ``with`` for
+    brokers and logins: it connects to a broker.
     """
 
     serves_any_id = True
@@ -302,7 +302,7 @@ class DirectSender(Sender):
         return None if error is None or not missing else Failure.of(*missing[0], error.code())
 
     def _step(self, timeout_s: float) -> None:
-        """Send what may be sent, wait for an event, and take in what has arrived."""
+        """Send all requests that may be sent, wait for an event, and take in responses."""
         self._unsent_bytes = 0
         producing = self._producing
         self._leaders.take_in()
@@ -319,7 +319,7 @@ class DirectSender(Sender):
         self._leaders.take_in()
 
     def _register(self) -> None:
-        """Add the partitions of the rows to the transaction, also those of open batches, with one request."""
+        """Add the partitions of the rows, open batches included, to the transaction with one request."""
         if self._transactions is not None and (missing := self._producing.unregistered(self._encoder.partitions)):
             self._transactions.add_partitions(missing, _METADATA_PAUSE_S)
 
