@@ -353,12 +353,11 @@ class _Rows:
         if first is None:
             return self._digest.row_set()
         self._producer.begin()
-        producer = self._producer.producer
-        with producer.counting():
+        with self._producer.counting():
             hash_keys = hash_function(self._options.connection)
-            sender = RowSender(self._options, self._plan, producer, self._turn, hash_keys, self._digest.add)
+            sender = RowSender(self._options, self._plan, self._producer, self._turn, hash_keys, self._digest.add)
             for batch in chain([first], batches):
                 sender.send(batch)
-            producer.flush()
+            self._producer.flush()
             self.written = sender.written()
         return self._digest.row_set()
