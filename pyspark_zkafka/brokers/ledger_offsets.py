@@ -24,8 +24,6 @@ from pyspark_zkafka.model.ledger import (
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.retries import Retry
 
-__all__ = ["Ledger", "fitting_width", "groups_named"]
-
 _idle: ClientPool[KafkaGroupOffsets] = ClientPool()
 _idle_admins: ClientPool[GroupAdmin] = ClientPool()
 # Groups are listed by every broker: one that has just died fails the listing, until the others drop it from their metadata.

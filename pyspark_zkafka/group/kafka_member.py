@@ -182,7 +182,7 @@ class KafkaGroupMember:
         while (now := self._timing.clock()) < deadline and self._state.is_doubtful(now) and not self._closing:
             self.wait(_POLL_S)
 
-    def request_rebalance(self, event: object = None) -> None:
+    def request_rebalance(self) -> None:
         """Wake the member's thread."""
         self._requests.notify()
 

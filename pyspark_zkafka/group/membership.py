@@ -70,7 +70,7 @@ class Membership(Protocol):
     def wait_settled(self, timeout_s: float | None = None) -> bool:
         """Wait until the member owns its assigned partitions. False on time-out."""
 
-    def request_rebalance(self, event: object = None) -> None:
+    def request_rebalance(self) -> None:
         """Have the member check its ownership soon."""
 
 

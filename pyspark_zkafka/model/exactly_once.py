@@ -32,24 +32,6 @@ from pyspark_zkafka.conditions import (
 from pyspark_zkafka.errors import LedgerError, listing
 from pyspark_zkafka.model.ledger import Entry
 
-__all__ = [
-    "Abort",
-    "Attempt",
-    "Await",
-    "Begin",
-    "Commit",
-    "Elsewhere",
-    "Measure",
-    "ReadLedger",
-    "ReadOthers",
-    "Result",
-    "RowSet",
-    "Send",
-    "Step",
-    "unverified",
-    "write_slot",
-]
-
 
 class RowSet(NamedTuple):
     """The number of a slot's rows, and their hash regardless of their order (`Entry.digest`)."""

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.taskcontext import TaskContext
 
-__all__ = ["Writing", "identify", "write_rows_once"]
-
 _log = logging.getLogger(__name__)
 
 _MOST_COMMITS = 5

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from pyspark_zkafka.brokers.ledger_offsets import Ledger
 
-__all__ = ["LedgerPlan", "WritePlan", "named_topics", "plan_topics", "plan_write"]
-
 _COMPLETION_S = 5.0
 """The time within which brokers complete a transaction whose commit they have accepted."""
 
