@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -72,11 +72,11 @@ class Ledger:
         return newest(e for group in self._all_groups() for e in self._entries(str(group), self._partitions_of(group)))
 
     def others(
-        self, belongs: Callable[[str], bool], topics: Collection[str] | None = None
+        self, belongs: Callable[[str], bool], counts: Callable[[str, str], bool] = lambda base, topic: True
     ) -> dict[tuple[str, str], list[Entry]]:
         """The entries of this name under other topics, and of other names that `belongs` accepts, by name and topic.
 
-        With `topics`, only entries under these are read. Entries of incomplete transactions do not count.
+        Entries that do not count, by name and topic, are not decoded. Entries of incomplete transactions are left out.
         """
         base, found = str(self.name), dict[tuple[str, str], list[Entry]]()
         listed = filter(None, map(LedgerGroup.parse, _retry(self._group_names)))
@@ -85,7 +85,7 @@ class Ledger:
         for group in groups:
             for partition, metadata in committed[str(group)].items():
                 place = group.base, partition.topic
-                if place != (base, self.topic) and (topics is None or partition.topic in topics):
+                if place != (base, self.topic) and counts(*place):
                     found.setdefault(place, []).extend(self._decode(str(group), partition, metadata))
         return found
 

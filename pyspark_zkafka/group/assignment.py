@@ -89,7 +89,7 @@ class GroupWatch:
         return set(self.client.children_many([path]).get(path, []))
 
     def _names(self, members: Mapping[str, ConsumerRegistration]) -> list[str]:
-        """The topics from which patterns select."""
+        """The topics that patterns are matched against."""
         if any(r.pattern != "static" for r in self._counting(members)):
             names = self.client.children_many([znodes.TOPICS], self.on_topics).get(znodes.TOPICS, [])
             return list(filter(is_topic_name, names))
@@ -117,9 +117,9 @@ class GroupWatch:
 class RebalanceStep:
     """A member's next step: first release, then claim.
 
-    `release` has the claims to delete now. `overdue` are those among them that are still being read after the hold. `claim`
-    has the partitions to claim, with the thread of each. `revoking` has the partitions to release that are still being
-    read, with the time until which they are kept.
+    `release` has the claims to delete now. Some of them are `overdue`: still being read after the hold. `claim` has the
+    partitions to claim, with the thread of each. `revoking` has the partitions to release that are still being read, with
+    the time until which they are kept.
     """
 
     release: frozenset[TopicPartition] = frozenset()

@@ -16,7 +16,7 @@ from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import child_path
 from pyspark_zkafka.model.znodes.groups import Partition
 from pyspark_zkafka.zookeeper.connection import Results, Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import NoMembers, group_activity, require_inactive
+from pyspark_zkafka.zookeeper.snapshots import group_activity, require_inactive
 from pyspark_zkafka.zookeeper.transactions import Check, Create, Delete, Operation, SetData, pieces
 
 _SHOWN = 3
@@ -53,7 +53,7 @@ def thread_of(node: Znode) -> str:
 def is_claim_by(node: Znode, consumer: str) -> bool:
     """True if the znode is a member's claim, of any session.
 
-    Members of this package write each claim twice, so that its version is not 0, as a JVM consumer's is.
+    Members of this package write each claim twice. The version of a JVM consumer's claim stays 0.
     """
     return node.stat.version > 0 and group_znodes.consumer_of_thread(thread_of(node)) == consumer
 
@@ -65,7 +65,7 @@ def is_claim_of(node: Znode | None, owner: ClaimOwner) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """Another owner of a partition that the member is to claim."""
+    """Another owner of a partition that is assigned to the member."""
 
     partition: TopicPartition
     thread: str
@@ -97,7 +97,7 @@ class Claims:
         self.owned = {}
 
     def claim(self, threads: Mapping[TopicPartition, str], owner: ClaimOwner) -> list[Blocker]:
-        """Claim all partitions for threads of the member, or none and return their other owners.
+        """Claim all partitions for threads of the member. If others own some, claim none, and return these owners.
 
         Claims of the member's earlier sessions are replaced. Claims of this session for another thread are changed in
         place: no other member can claim the partition meanwhile.
@@ -139,7 +139,7 @@ class Claims:
         return lost
 
     def _claiming(self, partition: TopicPartition, thread: str, owner: ClaimOwner) -> Iterator[Operation]:
-        """All operations that a claim may need: its parents are missing, and it replaces another claim."""
+        """All operations that a claim needs if its parents are missing and it replaces another claim."""
         yield from self._parents([partition], Results())
         yield Delete(self._path(partition))
         yield from self._change(partition, thread, None, owner)
@@ -223,8 +223,8 @@ def _contended(group: str) -> GroupContended:
 class OwnedBy:
     """A member's live session owns the partitions.
 
-    A ZooKeeper transaction can check a znode's version, but not its owner. The version of a claim that another member has
-    deleted and created again starts at 0. A member therefore writes its claims twice, unlike JVM consumers, and writes
+    A ZooKeeper transaction can check a znode's version, but not its owner. If another member deletes a claim and creates it
+    again, its version starts at 0. A member therefore writes its claims twice, unlike JVM consumers, and writes
     ``owners/T`` with each claim. If both versions are unchanged, and ``owners/T`` was read before the claims, the claims
     are the same.
     """
@@ -307,6 +307,41 @@ class NoJvmOwner:
 
 
 @dataclass(frozen=True, slots=True)
+class NoMembers:
+    """Proof for a transaction that no member of a group is registered.
+
+    A transaction cannot check the number of children, but ZooKeeper refuses to delete a znode with children. The operations
+    delete ``/consumers/G/ids`` and create it again unchanged, or create and delete a missing one. The transaction fails if
+    a member has registered before. A member that registers later reads what the transaction has written. Only registered
+    members watch this znode.
+
+    `ids` is the present znode, and `acl` its ACL.
+    """
+
+    group: str
+    ids: Znode | None
+    acl: tuple[object, ...] | None
+
+    @classmethod
+    def read(cls, client: ZooKeeperConnection, group: str) -> NoMembers:
+        """Read the present znode. Blocks for two round trips."""
+        path = group_znodes.ids_path(group)
+        ids = client.get_many([path]).get(path)
+        return cls(group, ids, None if ids is None else client.acl(path))
+
+    @property
+    def path(self) -> str:
+        """``/consumers/G/ids``."""
+        return group_znodes.ids_path(self.group)
+
+    def operations(self) -> Sequence[Operation]:
+        """The operations, for after the creation of ``/consumers/G``."""
+        if self.ids is None:
+            return Create(self.path, b""), Delete(self.path)
+        return Delete(self.path, self.ids.stat.version), Create(self.path, self.ids.data, acl=self.acl)
+
+
+@dataclass(frozen=True, slots=True)
 class Unchanged:
     """Nobody has written the offsets since an operator read them, and the group has no members.
 
@@ -351,7 +386,7 @@ NOBODY = NoOwner()
 
 
 def proof_of(owner: ClaimOwner | None) -> OwnedBy | NoOwner:
-    """The proof that the member, if any, owns the partitions; otherwise that nobody does."""
+    """The proof that a member owns the partitions, or, without a member, that nobody does."""
     return NOBODY if owner is None else OwnedBy(owner)
 
 

@@ -81,7 +81,7 @@ def commit_offsets(
     offsets : mapping
         The next offset to read, 0 or more, by partition.
     proof : OwnedBy, NoOwner, NoJvmOwner or Unchanged
-        Partitions for which it does not hold are `lost`, or raise an error.
+        Partitions without it are `lost`, or raise an error.
     resets : collection of TopicPartition
         Partitions that may move back, as their log was truncated or created again.
     attempts : int
@@ -108,7 +108,7 @@ def commit_offsets(
 def find_lost(
     client: ZooKeeperConnection, group: str, proof: OwnerProof, partitions: Sequence[TopicPartition]
 ) -> set[TopicPartition]:
-    """The partitions that must not be committed now. Raises PartitionOwned if none may be. Blocks for a round or two."""
+    """Find the partitions to leave out of a commit. Raises PartitionOwned to refuse it. Blocks for a round or two."""
     asked = proof.lookups(group, partitions)
     return proof.lost(client, group, partitions, client.ask(get=asked.get, children=asked.children))
 

@@ -133,7 +133,6 @@ class KafkaGroupMember:
         return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
-        """Set the partitions that are now being read. Empty when the work is done."""
         self._reading = frozenset(partitions)
         self.request_rebalance()
 
@@ -158,7 +157,6 @@ class KafkaGroupMember:
         return lost
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
 
@@ -184,7 +182,7 @@ class KafkaGroupMember:
         while (now := self._timing.clock()) < deadline and self._state.is_doubtful(now) and not self._closing:
             self.wait(_POLL_S)
 
-    def request_rebalance(self, event: object = None) -> None:
+    def request_rebalance(self) -> None:
         """Wake the member's thread."""
         self._requests.notify()
 
@@ -217,8 +215,6 @@ class KafkaGroupMember:
         """Wait for an answer of the member's thread."""
         thread = self._thread
         return self._requests.result(answer, lambda: thread is not None and thread.is_alive(), timeout_s)
-
-    # --- the member's thread
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._serve, name=f"zkafka-member-{self.group}", daemon=True)
@@ -337,7 +333,7 @@ class KafkaGroupMember:
             self._client.commit(step.send)
 
     def _check_admission(self) -> None:
-        """Without an assignment, check whether the coordinator has admitted the member and assigns it any (KIP-848)."""
+        """Without an assignment, check whether the coordinator has admitted the member and assigns it nothing (KIP-848)."""
         now, admission = self._timing.clock(), self._state.admission
         is_needed = not self._state.is_assigned and self._is_consumer_protocol
         if is_needed and now < admission.check_at:
@@ -357,10 +353,8 @@ class KafkaGroupMember:
                     self._note_error(error)
         self._state = replace(self._state, admission=admission)
 
-    # --- events of the client, within its `poll`
-
     def handle(self, event: GroupEvent) -> None:
-        """Handle an event of the client. Blocks while a revocation waits."""
+        """Handle an event of the client, within its `poll`. Blocks while a revocation waits."""
         match event:
             case PartitionsAssigned(partitions):
                 self._assign(partitions)
@@ -386,7 +380,6 @@ class KafkaGroupMember:
         self._change(self._state.assign(partitions, self.consumer))
 
     def begin_revocation(self, partitions: Collection[TopicPartition]) -> None:
-        """Start a revocation."""
         self._state = self._state.revoke(partitions, self._timing.clock() + self._hold_s)
 
     @property
@@ -402,7 +395,6 @@ class KafkaGroupMember:
             self._client.poll_within()
 
     def end_revocation(self) -> None:
-        """Release the revoked partitions."""
         overdue, revoking = self._state.overdue(self._reading), self._state.revoking or frozenset()
         if overdue and not self._closing:
             _log.warning(

@@ -21,7 +21,11 @@ _CHECK_S = 0.5
 
 
 class MemberRequests:
-    """Commits and rebalances that other threads request. The member's thread takes and answers them."""
+    """Commits and rebalances that other threads request.
+
+    Any thread may call `add_rebalance`, `add_commit`, `notify` and `result`. The other methods are for the member's thread,
+    which takes the requests and answers them.
+    """
 
     def __init__(self, group: str, clock: Callable[[], float]) -> None:
         self._group = group
@@ -32,10 +36,7 @@ class MemberRequests:
         self._commits: dict[int, Future[Collection[TopicPartition]]] = {}
         self._rebalances: list[Future[Owned]] = []
 
-    # --- for any thread
-
     def add_rebalance(self) -> Future[Owned]:
-        """Request a rebalance."""
         return self._add(None)
 
     def add_commit(
@@ -70,10 +71,8 @@ class MemberRequests:
                         "with __consumer_offsets run and are reachable from here",
                     ) from None
 
-    # --- for the member's thread
-
     def wait(self, timeout_s: float) -> None:
-        """Wait for `notify`, or until the time is over."""
+        """Wait for `notify`, or the time-out."""
         self._is_notified.wait(timeout_s)
         self._is_notified.clear()
 

@@ -95,7 +95,6 @@ class CommitQueue:
     unanswered: int = 0
 
     def add(self, commit: PendingCommit) -> CommitQueue:
-        """Append a commit."""
         return replace(self, waiting=(*self.waiting, commit))
 
     @property
@@ -156,7 +155,7 @@ class CommitQueue:
         return QueueStep(self._rest(), (CommitOutcome(first.number, left_out, answer.error),))
 
     def expel(self) -> CommitQueue:
-        """Await no answer: the next incarnation does not commit what the last one read."""
+        """Await no answer: the next incarnation does not commit records that the last one read."""
         return replace(self, waiting=tuple(replace(commit, sent=None) for commit in self.waiting), unanswered=0)
 
     def _rest(self) -> CommitQueue:

@@ -148,21 +148,20 @@ class GroupMember:
         with self._lock:
             self.read(())
             self._serve_once()
-            if self._error is not None and not _is_transient(self._error):
-                raise self._error
+            error = self._error
+            if error is not None and not error.retriable and not isinstance(error, ConsumerIdTaken):  # it may expire
+                raise error
             owned = self.owned()
             self._reading = frozenset(owned)
             return owned
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
-        """Set the partitions that are now being read. Empty when the work is done."""
         with self._lock:
             self._reading = frozenset(partitions)
             if self._step.revoking.keys() - self._reading:
                 self.request_rebalance()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
 
@@ -224,7 +223,7 @@ class GroupMember:
         self._changed.set()
 
     def _request_topic_check(self, event: object) -> None:
-        """Request a check of the topics: a new one may be irrelevant. Called on kazoo's thread."""
+        """Request a check of the topics: a new topic may be irrelevant. Called on kazoo's thread."""
         self._topics_changed.set()
         self._wake.set()
 
@@ -263,11 +262,13 @@ class GroupMember:
         return owner
 
     def _rebalance(self) -> None:
-        """Read the group, release and claim, once. Schedules what must be done later."""
+        """Read the group, release and claim, once. Schedules the next rebalance."""
         self._requested.clear()
         self._topics_changed.clear()
         owner = self._register()
-        self._view = self._read_group()
+        self._view = self._watch.read()
+        for error in self._view.unreadable.values():
+            self._warn(f"a malformed registration is left out of the assignment, and stops JVM consumers: {error}")
         self.rebalances += 1
         if self.consumer not in self._view.ids:
             self.request_rebalance()  # deleted meanwhile: no member can compute our assignment from this view
@@ -292,12 +293,6 @@ class GroupMember:
             if not found:
                 return [*skipped.values(), *blockers]
             skipped |= found
-
-    def _read_group(self) -> GroupView:
-        view = self._watch.read()
-        for error in view.unreadable.values():
-            self._warn(f"a malformed registration is left out of the assignment, and stops JVM consumers: {error}")
-        return view
 
     def _release(self, owner: ClaimOwner) -> None:
         overdue, release = self._step.overdue, self._step.release
@@ -363,7 +358,7 @@ class GroupMember:
         return bool(lost)
 
     def _require(self, owner: ClaimOwner) -> None:
-        """Raise if the session has ended: others did not delete what the next session lacks."""
+        """Raise if the session has ended: claims that the next session lacks were not deleted by another client."""
         if self.owner != owner:
             raise _no_session()
 
@@ -372,10 +367,6 @@ class GroupMember:
         if text not in self._warned:
             self._warned.add(text)
             _log.warning("%s: %s", self.consumer, text)
-
-
-def _is_transient(error: ZKafkaError) -> bool:
-    return error.retriable or isinstance(error, ConsumerIdTaken)  # the other session may expire
 
 
 def _no_session() -> ZooKeeperError:

@@ -29,62 +29,49 @@ class Membership(Protocol):
 
     @property
     def expiry_s(self) -> float:
-        """The time after which a dead member with this session timeout owns nothing."""
-        ...
+        """The time after which a dead member owns nothing."""
 
     @property
     def rebalances(self) -> int:
         """How often the assignment was computed or received."""
-        ...
 
     @property
     def owner(self) -> ClaimOwner | None:
         """The owner of the member's partitions, or None while it can own none."""
-        ...
 
     @property
     def settled(self) -> bool:
         """True if the member owns exactly its assigned partitions, and no change is pending."""
-        ...
 
     def join(self) -> None:
         """Become a member. The partitions may be assigned later, see `wait_settled`."""
-        ...
 
     def leave(self) -> None:
         """Release all partitions, and leave the group. Blocks for at most some seconds."""
-        ...
 
     def require_owner(self) -> ClaimOwner:
         """The owner of the member's partitions. Raises a retriable ZKafkaError while it can own none."""
-        ...
 
     def owned(self) -> Mapping[TopicPartition, Claim]:
         """The partitions that the member owns. A partition that is assigned again has a new claim."""
-        ...
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         """Release revoked partitions between two pieces of work. All partitions then owned count as being read.
 
         Raises an error that prevents a rebalance, unless it is retriable.
         """
-        ...
 
     def read(self, partitions: Collection[TopicPartition]) -> None:
         """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
-        ...
 
     def wait(self, timeout_s: float) -> None:
         """Wait until the ownership may have changed, or the time-out."""
-        ...
 
     def wait_settled(self, timeout_s: float | None = None) -> bool:
         """Wait until the member owns its assigned partitions. False on time-out."""
-        ...
 
-    def request_rebalance(self, event: object = None) -> None:
+    def request_rebalance(self) -> None:
         """Have the member check its ownership soon."""
-        ...
 
 
 _WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on

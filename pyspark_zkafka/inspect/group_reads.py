@@ -26,8 +26,7 @@ from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
 from pyspark_zkafka.model.znodes import groups as group_paths
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import group_children, group_znodes
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children, read_group_znodes
 
 _SHOWN = 5
 _TIMEOUT_S = 10.0
@@ -58,7 +57,7 @@ def read_groups(
     existing = [name for name in requested if group_paths.group_path(name) in children]
     if names is not None and len(existing) < len(requested):
         raise unknown_groups((name for name in requested if name not in existing), zookeeper.config.chroot)
-    groups = decode_groups(existing, children, group_znodes(zookeeper, children))
+    groups = decode_groups(existing, children, read_group_znodes(zookeeper, children))
     logs, problem = LogsReport(), None
     if brokers is not None:
         in_kafka = {} if storage == "zookeeper" else brokers().committed_many(groups)
@@ -92,7 +91,7 @@ def read_part(
     """
     found = list(dict.fromkeys(names))
     children = zookeeper.children_many(map(part, found))
-    return decode_groups(found, children, group_znodes(zookeeper, children, choose))
+    return decode_groups(found, children, read_group_znodes(zookeeper, children, choose))
 
 
 def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:

@@ -70,11 +70,19 @@ class ReadLedger(NamedTuple):
 
 
 class ReadOthers(NamedTuple):
-    """Read the entries that the query has elsewhere: under another name, or another topic. Returns them by their place."""
+    """Read the entries that the query has elsewhere: under another name, or another topic. Returns Elsewhere.
+
+    With `with_former`, also read the entries that the write may have from before its batchId was set or left out.
+    """
+
+    with_former: bool = False
 
 
-class ReadFormer(NamedTuple):
-    """Read the entries that the write may have from before its batchId was set or left out. Returns them by their place."""
+class Elsewhere(NamedTuple):
+    """The answer to ReadOthers: both kinds of entries, by their place."""
+
+    others: Mapping[str, Collection[Entry]]
+    former: Mapping[str, Collection[Entry]]
 
 
 class Measure(NamedTuple):
@@ -105,7 +113,7 @@ class Abort(NamedTuple):
     """Abort the transaction."""
 
 
-Step = Begin | ReadLedger | ReadOthers | ReadFormer | Measure | Send | Await | Commit | Abort
+Step = Begin | ReadLedger | ReadOthers | Measure | Send | Await | Commit | Abort
 
 
 class Result(NamedTuple):
@@ -174,9 +182,9 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
     slots = _awaited(attempt, entries)
     if not is_first or attempt.ends:  # each ledger of a group numbers jobs on its own; the job's plan checks the others
         return Await(slots)
-    if _may_be_renumbered(attempt, entries):
-        _require_not_former(attempt, (yield ReadFormer()))
-    return Await(slots, _awaited_elsewhere(attempt, (yield ReadOthers())))
+    elsewhere: Elsewhere = yield ReadOthers(with_former=_may_be_renumbered(attempt, entries))
+    _require_not_former(attempt, elsewhere.former)
+    return Await(slots, _awaited_elsewhere(attempt, elsewhere.others))
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
@@ -189,7 +197,8 @@ def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
     if not is_marked:
         _awaited(attempt, (yield ReadLedger()))
         if not attempt.is_job:
-            _awaited_elsewhere(attempt, (yield ReadOthers()))
+            elsewhere: Elsewhere = yield ReadOthers()
+            _awaited_elsewhere(attempt, elsewhere.others)
     found: RowSet = yield Measure()
     if found != (own.rows, own.digest):
         raise _rows_differ(attempt, own, found)

@@ -109,7 +109,7 @@ class ZKafkaReader(TaskObject, DataSourceReader):
             nullcontext() if decoder is None else decoder.reporting(),
         ):
             for split, reader in readers:
-                for batch in reader.batches(compare=False):
+                for batch in reader.batches():
                     yield batch if decoder is None else decoder.decode(batch, split.partition)
                 topic = split.partition.topic
                 if not reader.is_compared:

@@ -59,8 +59,7 @@ class SplitReader:
     consumer : PartitionConsumer
         An open consumer of the split's partition.
     identity : callable
-        Compares the topic with the planned topic. Called before success is reported, unless the brokers have compared
-        the topic's id in every fetch.
+        Compares the topic with the planned topic.
     high_watermark : callable, optional
         Requests the end of the log from the leader, open transactions included. Needed under read_committed, where the
         consumer reports the last stable offset. Called if the position is beyond that offset, or the read times out.
@@ -70,7 +69,8 @@ class SplitReader:
     Attributes
     ----------
     is_compared : bool
-        True if the brokers have compared the topic's id: all records are from the planned topic.
+        True if the brokers have compared the topic's id in every fetch: all records are from the planned topic. If not,
+        call `compare` at the end. One call is enough after several ranges of one topic.
     """
 
     def __init__(
@@ -110,11 +110,8 @@ class SplitReader:
             except Unsupported as why:
                 self._unsupported = why
 
-    def batches(self, *, compare: bool = True) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield batches of at most `max_records` rows and about `max_bytes` of values.
-
-        With `compare`, compares the topic at the end unless `is_compared` is True. After several ranges of one topic, one
-        call of `compare` is enough.
 
         If records are gone, raises DataLoss, or logs a warning without `fail_on_data_loss`. Raises
         BrokersUnavailable if no records arrive for `poll_timeout_ms`, and ClusterStateError if a transaction blocks a
@@ -132,8 +129,6 @@ class SplitReader:
             if self._gather():
                 yield self._consumer.take()
                 self._postpone_deadline()  # do not count the time that Spark took
-        if compare and not self.is_compared:
-            self.compare()
 
     def compare(self) -> None:
         """Raise DataLoss, or warn, if the topic was created again. A deletion after the last record does no harm."""

@@ -6,10 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import PARTITIONS_GONE, TOPIC_REPLACED
-from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
+from pyspark_zkafka.errors import PartitionOwned, UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity, first_identity
 from pyspark_zkafka.model.nouns import Claim, ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.planning import (
@@ -21,7 +21,6 @@ from pyspark_zkafka.model.planning import (
     split_ranges,
 )
 from pyspark_zkafka.options.values import StreamOptions
-from pyspark_zkafka.read.stream_commits import commit_positions, copy_to_lagging_store
 from pyspark_zkafka.read.stream_ends import FixedEnds, StreamEnds, StreamLimits
 from pyspark_zkafka.read.stream_planner import (
     Loss,
@@ -36,6 +35,9 @@ from pyspark_zkafka.read.stream_planner import (
 from pyspark_zkafka.read.stream_positions import InitialPositions, StreamStarts
 from pyspark_zkafka.read.stream_session import StreamSession, StreamWarnings
 from pyspark_zkafka.worker import collector_paused
+
+if TYPE_CHECKING:
+    from pyspark_zkafka.group.membership import Membership
 
 _log = logging.getLogger(__name__)
 
@@ -312,8 +314,21 @@ class StreamDriver:
         self._copy_to_lagging_store(found.assigned)
 
     def _copy_to_lagging_store(self, partitions: Collection[TopicPartition]) -> None:
-        if self._has_group and len(self._read.stores) > 1:
-            copy_to_lagging_store(partitions, self._session)
+        """Commit the offsets of newly assigned partitions to the store that lags. Logs retriable errors."""
+        member = self._session.member
+        owner = None if member is None else member.owner
+        if not self._has_group or len(self._read.stores) < 2 or (member is not None and owner is None):
+            return
+        from pyspark_zkafka.group.claims import proof_of
+
+        try:
+            self._session.copy_to_lagging_store(partitions, proof_of(owner))
+        except PartitionOwned:
+            return  # the next commit reports it
+        except ZKafkaError as error:
+            if not error.retriable:
+                raise
+            _log.warning("The group's offsets are not yet copied to the store that lags: %s", error)
 
     def _apply(self, state: StreamState, losses: Iterable[Loss]) -> None:
         """Report data loss. Adopts the state without the lost records, unless the report raises."""
@@ -349,7 +364,7 @@ class StreamDriver:
         self._copy_to_lagging_store(new)
 
     def _wait_idle(self, finished: StreamOffset, since: float) -> bool:
-        """Wait if there has been nothing to read since then. Returns False if there are no fixed ends left to reach.
+        """Wait, if nothing was read `since` that time. Returns False if no fixed ends are left to reach.
 
         A stream that owns nothing also waits: Spark would otherwise plan without a pause.
         """
@@ -366,3 +381,50 @@ class StreamDriver:
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
             self._session.member.read(list(partitions))
+
+
+def commit_positions(state: StreamState, session: StreamSession, warnings: StreamWarnings) -> StreamState:
+    """Commit the due positions of owned partitions. Logs retriable errors, and retries the commit later.
+
+    Leaves out partitions that were revoked and assigned again: another client may have changed the group's offset, where
+    the query continues.
+    """
+    due = state.due()
+    member = session.member
+    owner = None if member is None else member.owner
+    if not due or (member is not None and (owner is None or not member.owned())):
+        return state
+    kept = state if member is None else state.revoke(member.owned())
+    ours = {tp: offset for tp, offset in due.items() if tp in kept.assigned}
+    _note_lost(due.keys() - ours.keys(), member)
+    if not ours:
+        return state
+    from pyspark_zkafka.group.claims import proof_of  # not imported by a stream without a group
+
+    try:
+        done = session.offsets.commit(ours, proof_of(owner), [tp for tp in ours if state.assigned[tp].resets])
+    except PartitionOwned as error:
+        warnings.warn(f"Offsets are not committed: {error}")
+        return state
+    except ZKafkaError as error:
+        # A topic may have been deleted after the snapshot was read. The coordinator may not know a new topic yet.
+        if not error.retriable and not isinstance(error, UnknownTopic):
+            raise
+        _log.warning("Offsets are not committed yet, retrying: %s", error)
+        return state
+    _note_lost(done.lost, member)
+    committed, moved = state.commit({**done.kept, **done.written}, done.mzxids, done.written)
+    for tp, offset in moved.items():
+        warnings.warn(
+            f"{tp}: another client has set the group's offset to {offset}, and this query is at "
+            f"{state.assigned[tp].position}. The query continues at the group's offset when it restarts or is assigned the "
+            "partition again"
+        )
+    return committed
+
+
+def _note_lost(partitions: Collection[TopicPartition], member: Membership | None) -> None:
+    """Log that partitions are no longer owned, and have the member check its claims."""
+    if partitions and member is not None:
+        _log.warning("%s no longer owns %s, and did not commit the offsets", member.consumer, listing(sorted(partitions)))
+        member.request_rebalance()

@@ -56,22 +56,16 @@ class StreamEnds:
             self._warnings.warn(f"{tp} waits for its leader: {error}")
         if failed:
             self._session.cluster.snapshot(anew=True)
-        ends = self._confirmed(found, state, epochs)
+        ends = self._session.retry.ask_again(  # a new leader may report a lower end at first (KAFKA-7703)
+            self._after_transactions(found, state),
+            lambda tp, end: end < state.known_end(tp),
+            lambda before: self._after_transactions(self._session.log_ends(before, epochs)[0], state),
+        )
         unanswered = self._validate(ends, state.assigned, epochs)
         if unanswered:
             self._warnings.warn(f"{listing(sorted(unanswered))} cannot be validated after an election yet, retrying")
             ends = {tp: end for tp, end in ends.items() if tp not in unanswered}
         return ends, {tp: epochs[tp] for tp in ends.keys() & epochs.keys()}
-
-    def _confirmed(
-        self, ends: Mapping[TopicPartition, int], state: StreamState, epochs: dict[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        """Request ends below the known ones again: a new leader may report a lower end at first (KAFKA-7703)."""
-        return self._session.retry.ask_again(
-            self._after_transactions(ends, state),
-            lambda tp, end: end < state.known_end(tp),
-            lambda before: self._after_transactions(self._session.log_ends(before, epochs)[0], state),
-        )
 
     def _after_transactions(self, ends: Mapping[TopicPartition, int], state: StreamState) -> dict[TopicPartition, int]:
         """Move each end up to the known one if only open transactions lie between. Leaves out logs without an answer.

@@ -142,7 +142,6 @@ class StreamState:
         return {tp: bounds[tp] for tp in sorted(bounds) if tp in existing and tp not in reached}
 
     def due(self) -> dict[TopicPartition, int]:
-        """Return the positions that have to be committed."""
         return {tp: progress.position for tp, progress in self.assigned.items() if progress.is_due}
 
     def commit(

@@ -213,7 +213,7 @@ class StreamStarts:
         last_committed: Mapping[TopicPartition, StoredOffset],
         replaced: Collection[str],
     ) -> dict[TopicPartition, PartitionFacts]:
-        """Read what the rules need to know of each partition from the group and ZooKeeper."""
+        """Gather the facts about each partition that the rules need, from the group and ZooKeeper."""
         spans = {} if finished is None else finished.ranges
         stored = {} if self.options.group is None else self.session.offsets.committed(partitions)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
@@ -236,7 +236,7 @@ class StreamStarts:
         }
 
     def _progress(self, start: int, facts: PartitionFacts, *, resets: bool) -> PartitionProgress:
-        """Return the progress at a start. A query that has left its group keeps what its checkpoint has of the group."""
+        """Return the progress at a start. A query that has left its group keeps the group's offset in its checkpoint."""
         span = facts.planned
         if self.options.group is not None or span is None or span.committed is None:
             return PartitionProgress(start, facts.stored, resets)
@@ -263,7 +263,7 @@ class StreamStarts:
         last_committed: Mapping[TopicPartition, StoredOffset],
         snapshot: ClusterSnapshot,
     ) -> set[str]:
-        """Return the `replaced` topics of which other members have committed each partition that the checkpoint has."""
+        """Return the `replaced` topics in which other members have committed every partition of the checkpoint."""
         spans = {tp: span for tp, span in finished.ranges.items() if tp.topic in replaced and tp in snapshot.states}
         if self.options.group is None or not spans:
             return set()

@@ -129,7 +129,6 @@ class StreamSession:
 
     @cached_property
     def offsets(self) -> GroupOffsets | KafkaMemberOffsets:
-        """The group's offsets, in their stores."""
         return self._member_offsets or self._stored_offsets
 
     @cached_property

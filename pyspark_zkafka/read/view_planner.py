@@ -23,8 +23,7 @@ from pyspark_zkafka.model.znodes.groups import group_path, ids_path, offsets_pat
 from pyspark_zkafka.model.znodes.topics import ControllerInfo
 from pyspark_zkafka.options.values import ReadOptions
 from pyspark_zkafka.read.batch_planner import plan_batch
-from pyspark_zkafka.zookeeper.groups import group_children
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +46,6 @@ def plan_view(view: str, options: ReadOptions) -> list[Row]:
         raise INVALID_OPTION(f"view={view} reads ZooKeeper and needs zookeeper.connect")
     with KafkaAdmin.of(connection) as admin:
         return _of_cluster(view, options, admin)
-
-
-# --- the cluster -------------------------------------------------------------------------------------------------------
 
 
 _OF_CLUSTER: dict[str, tuple[tuple[Part, ...], Callable[[ClusterReport], list[Row]]]] = {
@@ -99,9 +95,6 @@ def _is_of_zookeeper(controller: ControllerInfo | None, options: ReadOptions) ->
     except ZKafkaError as error:
         _log.warning("view=controller has no broker, and whether the cluster is in KRaft mode is unknown: %s", error)
     return False
-
-
-# --- groups ------------------------------------------------------------------------------------------------------------
 
 
 _OF_GROUPS: dict[str, tuple[Callable[[str], str], Callable[..., list[Row]]]] = {

@@ -30,7 +30,7 @@ _MOST_POLL_RECORDS = 1_000
 
 
 class Unsupported(Exception):
-    """Something that only librdkafka can do or read, so that librdkafka must continue. The text says what it is."""
+    """Something that only librdkafka can do or read, so that librdkafka must continue. The text names it."""
 
 
 @dataclass(slots=True)

@@ -193,7 +193,6 @@ class _Slice:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
         return len(self.rows.values)
 
 

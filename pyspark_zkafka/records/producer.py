@@ -62,7 +62,7 @@ class CountingProducer:
     Its ``with`` block opens and closes it. Within it, use one `counting` block after the other to send. `properties` come
     from `producer_properties`; their queue limits become the limits of the sender.
 
-    What is done here for librdkafka is needed by `MessageSender` alone, and does not harm `DirectSender`.
+    The measures for librdkafka are needed by `MessageSender` only, and do no harm to `DirectSender`.
     """
 
     _remedy = "Correct the cause and write again, which duplicates the acknowledged rows"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_zkafka.brokers.pool import ClientPool, Keep, configuration
@@ -70,8 +70,8 @@ def open_consumer(
 ) -> Iterator[PartitionConsumer]:
     """Open a consumer of a split's partition, which builds the columns of the schema, for a ``with`` block.
 
-    The consumer is a `DirectConsumer` if possible. If it raises Unsupported, continue with `open_fallback`. It may reuse
-    a client that this process used some seconds ago with the same properties. `joint` is the result of `open_joint` for the
+    The consumer is a `DirectConsumer` if possible. If it raises Unsupported, continue with `open_fallback`. Its client may
+    be one that this process used some seconds ago with the same properties. `joint` is the result of `open_joint` for the
     task of the split.
     """
     with ExitStack() as opened:
@@ -85,7 +85,6 @@ def open_consumer(
         yield opened.enter_context(DirectConsumer(client, split, schema, joint))
 
 
-@contextmanager
 def open_fallback(
     connection: ConnectionOptions,
     properties: dict[str, Any],
@@ -93,15 +92,14 @@ def open_fallback(
     schema: pa.Schema,
     why: Unsupported,
     offset: int,
-) -> Iterator[PartitionConsumer]:
+) -> AbstractContextManager[PartitionConsumer]:
     """Open librdkafka's consumer for a ``with`` block, and log why the direct transport cannot continue at an offset."""
     from pyspark_zkafka.records.direct.wire import LoginRefused
 
     _log.log(_level(connection), "%s: librdkafka continues at offset %d: %s", split.partition, offset, why)
     if isinstance(why, LoginRefused):
         _refused_logins[_login_of(properties)] = time.monotonic()
-    with _open_librdkafka(properties, split, schema) as consumer:
-        yield consumer
+    return _open_librdkafka(properties, split, schema)
 
 
 @contextmanager
@@ -120,7 +118,7 @@ def open_joint(
 
 
 def _level(connection: ConnectionOptions) -> int:
-    """The log level for what the direct transport cannot do."""
+    """The log level for reasons not to use the direct transport."""
     return logging.WARNING if connection.transport == "direct" else logging.INFO
 
 
@@ -208,8 +206,8 @@ def open_producer(
 ) -> Iterator[CountingProducer]:
     """Open a producer for a ``with`` block. At its normal end, all records sent are acknowledged.
 
-    `generation` is the state of the topics, by id and number of partitions. With it, the producer may be one that this
-    process used some seconds ago with the same properties and generation, which has its connections and its producer id.
+    `generation` is the state of the topics, by id and number of partitions. With it, this process may reuse a producer
+    that had the same properties and generation some seconds ago, with its connections and its producer id.
     """
     from pyspark_zkafka.records.producer import CountingProducer
 
@@ -259,9 +257,9 @@ def open_transactional(
 ) -> Iterator[TransactionalProducer]:
     """Open a producer for one transaction of the properties' ``transactional.id``, with rows of a `topic`.
 
-    Fences earlier producers of the id. No transaction may be open at the end of the ``with`` block. The producer may be one
-    that this process used before, for any id, with the same generation (see `open_producer`) and other properties: its
-    connections are open. An error in the block closes the producer.
+    Fences earlier producers of the id. No transaction may be open at the end of the ``with`` block. This process may reuse
+    a producer that had any id, the same generation (see `open_producer`) and the same other properties, with its
+    connections. An error in the block closes the producer.
     """
     from pyspark_zkafka.records.transactions import TransactionalProducer
 

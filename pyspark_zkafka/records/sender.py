@@ -1,4 +1,4 @@
-"""Interface of the senders, which send rows to the brokers and count what they acknowledge."""
+"""Interface of the senders, which send rows to the brokers and count acknowledgements."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -17,7 +17,7 @@ from pyspark_zkafka.brokers.transactions import Transaction, transaction_failed
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, Transactions
+from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender
 from pyspark_zkafka.retries import Deadline
 
 # librdkafka asks after this pause whether an earlier transaction is complete, which takes some ms; its default is 100.
@@ -50,18 +50,18 @@ def transactional_properties(
     }
 
 
-class TransactionalProducer:
+class TransactionalProducer(CountingProducer):
     """Writes in transactions, as the only producer with its transactional id. Not pickle-safe, not thread-safe.
 
-    `start` precedes each transaction. The end of the ``with`` block aborts an open transaction. Each step waits up to
-    delivery.timeout.ms for brokers and coordinators.
+    `start` precedes each transaction. Send its rows in a `counting` block between `begin` and `commit`. The end of the
+    ``with`` block aborts an open transaction. Each step waits up to delivery.timeout.ms for brokers and coordinators.
 
     Do not use it after an error: librdkafka may keep records of the failed transaction, and only a new producer registers
     an id again that the brokers have forgotten (INVALID_PRODUCER_ID_MAPPING). TransactionFailed is FENCED if another
     producer with the id has begun, or the brokers have ended the transaction after transaction.timeout.ms; otherwise it is
     TRANSACTION_FAILED.
 
-    What is done here for librdkafka is needed by `MessageTransactions` alone, and does not harm `DirectTransactions`.
+    The measures for librdkafka are needed by `MessageTransactions` only, and do no harm to `DirectTransactions`.
 
     Parameters
     ----------
@@ -72,6 +72,10 @@ class TransactionalProducer:
         coordinator of transactions only every 500 ms.
     """
 
+    _remedy = "Correct the cause and write again: committed readers do not see any row of the transaction"
+    # librdkafka sends no record before its partition is registered in the transaction, so that the first flush sends none.
+    _flush_stalled_s = 0.01
+
     def __init__(
         self,
         properties: Mapping[str, Any],
@@ -79,43 +83,43 @@ class TransactionalProducer:
         clock: Callable[[], float] = time.monotonic,
         topic: str | None = None,
     ) -> None:
+        super().__init__(properties, make_sender, clock)
         self._topic = topic
         self.transaction_timeout_ms = int(properties["transaction.timeout.ms"])
         self._id = str(properties["transactional.id"])
         self._patience_s = float(properties["delivery.timeout.ms"]) / 1000
-        self._clock = clock
         self._began_at: float | None = None
         self._is_stuck = False
-        self._rows = _TransactionRows(self._failed, properties, make_sender, clock)
-        self._closing = ExitStack()
 
     def __enter__(self) -> TransactionalProducer:
-        with ExitStack() as opened:
-            opened.enter_context(self._rows)
+        super().__enter__()
+        try:
             if self._topic is not None:
-                self._rows.connect(self._topic)
-            self._closing = opened.pop_all()
+                with suppress(KafkaException):  # the next request reports the error
+                    # The first answer replaces the bootstrap servers by the cluster's brokers, the second one connects.
+                    for _ in range(2):
+                        self._sender.leaders(self._topic, INTRODUCTION_S)
+        except BaseException:
+            super().__exit__()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._is_stuck:
             leave_open(self)
             return
-        with self._closing:
+        try:
             if self.is_open:
                 # If it fails, the brokers abort it: when the id is used again, or after transaction.timeout.ms.
                 with suppress(ZKafkaError):
                     self.abort(_CLOSING_S)
-
-    @property
-    def producer(self) -> CountingProducer:
-        """The producer that sends the rows of a transaction, in a `counting` block between `begin` and `commit`."""
-        return self._rows
+        finally:
+            super().__exit__(*exc)
 
     @property
     def may_lose_offsets(self) -> bool:
         """See `Transactions.may_lose_offsets`."""
-        return self._rows.transactions.may_lose_offsets
+        return self._sender.transactions.may_lose_offsets
 
     @property
     def is_open(self) -> bool:
@@ -131,18 +135,18 @@ class TransactionalProducer:
     def start(self, transactional_id: str) -> None:
         """Fence earlier producers with the id, and wait until their transactions are complete."""
         self._id = transactional_id
-        self._complete("beginning to write", lambda timeout_s: self._rows.transactions.init(transactional_id, timeout_s))
-        self._rows.note_answer()
+        self._complete("beginning to write", lambda timeout_s: self._sender.transactions.init(transactional_id, timeout_s))
+        self._reports.answered()
 
     def renew(self) -> None:
         """Prepare a further transaction of the id."""
-        if self._rows.serves_any_id:
+        if self._sender.serves_any_id:
             self.start(self._id)
 
     def begin(self) -> None:
         """Begin a transaction, without a request. Raises TransactionFailed if the producer is known to be fenced."""
         try:
-            self._rows.transactions.begin()
+            self._sender.transactions.begin()
         except KafkaException as error:
             raise self._failed(error.args[0], "beginning a transaction") from error
         self._began_at = self._clock()
@@ -153,8 +157,8 @@ class TransactionalProducer:
         Waits until each row is acknowledged. Raises DeliveryFailed and TransactionFailed. After a TransactionFailed of the
         last step that is not a refusal, the transaction may be committed nevertheless.
         """
-        self._rows.flush()
-        transactions, entry = self._rows.transactions, GroupOffset(group, topic, partition, offset, metadata)
+        self.flush()
+        transactions, entry = self._sender.transactions, GroupOffset(group, topic, partition, offset, metadata)
         doing = f"committing the offset of {topic}-{partition} of group {group}"
         if transactions.resumes_offsets:
             self._complete(doing, lambda timeout_s: transactions.commit_offset(entry, timeout_s))
@@ -170,7 +174,7 @@ class TransactionalProducer:
 
     def abort(self, patience_s: float | None = None) -> None:
         """Abort the transaction. Committed readers never see its rows and its offset. Waits as for each step by default."""
-        self._complete("aborting a transaction", self._rows.transactions.abort, patience_s)
+        self._complete("aborting a transaction", self._sender.transactions.abort, patience_s)
         self._began_at = None
 
     def _complete(
@@ -181,7 +185,7 @@ class TransactionalProducer:
         A time-out is retriable: librdkafka continues by itself, and the same call waits for it again.
         """
         deadline = Deadline.after(self._patience_s if patience_s is None else patience_s, self._clock)
-        self._rows.begin_request()
+        self.begin_request()
         while True:
             try:
                 return call(min(slice_s, max(deadline.left_s, _PAUSE_S)))
@@ -189,8 +193,8 @@ class TransactionalProducer:
                 error: KafkaError = failed.args[0]
                 if not error.retriable() or deadline.has_passed:
                     raise self._failed(error, doing) from failed
-                refusal = self._rows.poll(doing)
-                if refusal is not None:
+                self._sender.poll(_PAUSE_S)
+                if (refusal := self._reports.refusal(doing, REFUSED_FOR_S)) is not None:
                     raise refusal from failed
 
     def _bounded(self, call: Callable[[], None], timeout_s: float) -> None:
@@ -218,6 +222,23 @@ class TransactionalProducer:
         elapsed_ms = None if self._began_at is None else int((self._clock() - self._began_at) * 1000)
         return transaction_failed(error, doing, Transaction(self._id, self.transaction_timeout_ms, elapsed_ms))
 
+    def _undelivered(self, failure: Failure) -> ZKafkaError:
+        """The error that failed the transaction. If the topic is missing, the error of the record."""
+        undelivered = super()._undelivered(failure)
+        if undelivered.parameters.get("missing_topic") is not None:
+            return undelivered
+        cause = self._failure_of_transaction()
+        return undelivered if cause is None else self._failed(cause, f"writing to {failure.partition}")
+
+    def _failure_of_transaction(self) -> KafkaError | None:
+        """The error of the open transaction. librdkafka returns it for `begin`, which is not allowed here."""
+        try:
+            self._sender.transactions.begin()
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            return cause if cause.fatal() or cause.txn_requires_abort() else None
+        return None
+
 
 class _Call(threading.Thread):
     """A call of `Transactions` on a daemon thread."""
@@ -234,67 +255,3 @@ class _Call(threading.Thread):
             self.is_done = True
         except KafkaException as error:
             self.failure = error
-
-
-class _TransactionRows(CountingProducer):
-    """The producer of the rows, with access to the transactions of its client."""
-
-    _remedy = "Correct the cause and write again: committed readers do not see any row of the transaction"
-    # librdkafka sends no record before its partition is registered in the transaction, so that the first flush sends none.
-    _flush_stalled_s = 0.01
-
-    def __init__(
-        self,
-        failed: Callable[[KafkaError, str], ZKafkaError],
-        properties: Mapping[str, Any],
-        make_sender: Callable[[Mapping[str, Any], QueueLimits, ErrorReports], Sender],
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__(properties, make_sender, clock)
-        self._failed = failed
-
-    @property
-    def serves_any_id(self) -> bool:
-        """See `Sender.serves_any_id`."""
-        return self._sender.serves_any_id
-
-    @property
-    def transactions(self) -> Transactions:
-        """The transactions of the open client."""
-        return self._sender.transactions
-
-    def connect(self, topic: str) -> None:
-        """Connect to a broker by requesting the metadata of a topic. The next request reports an error.
-
-        The first answer replaces the bootstrap servers by the cluster's brokers. The second request connects to one of
-        them.
-        """
-        with suppress(KafkaException):
-            for _ in range(2):
-                self._sender.leaders(topic, INTRODUCTION_S)
-
-    def note_answer(self) -> None:
-        """Note that the brokers have answered."""
-        self._reports.answered()
-
-    def poll(self, doing: str) -> ZKafkaError | None:
-        """Wait a moment for reports and handle them. Returns the brokers' refusal, if there is one."""
-        self._sender.poll(_PAUSE_S)
-        return self._reports.refusal(doing, REFUSED_FOR_S)
-
-    def _undelivered(self, failure: Failure) -> ZKafkaError:
-        """The error that failed the transaction. If the topic is missing, the error of the record."""
-        undelivered = super()._undelivered(failure)
-        if undelivered.parameters.get("missing_topic") is not None:
-            return undelivered
-        cause = self._failure_of_transaction()
-        return undelivered if cause is None else self._failed(cause, f"writing to {failure.partition}")
-
-    def _failure_of_transaction(self) -> KafkaError | None:
-        """The error of the open transaction, which librdkafka returns for a call that is never allowed here."""
-        try:
-            self.transactions.begin()
-        except KafkaException as error:
-            cause: KafkaError = error.args[0]
-            return cause if cause.fatal() or cause.txn_requires_abort() else None
-        return None

@@ -31,13 +31,12 @@ def server_properties(
         config = {**zookeeper_properties(data, port("")), **(spec.zookeeper_config or {})}
         return fill(config, {**values, "port": str(port(""))}, port)
     values["id"] = str(server)
+    properties = node_properties if spec.is_kraft else broker_properties
+    config = properties(spec, int(server), data, port, connect)
     if server not in spec.broker_ids:
-        config = {**node_properties(spec, int(server), data, port, connect), **(spec.controller_config or {})}
-        return fill(config, {**values, "port": str(port(CONTROLLER_LISTENER))}, port)
-    if spec.is_kraft:
-        config = node_properties(spec, int(server), data, port, connect)
-    else:
-        config = broker_properties(spec, int(server), data, port, connect)
+        values["port"] = str(port(CONTROLLER_LISTENER))
+        return fill({**config, **(spec.controller_config or {})}, values, port)
+    if not spec.is_kraft:
         values["zookeeper"] = connect
     if spec.racks is not None:
         config["broker.rack"] = spec.racks[int(server)]

@@ -31,7 +31,7 @@ class LocalCluster(ClusterServers):
     brokers : int
         The number of brokers; their ids start at 0.
     kafka_version : str
-        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper is always the one of Kafka 3.9.1. Kafka 4 has
+        ``4.3.1``, ``3.9.1``, ``1.1.1`` and ``0.8.2.2`` are tested. ZooKeeper always comes from Kafka 3.9.1. Kafka 4 has
         no ZooKeeper.
     kraft : bool
         KRaft mode instead of ZooKeeper, for Kafka 3.3 or later. Kafka 4 always uses it.
@@ -76,8 +76,6 @@ class LocalCluster(ClusterServers):
     def __repr__(self) -> str:
         return f"LocalCluster(brokers={self.brokers}, kafka_version={self.kafka_version!r})"
 
-    # -- life
-
     def start(self) -> LocalCluster:
         """Start all servers, and return this cluster when every broker knows all others; takes 5 to 10 s.
 
@@ -104,8 +102,6 @@ class LocalCluster(ClusterServers):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-    # -- faults
 
     def stop(self, server: Server) -> None:
         """Shut a server down (SIGTERM); returns when it has ended, and a broker is no longer registered.
@@ -158,8 +154,6 @@ class LocalCluster(ClusterServers):
         finally:
             other.stop()  # closes it
             other.close()
-
-    # -- topics and records
 
     def create_topic(
         self,

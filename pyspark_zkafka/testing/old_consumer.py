@@ -62,7 +62,6 @@ class Events:
         self._lock = threading.Lock()
 
     def records(self) -> list[OldRecord]:
-        """Return all records."""
         with self._lock:
             self._take()
             return list(self._records)
@@ -167,8 +166,6 @@ class OldConsumer:
     def __repr__(self) -> str:
         return f"OldConsumer(group={self.group!r}, consumer_id={self.consumer_id!r}, kafka_version={self.kafka_version!r})"
 
-    # -- life
-
     def start(self, wait: bool = True, timeout_s: float = 60) -> OldConsumer:
         """Start this consumer with empty `records` and `log`, and return it.
 
@@ -242,8 +239,6 @@ class OldConsumer:
         self._end(signal.SIGTERM, _REAP_TIMEOUT_S)
         self._reap()
 
-    # -- records and commits
-
     @property
     def records(self) -> list[OldRecord]:
         """The records since the last start, in each stream's order; kept after the process has ended."""
@@ -286,8 +281,6 @@ class OldConsumer:
         """The process's log; kept after the process has ended."""
         processes = self._processes
         return self._log if processes is None else processes.log(_NAME).read_text(encoding="utf-8", errors="replace")
-
-    # -- the process
 
     def _arguments(self) -> list[str]:
         given = [(name, value) for name, value in self._subscriptions.items() if value]

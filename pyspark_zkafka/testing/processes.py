@@ -107,7 +107,6 @@ class PortReservations:
         raise NO_FREE_PORT(f"{found}; end other servers")
 
     def close(self) -> None:
-        """Release all ports."""
         while self._held:
             self._held.pop().close()
 
@@ -282,7 +281,6 @@ class ForeignProcesses(ServerProcesses):
         self._ports = {(server, ""): port for server, port in ports.items()}
 
     def port(self, name: str, purpose: str = "") -> int:
-        """Return a server's port."""
         if (name, purpose) not in self._ports:
             self._refuse()
         return self._ports[name, purpose]

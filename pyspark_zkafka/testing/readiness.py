@@ -134,5 +134,4 @@ def registered_brokers(client: KazooClient) -> set[int]:
 
 
 def has_topics(client: KazooClient) -> bool:
-    """True if there is any topic."""
     return client.exists("/brokers/topics") is not None and bool(client.get_children("/brokers/topics"))

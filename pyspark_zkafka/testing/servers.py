@@ -101,8 +101,6 @@ class ClusterServers(ClusterSpec):
             self._running.add(ZOOKEEPER)
             self._chroot = "/" + zookeeper_connect.partition("/")[2]
 
-    # -- addresses and processes
-
     @property
     def zookeeper_connect(self) -> str:
         """The value of ``zookeeper.connect``: ``127.0.0.1:port/chroot``; raises `NO_ZOOKEEPER` in KRaft mode."""
@@ -138,8 +136,6 @@ class ClusterServers(ClusterSpec):
         """Connect a kazoo client, with the cluster's chroot, for a `with` block; raises `NO_ZOOKEEPER` in KRaft mode."""
         return readiness.zookeeper_session(self.zookeeper_connect, _CONNECT_TIMEOUT_S)
 
-    # -- clients
-
     def _bootstrap(self, brokers: Sequence[int], listener: str = "") -> str:
         return ",".join(f"{LOOPBACK}:{self.port(b, listener)}" for b in brokers)
 
@@ -150,8 +146,6 @@ class ClusterServers(ClusterSpec):
 
     def _metadata(self) -> closing[MetadataWatch]:
         return closing(MetadataWatch({b: self._client_settings([b]) for b in self.running_broker_ids}))
-
-    # -- processes
 
     def _deadline(self) -> Wait:
         return Wait(self.startup_timeout_s)
@@ -209,8 +203,6 @@ class ClusterServers(ClusterSpec):
                 f"{self._processes.log_tail(name)}\nuse kill() for a server that cannot shut down by itself",
             )
         self._running.discard(server)
-
-    # -- readiness
 
     def _wait_ready(self, deadline: Wait) -> None:
         known = set(self.running_broker_ids) if self.is_kraft else self._wait_registered(deadline)

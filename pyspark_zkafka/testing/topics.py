@@ -44,7 +44,7 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
 class AdminTopics:
     """Topics, through brokers that answer admin requests: 0.10.2 or later, 0.11 for delete_records.
 
-    A change returns when the cluster has accepted the request. The state is the one in a broker's metadata, because KRaft's
+    A change returns when the cluster has accepted the request. The state comes from a broker's metadata, because KRaft's
     controllers answer no client before Kafka 3.7.
     """
 

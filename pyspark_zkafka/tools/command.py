@@ -31,8 +31,7 @@ from pyspark_zkafka.read.view_planner import plan_view
 from pyspark_zkafka.tools.arguments import read_config_file
 from pyspark_zkafka.tools.output import Output
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import Activity, require_inactive
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import Activity, ZooKeeperClient, require_inactive
 
 T = TypeVar("T")
 

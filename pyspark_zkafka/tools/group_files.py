@@ -36,8 +36,7 @@ from pyspark_zkafka.tools.group_delete import require_existing
 from pyspark_zkafka.tools.group_reset import clamp, list_offsets
 from pyspark_zkafka.tools.offset_files import OffsetLine, csv_text, parse_offsets_file, zk_text
 from pyspark_zkafka.tools.output import columns
-from pyspark_zkafka.zookeeper.groups import group_activity
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_activity
 
 _EXPORTED = columns("group topic partition offset", right="partition offset")
 _IMPORTED = columns("group topic partition current_offset new_offset", right="partition current_offset new_offset")

@@ -47,8 +47,7 @@ from pyspark_zkafka.tools.command import (
 )
 from pyspark_zkafka.tools.migration import Compared, LiveRounds, compare, report, to_copy
 from pyspark_zkafka.tools.output import Column, columns
-from pyspark_zkafka.zookeeper.groups import Activity, group_activity, require_inactive
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import Activity, ZooKeeperClient, group_activity, require_inactive
 
 _NOT_COPIED = "The offsets were not copied"
 _REFUSED = "while consumers that Kafka coordinates are active, brokers accept offsets from these alone; stop them"

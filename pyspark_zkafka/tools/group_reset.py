@@ -45,8 +45,7 @@ from pyspark_zkafka.tools.arguments import (
 from pyspark_zkafka.tools.command import Group, Target, changes_cluster, open_servers, require_no_consumers
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from pyspark_zkafka.tools.output import columns
-from pyspark_zkafka.zookeeper.groups import group_activity
-from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
+from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_activity
 
 _NUMBERS = "partition current_offset new_offset"
 _COLUMNS = columns(f"group topic {_NUMBERS}", right=_NUMBERS)

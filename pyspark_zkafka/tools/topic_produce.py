@@ -51,7 +51,7 @@ def produce(
     from pyspark_zkafka.records.producer import producer_properties
     from pyspark_zkafka.records.select import hash_function, open_producer
     from pyspark_zkafka.write.plan import plan_write
-    from pyspark_zkafka.write.rows import RowSender
+    from pyspark_zkafka.write.writers import RowSender
 
     separator = None if key_separator is None else key_separator.replace("\\t", "\t").encode()
     if separator == b"":

@@ -21,8 +21,8 @@ from pyspark_zkafka.model.exactly_once import (
     Await,
     Begin,
     Commit,
+    Elsewhere,
     Measure,
-    ReadFormer,
     ReadLedger,
     ReadOthers,
     Result,
@@ -39,13 +39,11 @@ from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.records.select import hash_function, open_transactional, row_hash_function
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
-from pyspark_zkafka.write.rows import RowSender, Written, first_turn
+from pyspark_zkafka.write.writers import RowSender, Written, first_turn
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.taskcontext import TaskContext
-
-__all__ = ["Writing", "identify", "write_rows_once"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,10 +60,8 @@ class Writing:
 
     Attributes
     ----------
-    name : QueryName
-        The name under which it writes.
     query : str, optional
-        The id of the streaming query that it is a part of, as far as Spark says.
+        The id of its streaming query, if Spark names one.
     former : re.Pattern, optional
         The bases of ledgers that the write may have from before its batchId was set or left out; None if `query` is enough
         to find these.
@@ -78,7 +74,7 @@ class Writing:
 
 
 def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) -> Writing:
-    """The attempt that a task is: of a micro-batch, a write in its foreachBatch, or a batch job.
+    """Identify a task's attempt: to write a micro-batch, a write in its foreachBatch, or a batch job.
 
     Raises OptionError (UNNAMED_WRITE) if nothing distinguishes a repetition of the write from another write.
     """
@@ -148,7 +144,7 @@ def write_rows_once(
     Raises
     ------
     LedgerError
-        The write does not repeat what the ledger has of it.
+        The write does not repeat its entries in the ledger.
     TransactionFailed
         A later attempt of the slot has begun, or the transaction timed out or was refused.
     DeliveryFailed
@@ -166,16 +162,16 @@ def write_rows_once(
         return Written()  # a group's job that is run again, and finds nothing left to read
     if first is None and not _may_be_recorded(writing):
         return Written()
-    task = _SlotTask(options, plan, plan.ledger, writing, first_turn(context))
-    return task.write(with_rows if first is None else chain([first], with_rows))
+    rows = with_rows if first is None else chain([first], with_rows)
+    return _SlotTask(options, plan, plan.ledger, writing, first_turn(context)).write(rows)
 
 
 _first_batches: dict[str, tuple[str, int]] = {}
-"""The first micro-batch that this process has seen of each query, and the run in which."""
+"""By query, the run that this process saw last, and the first micro-batch of that run."""
 
 
 def _may_be_recorded(writing: Writing) -> bool:
-    """True for a slot without rows that another run may have recorded, with rows: in the first micro-batch of a run."""
+    """True in the first micro-batch of a run: another run may have recorded a slot with rows that now has none."""
     attempt, name = writing.attempt, str(writing.name)
     run, batch = _first_batches.get(name, ("", 0))
     if run != attempt.run:
@@ -184,7 +180,7 @@ def _may_be_recorded(writing: Writing) -> bool:
 
 
 class _SlotTask:
-    """Takes the steps of a task."""
+    """Takes the steps of `write_slot` for a task."""
 
     def __init__(self, options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, writing: Writing, turn: int) -> None:
         self._options = options
@@ -230,11 +226,8 @@ class _SlotTask:
                 return self._recorded
             case ReadLedger():
                 return self._read_ledger()
-            case ReadOthers():
-                query = self._query
-                return _by_place(self._ledger.others(lambda base: query is not None and QueryName.belongs(base, query)))
-            case ReadFormer():
-                return self._read_former()
+            case ReadOthers(with_former):
+                return self._read_elsewhere(self._former if with_former else None)
             case Measure():
                 return rows.measure()
             case Send():
@@ -248,9 +241,9 @@ class _SlotTask:
         return None
 
     def _read_ledger(self) -> dict[int, Entry]:
-        """The entries of all slots, which a transaction that a killed run left open keeps from being read.
+        """Read the entries of all slots. Ends other slots' transactions that a killed run left open: they block the ledger.
 
-        The task of its slot ends it, unless it waits for this task's core: then this one does.
+        The tasks of these slots end them as well, but may be waiting for this task's core.
         """
         try:
             return self._ledger.entries()
@@ -263,20 +256,26 @@ class _SlotTask:
                 pass
         return self._ledger.entries()
 
-    def _read_former(self) -> dict[str, list[Entry]]:
-        former = self._former
-        if former is None:
-            return {}
-        topic = self._options.topic
-        topics = {self._ledger_topic, topic or self._ledger_topic}
-        found = self._ledger.others(lambda base: former.fullmatch(base) is not None, topics)
-        return _by_place(
-            {
-                place: [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
-                for place, entries in found.items()
-                if former.fullmatch(place[0])
-            }
+    def _read_elsewhere(self, former: re.Pattern[str] | None) -> Elsewhere:
+        """Read the entries under the query's other names, and under names that `former` matches, in the same requests."""
+        query, topic = self._query, self._options.topic
+
+        def is_other(base: str) -> bool:
+            return base == str(self._name) or (query is not None and QueryName.belongs(base, query))
+
+        def is_former(base: str, under: str) -> bool:
+            return former is not None and former.fullmatch(base) is not None and under in (self._ledger_topic, topic)
+
+        found = self._ledger.others(
+            lambda base: is_other(base) or is_former(base, self._ledger_topic),
+            lambda base, under: is_other(base) or is_former(base, under),
         )
+        of_write = {
+            place: [entry for entry in entries if entry.sink is None or entry.sink.topic == topic]
+            for place, entries in found.items()
+            if is_former(*place)
+        }
+        return Elsewhere(_by_place({p: e for p, e in found.items() if is_other(p[0])}), _by_place(of_write))
 
     def _await(self, producer: TransactionalProducer, awaited: Await) -> bool:
         pause_s = next(self._pauses)
@@ -319,7 +318,7 @@ def _by_place(found: Mapping[tuple[str, str], list[Entry]]) -> dict[str, list[En
 
 
 class _Rows:
-    """The rows of a task: measured, or sent in a transaction that is begun with the first of them."""
+    """The rows of a task: measured, or sent in a transaction."""
 
     def __init__(
         self,
@@ -346,20 +345,17 @@ class _Rows:
         return self._digest.row_set()
 
     def send(self) -> RowSet:
-        """Send all rows in a transaction, which is begun if there are any; returns when each is acknowledged."""
+        """Begin a transaction and send all rows, if there are any. Returns when each is acknowledged."""
         batches = iter(self._batches)
         first = next(batches, None)
-        if first is not None:
-            self._producer.begin()
-            self._send(chain([first], batches))
-        return self._digest.row_set()
-
-    def _send(self, batches: Iterable[pa.RecordBatch]) -> None:
-        producer = self._producer.producer
-        with producer.counting():
+        if first is None:
+            return self._digest.row_set()
+        self._producer.begin()
+        with self._producer.counting():
             hash_keys = hash_function(self._options.connection)
-            sender = RowSender(self._options, self._plan, producer, self._turn, hash_keys, self._digest.add)
-            for batch in batches:
+            sender = RowSender(self._options, self._plan, self._producer, self._turn, hash_keys, self._digest.add)
+            for batch in chain([first], batches):
                 sender.send(batch)
-            producer.flush()
+            self._producer.flush()
             self.written = sender.written()
+        return self._digest.row_set()

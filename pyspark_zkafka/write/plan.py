@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import UNKNOWN_TOPIC
 from pyspark_zkafka.errors import BrokersUnavailable
@@ -19,7 +20,7 @@ from pyspark_zkafka.options.values import CommitPlan, WriteOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LedgerPlan", "WritePlan", "named_topics", "plan_topics", "plan_write"]
+    from pyspark_zkafka.brokers.ledger_offsets import Ledger
 
 _COMPLETION_S = 5.0
 """The time within which brokers complete a transaction whose commit they have accepted."""
@@ -29,10 +30,10 @@ _COMPLETION_S = 5.0
 class LedgerPlan:
     """Where an exactly-once write keeps its ledger, and which call it is.
 
-    `topic` has `partitions` partitions, each of which can hold the entry of a slot. `call` is unique to a call of
-    ``df.write``, and empty for a streaming writer, of which a query has only one. `job` identifies a write with
-    commitOffsets. It is None for other writes, and if the group has committed all of the offsets already. `sink` is the
-    option's topic, if the ledger is under another one, and outlives it.
+    Each of the topic's `partitions` can hold the entry of a slot. `call` is unique to a call of ``df.write``, and empty for
+    a streaming writer: a query has only one. `job` identifies a write with commitOffsets. It is None for other writes, and
+    if the group has committed all of the offsets already. `sink` is the option's topic, if the ledger is under another
+    topic, which outlives it.
     """
 
     topic: str
@@ -99,7 +100,7 @@ def named_topics(options: WriteOptions) -> list[str] | None:
 
 
 def _created(options: WriteOptions, servers: str) -> Router:
-    """The router of the option's topic, which the brokers may create when they are asked for it."""
+    """The router of the option's topic. Asking the brokers for a missing topic may create it."""
     from pyspark_zkafka.records.producer import producer_properties
     from pyspark_zkafka.records.select import open_producer
 
@@ -114,7 +115,7 @@ def _generation(topics: Iterable[Topic]) -> frozenset[tuple[str, str | int, int]
 
 
 def _sink(options: WriteOptions, snapshot: ClusterSnapshot) -> SinkIdentity | None:
-    """The topic of the rows, unless rows name theirs, the ledger is deleted with it, or it has no identity."""
+    """The topic of the rows. None if rows name their topics, the topic also has the ledger, or it has no identity."""
     from pyspark_zkafka.cluster import open_cluster
 
     name = options.topic
@@ -151,10 +152,14 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
         return None
     queries = job_names(commit.group, commit.offsets, options.once.writer, is_member=commit.owner is not None)
     names = [QueryName(options.once.prefix, query) for query in queries]
-    recorded = ((name.query, _entries(options, plan, ledger, name)) for name in names)
+
+    def ledger_of(name: QueryName, **limits: Any) -> Ledger:
+        place = plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions
+        return Ledger(*place, sink=ledger.sink, **limits)
+
+    recorded = ((name.query, _entries(partial(ledger_of, name))) for name in names)
     found = [last for query, entries in recorded if (last := last_job(query, entries)) is not None]
-    place = plan.bootstrap_servers, options.connection.kafka, names[0], ledger.topic, ledger.partitions
-    others = Ledger(*place, sink=ledger.sink).others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
+    others = ledger_of(names[0]).others(lambda base: is_ledger_of(base, commit.group, commit.offsets))
     own = {(str(name), ledger.topic) for name in names}
     moved = (last_job(f"{p[0]} (topic {p[1]})", entries) for p, entries in others.items() if p not in own)
     elsewhere = [last for last in moved if last is not None]
@@ -164,25 +169,22 @@ def _job(options: WriteOptions, commit: CommitPlan, plan: WritePlan, ledger: Led
     return None if job is None or len(job.ends.encode()) > MAX_ENDS_BYTES else job
 
 
-def _entries(options: WriteOptions, plan: WritePlan, ledger: LedgerPlan, name: QueryName) -> Collection[Entry]:
-    """The entries of a group's ledger.
+def _entries(ledger_with: Callable[..., Ledger]) -> Collection[Entry]:
+    """The entries of a group's ledger. `ledger_with` makes the ledger with limits of waiting.
 
-    A transaction that is being committed is waited for. One that is still open after that may be a killed job's: its slot
-    ends it before it writes, and reads the ledger again.
+    Waits for transactions that are being committed. A transaction that is still open after that may be a killed job's: the
+    task of its slot ends it before it writes, and reads the ledger again.
     """
-    from pyspark_zkafka.brokers.ledger_offsets import Ledger
-
-    place = plan.bootstrap_servers, options.connection.kafka, name, ledger.topic, ledger.partitions
     try:
-        return Ledger(*place, sink=ledger.sink, timeout_s=_COMPLETION_S).entries().values()
+        return ledger_with(timeout_s=_COMPLETION_S).entries().values()
     except BrokersUnavailable:
-        return Ledger(*place, sink=ledger.sink, waits=False).entries().values()
+        return ledger_with(waits=False).entries().values()
 
 
 def _committed(
     options: WriteOptions, commit: CommitPlan, plan: WritePlan, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The group's offsets, the larger where two stores differ: a job commits to the first one when all rows are written."""
+    """The group's offsets. If two stores differ, the larger: a job that was killed may have committed to the first only."""
     from pyspark_zkafka.group.offsets import open_group_offsets
 
     if not partitions:

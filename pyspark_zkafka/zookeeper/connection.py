@@ -16,8 +16,9 @@ from kazoo.client import KazooClient
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import KeeperState
 
-from pyspark_zkafka.conditions import UNUSABLE_TLS_FILE
+from pyspark_zkafka.conditions import SASL_MISSING, UNUSABLE_TLS_FILE, ZOOKEEPER_ALREADY_OPEN, ZOOKEEPER_MISUSED
 from pyspark_zkafka.errors import ZKafkaError
+from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 from pyspark_zkafka.zookeeper import kazoo_errors as errors
@@ -39,7 +40,7 @@ _BULK_ERRORS: tuple[type[BaseException], ...] = (*errors.KAZOO_ERRORS, ZKafkaErr
 _log = logging.getLogger(__name__)
 
 _no_bulk_before: dict[str, float] = {}
-"""When to try bulk reads again, by hosts: after a failure. Never for an ensemble with a server before 3.6."""
+"""After a failed bulk read, the time of the next one, by hosts; infinite for an ensemble with a server before 3.6."""
 
 Watch = Callable[[object], None]
 SessionState = Literal["CONNECTED", "SUSPENDED", "LOST"]
@@ -86,14 +87,14 @@ class _BulkRead:
     type: ClassVar[int] = 22
 
     def serialize(self) -> bytes:
-        """The request's body, as kazoo asks for it."""
+        """The request's body. Called by kazoo."""
         header, no_watch, end = wire.MultiHeader(wire.GetData.type, False, -1), b"\0", wire.MultiHeader(-1, True, -1)
         reads = (header.serialize() + wire.write_string(path) + no_watch for path in self.paths)
         return b"".join(reads) + bytes(end.serialize())
 
     @staticmethod
     def deserialize(data: bytes, at: int) -> list[Znode | int]:
-        """The answer, which kazoo passes with the place where it begins."""
+        """Parse the answer, which starts `at` this offset. Called by kazoo."""
         answers: list[Znode | int] = []
         while True:
             kind, is_end, code = wire.multiheader_struct.unpack_from(data, at)
@@ -144,7 +145,7 @@ class ZooKeeperConnection:
         not accepted, and OptionError for an unreadable TLS file, or for SASL without pure-sasl.
         """
         if self._kazoo is not None:
-            raise errors.already_open()
+            raise ZOOKEEPER_ALREADY_OPEN("The ZooKeeper client is already open; create another one")
         self._connect()
         return self
 
@@ -266,9 +267,9 @@ class ZooKeeperConnection:
         return None
 
     def _read_in_bulk(self, paths: Sequence[str]) -> dict[str, Znode] | None:
-        """Read many znodes in few requests. None if that fails, and single reads must show why.
+        """Read many znodes in few requests. None if that fails: the error of a single read then says why.
 
-        The session is another one, because servers before 3.6 end a session that sends such a request.
+        Uses another session, because servers before 3.6 end a session that sends such a request.
         """
         self._client()  # refuse to read by a connection that is not open
         hosts = self.config.hosts
@@ -343,8 +344,11 @@ class ZooKeeperConnection:
         return True
 
     def _full(self, path: str) -> str:
-        if not is_znode_path(path):
-            raise errors.not_a_path(path)
+        if not is_znode_path(path):  # kazoo would change it, or refuse it without a usable error
+            raise ZOOKEEPER_MISUSED(
+                f"{shown_name(path)} is not the path of a znode, and was not requested; if ZooKeeper itself has a znode of "
+                "such a name, delete it; else report this",
+            )
         return self.config.chroot + path if path != "/" else self.config.chroot or "/"
 
     def _client(self) -> Any:
@@ -423,7 +427,9 @@ def _credentials(auth: tuple[str, str] | None) -> dict[str, object]:
     if scheme != "sasl":
         return {"auth_data": [(scheme, credential)]}
     if importlib.util.find_spec("puresasl") is None:
-        raise errors.sasl_missing()
+        raise SASL_MISSING(
+            "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
+        )
     mechanism, user, password = credential.split(":", 2)
     return {"sasl_options": {"mechanism": mechanism.upper(), "username": user, "password": password}}
 

@@ -7,8 +7,6 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from pyspark_zkafka.conditions import (
     REQUEST_TOO_LARGE,
-    SASL_MISSING,
-    ZOOKEEPER_ALREADY_OPEN,
     ZOOKEEPER_CONNECTION_LOST,
     ZOOKEEPER_ERROR,
     ZOOKEEPER_MISUSED,
@@ -17,8 +15,7 @@ from pyspark_zkafka.conditions import (
     ZOOKEEPER_TIMEOUT,
     ZOOKEEPER_UNREACHABLE,
 )
-from pyspark_zkafka.errors import OptionError, ZKafkaError, ZooKeeperMisused, ZooKeeperRefused
-from pyspark_zkafka.model.topic_names import shown_name
+from pyspark_zkafka.errors import ZKafkaError, ZooKeeperMisused, ZooKeeperRefused
 from pyspark_zkafka.options.values import ZooKeeperConfig
 
 KAZOO_ERRORS: tuple[type[BaseException], ...] = (kazoo.KazooException, KazooTimeoutError)
@@ -122,29 +119,9 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
     )
 
 
-def not_a_path(path: str) -> ZooKeeperMisused:
-    """The error for a path that ZooKeeper does not allow. kazoo would change it, or refuse it without a usable error."""
-    return ZOOKEEPER_MISUSED(
-        f"{shown_name(path)} is not the path of a znode, and was not requested; if ZooKeeper itself has a znode of such a "
-        "name, delete it; else report this",
-    )
-
-
 def not_open() -> ZooKeeperMisused:
     """The error for a client used outside of its ``with`` block."""
     return ZOOKEEPER_NOT_OPEN("The ZooKeeper client is not open; use it inside its with block")
-
-
-def already_open() -> ZooKeeperMisused:
-    """The error for a second ``with`` on an open client."""
-    return ZOOKEEPER_ALREADY_OPEN("The ZooKeeper client is already open; create another one")
-
-
-def sasl_missing() -> OptionError:
-    """The error for SASL without pure-sasl."""
-    return SASL_MISSING(
-        "zookeeper.auth asks for SASL, and the package pure-sasl is not installed; pip install 'pyspark-zkafka[sasl]'",
-    )
 
 
 def _name(error: BaseException) -> str:

@@ -41,7 +41,7 @@ class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return self._last if current is None or current.granted_ms is None else current
 
     def create_socket_pair(self) -> tuple[WakeUps, WakeUps]:
-        """Return what wakes kazoo's thread for each request."""
+        """Return the wake-ups of kazoo's thread, as both ends of the pair."""
         wake_ups = WakeUps()
         return wake_ups, wake_ups
 
@@ -89,7 +89,7 @@ class WakeUps:
         self._count = 0
 
     def send(self, data: bytes) -> int:
-        """Count one, whatever the data."""
+        """Add a wake-up, whatever the data."""
         with self._lock:
             if not self._count:
                 self._writer.send(b"\0")
@@ -97,7 +97,7 @@ class WakeUps:
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """Take one. Empty if there is none."""
+        """Take a wake-up. Returns no bytes if there is none."""
         with self._lock:
             if not self._count:
                 return b""
@@ -105,7 +105,7 @@ class WakeUps:
             return b"\0" if self._count else self._reader.recv(1)
 
     def fileno(self) -> int:
-        """The descriptor that is ready to read while there is one."""
+        """The descriptor, which is ready to read while a wake-up is left."""
         return self._reader.fileno()
 
     def close(self) -> None:

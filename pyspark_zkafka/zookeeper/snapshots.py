@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pyspark_zkafka.conditions import NO_CHROOT, NO_KAFKA_CLUSTER
-from pyspark_zkafka.errors import CodecError, ZooKeeperRefused
+from pyspark_zkafka.conditions import GROUP_ACTIVE, NO_CHROOT, NO_KAFKA_CLUSTER
+from pyspark_zkafka.errors import CodecError, ZooKeeperRefused, listing
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin as admin_znodes
@@ -19,13 +19,13 @@ from pyspark_zkafka.model.znodes.admin import AdminState
 from pyspark_zkafka.model.znodes.brokers import BrokerRegistration
 from pyspark_zkafka.model.znodes.groups import ConsumerRegistration
 from pyspark_zkafka.zookeeper.connection import Watch, Znode, ZooKeeperConnection
-from pyspark_zkafka.zookeeper.groups import group_znodes as read_group_znodes
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +202,75 @@ class ZooKeeperClient(ZooKeeperConnection):
         if not clusters:
             return ", and the ensemble shows no other Kafka cluster"
         return f"; a Kafka cluster is under {' and '.join(clusters)}"
+
+
+def group_children(zookeeper: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, list[str]]:
+    """The names below each group, and below its ids, owners and offsets, by path. Blocks for one round of requests."""
+    parts = (group_znodes.group_path, group_znodes.ids_path, group_znodes.owners_path, group_znodes.offsets_path)
+    return zookeeper.children_many(part(group) for group in groups for part in parts)
+
+
+def read_group_znodes(
+    zookeeper: ZooKeeperConnection,
+    children: Mapping[str, list[str]],
+    choose: Callable[[Iterable[str]], Iterable[str]] = list,
+) -> dict[str, Znode]:
+    """The undecoded znodes of consumers, claims and offsets, by path. Blocks for one or two rounds of requests.
+
+    Parameters
+    ----------
+    children : mapping
+        The names below ``/consumers/G/ids``, ``owners`` or ``offsets``, by path. Other paths are ignored.
+    choose : callable
+        Selects topics below ``owners`` or ``offsets``.
+    """
+    consumers, topics = [], []
+    for path, names in children.items():
+        part = path.split("/")[3:]
+        if part == ["ids"]:
+            consumers += [f"{path}/{name}" for name in names]
+        elif part:
+            topics += [f"{path}/{name}" for name in choose(names)]
+    partitions = zookeeper.children_many(topics) if topics else {}
+    return zookeeper.get_many([*consumers, *(f"{path}/{name}" for path, names in partitions.items() for name in names)])
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A group's registered members, and the claims ``T/P`` under its owners, both sorted."""
+
+    members: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.claims)
+
+
+def group_activity(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, Activity]:
+    """The activity of each group. Blocks for two rounds of requests for any number of groups."""
+    names = list(dict.fromkeys(groups))
+    parents = [path(group) for group in names for path in (group_znodes.ids_path, group_znodes.owners_path)]
+    children = client.children_many(parents)
+    owners = [group_znodes.owners_path(group) for group in names]
+    claims = client.children_many(f"{path}/{topic}" for path in owners for topic in children.get(path, []))
+    found: dict[str, Activity] = {}
+    for group, path in zip(names, owners, strict=True):
+        claimed = (f"{topic}/{key}" for topic in children.get(path, []) for key in claims.get(f"{path}/{topic}", []))
+        found[group] = Activity(tuple(children.get(group_znodes.ids_path(group), ())), tuple(claimed))
+    return found
+
+
+def require_inactive(group: str, activity: Activity, not_done: str) -> None:
+    """Raise GroupError if a group has members or claims. The message starts with `not_done`."""
+    if not activity:
+        return
+    members, claims = listing(activity.members, _SHOWN), listing(activity.claims, _SHOWN)
+    found = f"it has the members {members}" if members else f"its partitions {claims} have owners"
+    raise GROUP_ACTIVE(
+        f"{not_done}: group {group} must be inactive, but {found}; stop its consumers (one that died is gone when its "
+        "session expires), and run this again",
+        group=group,
+    )
 
 
 def _name(path: str) -> str:

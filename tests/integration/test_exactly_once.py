@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pyspark_zkafka.testing import LocalCluster
-    from pyspark_zkafka.write.rows import Written
+    from pyspark_zkafka.write.writers import Written
 
 pytestmark = pytest.mark.server
 

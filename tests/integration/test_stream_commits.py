@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_zkafka.group.commits import CommitResult, commit_offsets
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
-from pyspark_zkafka.read.stream_commits import commit_positions
+from pyspark_zkafka.read.stream_driver import commit_positions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_session import StreamWarnings
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient

@@ -74,10 +74,10 @@ class Writer:
     def send(self, producer: TransactionalProducer, *values: bytes) -> None:
         """Send rows, and wait until all are acknowledged."""
         rows = OutgoingBatch(self.topic, pa.array(values, pa.binary()), None, None, None, None)
-        with producer.producer.counting():
-            producer.producer.send(rows, np.zeros(len(values), np.int32), 1)
-            producer.producer.flush()
-            assert producer.producer.acknowledged == len(values)
+        with producer.counting():
+            producer.send(rows, np.zeros(len(values), np.int32), 1)
+            producer.flush()
+            assert producer.acknowledged == len(values)
 
     def commit(self, producer: TransactionalProducer, offset: int, metadata: str = "{}") -> None:
         producer.commit(self.group, self.topic, 0, offset, metadata)
@@ -243,7 +243,7 @@ def commit(writer: Writer, producer: TransactionalProducer) -> None:
 
 def commit_rows_alone(writer: Writer, producer: TransactionalProducer) -> None:
     """Take only the last step of a commit, as if the offset had been added before the producer was fenced."""
-    producer._complete("committing a transaction", producer._rows.transactions.commit)
+    producer._complete("committing a transaction", producer._sender.transactions.commit)
 
 
 def abort(writer: Writer, producer: TransactionalProducer) -> None:
@@ -415,7 +415,7 @@ def test_first_offset_of_a_cluster() -> None:
 def test_protocol(writer: Writer, protocol: int) -> None:
     """The direct transport uses the second protocol of transactions (KIP-890) if the cluster has enabled it."""
     with writer.open() as producer:
-        sender = producer.producer._sender
+        sender = producer._sender
         assert isinstance(sender, DirectSender)
         assert sender._coordinators.protocol == protocol
         writer.write(producer, 1, b"a")

@@ -12,8 +12,8 @@ from pyspark_zkafka.model.exactly_once import (
     Await,
     Begin,
     Commit,
+    Elsewhere,
     Measure,
-    ReadFormer,
     ReadLedger,
     ReadOthers,
     Result,
@@ -97,9 +97,9 @@ class Task:
         if isinstance(step, ReadLedger):
             return (yield from self._read_ledger())
         if isinstance(step, ReadOthers):
-            return (yield from self._read_elsewhere(lambda base: QueryName.belongs(base, QUERY)))
-        if isinstance(step, ReadFormer):
-            return (yield from self._read_elsewhere(self._is_former))
+            yield
+            former = self._elsewhere(self._is_former) if step.with_former else {}
+            return Elsewhere(self._elsewhere(lambda base: QueryName.belongs(base, QUERY)), former)
         if isinstance(step, Measure):
             yield
             return row_set(self._rows)
@@ -141,9 +141,8 @@ class Task:
         writer = self._name.query.removeprefix("writer.")
         return self._attempt.is_job and QueryName.unnumbered(prefix, writer).fullmatch(base) is not None
 
-    def _read_elsewhere(self, belongs: Callable[[str], bool]) -> Requests:
+    def _elsewhere(self, belongs: Callable[[str], bool]) -> dict[str, list[Entry]]:
         """Read the entries under other names in one answer, which does not wait for transactions."""
-        yield
         found: dict[str, list[Entry]] = {}
         for key in self._broker.offsets:
             group = LedgerGroup.parse(key.group)

@@ -56,7 +56,10 @@ def read_batches(
     split = Split(TopicPartition(wanted.topic, 0), wanted.start, wanted.until, 0, 0, (0,), (servers,))
     how = connection(servers, transport, kafka)
     with open_consumer(how, consumer_properties(how, servers, "g"), split, wanted.columns) as consumer:
-        found = list(SplitReader(split, consumer, wanted.policy, lambda: wanted.identity).batches())
+        reader = SplitReader(split, consumer, wanted.policy, lambda: wanted.identity)
+        found = list(reader.batches())
+        if not reader.is_compared:
+            reader.compare()
         assert isinstance(consumer, DirectConsumer) == (transport == "direct")
         return found
 

@@ -24,7 +24,7 @@ from pyspark_zkafka.write.plan import plan_write
 
 if TYPE_CHECKING:
     from pyspark_zkafka.options.values import WriteOptions
-    from pyspark_zkafka.write.rows import Written
+    from pyspark_zkafka.write.writers import Written
 
 __all__ = ["IN_TRANSACTION", "SlotContext", "SlotJob", "SlotQuery", "TaskProcess", "once", "open_entry", "rows"]
 
@@ -133,7 +133,7 @@ def open_entry(options: WriteOptions, name: QueryName, slot: int, width: int) ->
         producer.start(properties["transactional.id"])
         producer.begin()
         offset = GroupOffset(key.group, topic, key.partition, 0, "not committed")
-        producer.producer.transactions.commit_offset(offset, 10)  # type: ignore[attr-defined]
+        producer._sender.transactions.commit_offset(offset, 10)
         yield
         with pytest.raises(TransactionFailed, match="FENCED"):
             producer.abort()

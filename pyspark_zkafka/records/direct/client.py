@@ -65,8 +65,8 @@ class _Seen(NamedTuple):
 class FetchSizes:
     """Sizes of fetches by topic, in bytes: at least `first`, and at most `most` unless `first` is more.
 
-    Each request costs the broker and the client about the same, whatever its size. Few fetches are best for a range, if
-    none of them returns much from beyond its end.
+    Each request costs the broker and the client about the same, whatever its size. Few fetches are best for a range, unless
+    they return many records beyond its end.
 
     >>> sizes = FetchSizes(first=1_000, most=50_000)
     >>> sizes.next("clicks", 300)

@@ -87,7 +87,7 @@ class Link:
             yield from self._shake_hands(self._context, deadline)
 
     def close(self, *, drop: bool = False) -> None:
-        """Close the socket if it is open. With `drop`, the system does not send what it still has to send."""
+        """Close the socket if it is open. With `drop`, the system drops unsent bytes."""
         if self._socket is not None:
             with suppress(OSError):
                 if drop:
@@ -105,13 +105,15 @@ class Link:
             opened = self._socket_with(_SEND_TIMEOUT_S)
             if isinstance(opened, ssl.SSLSocket) or len(data) == 1:
                 opened.sendall(b"".join(data))
-            else:
-                _send_parts(opened, data)
+                return
+            left = [memoryview(part) for part in data]
+            while left:
+                _remove(left, opened.sendmsg(left[:_MOST_PARTS]))
         except OSError as error:
             raise self.lost("sending failed", error) from error
 
     def send_some(self, left: list[memoryview]) -> None:
-        """Send what the system takes without waiting, and remove it from the list."""
+        """Send as much as the system takes without waiting, and remove it from the list."""
         try:
             opened = self._socket_with(0)
             while left:
@@ -222,12 +224,6 @@ class Link:
         return self._socket
 
 
-def _send_parts(opened: socket.socket, data: Sequence[bytes | memoryview]) -> None:
-    left = [memoryview(part) for part in data]
-    while left:
-        _remove(left, opened.sendmsg(left[:_MOST_PARTS]))
-
-
 def _fill_first(parts: list[memoryview], size: int) -> None:
     """Join the first parts while the first is smaller than this size."""
     while len(parts) > 1 and len(parts[0]) < size:
@@ -237,7 +233,7 @@ def _fill_first(parts: list[memoryview], size: int) -> None:
 
 
 def _remove(parts: list[memoryview], count: int) -> None:
-    """Remove so many bytes from the start of the parts."""
+    """Remove this number of bytes from the start of the parts."""
     whole = 0
     while whole < len(parts) and count >= len(parts[whole]):
         count -= len(parts[whole])
@@ -263,7 +259,7 @@ class Buffer:
         self._data = bytearray()
 
     def room(self, size: int) -> memoryview:
-        """Return memory of this size, which overwrites the response before."""
+        """Return memory of this size. It overwrites the previous response."""
         if len(self._data) < size:
             self._data = bytearray(size)
         return memoryview(self._data)[:size]
@@ -340,7 +336,6 @@ class Connection:
         self._opening = self._open(deadline)
 
     def fileno(self) -> int:
-        """The descriptor of the open socket, to wait for."""
         return self._link.fileno()
 
     @property
@@ -374,7 +369,7 @@ class Connection:
         self._pending.append((request, self._correlation_id))
 
     def post(self, request: Request) -> None:
-        """Send what the system takes of a request without waiting; `push` sends the rest, and must have before `send`."""
+        """Send as much of a request as the system takes without waiting. Call `push` for the rest, and before `send`."""
         self._unsent += map(memoryview, self._encoded(request))
         self._pending.append((request, self._correlation_id))
         self.push()
@@ -406,7 +401,7 @@ class Connection:
         return response
 
     def fill(self, buffer: Buffer) -> None:
-        """Take in what has arrived of the next response, without waiting. Pass the same buffer to `receive`."""
+        """Receive the part of the next response that has arrived, without waiting. Pass the same buffer to `receive`."""
         if self._pending:
             self._body(buffer, Deadline(self._clock(), self._clock))
 

@@ -18,11 +18,11 @@ from pyspark_zkafka.records.direct.wire import (
     NO_TAGS,
     MalformedResponse,
     Reader,
-    compact_array,
-    compact_string,
+    array,
     int8,
     int32,
     int64,
+    no_tags,
     string,
 )
 
@@ -101,26 +101,21 @@ def fetch_request(version: int, partitions: Sequence[FetchPartition], settings: 
     by_topic: dict[str, list[FetchPartition]] = {}
     for each in partitions:
         by_topic.setdefault(each.partition.topic, []).append(each)
-    body += _array(version, [_topic(version, same_topic, settings.partition_max_bytes) for same_topic in by_topic.values()])
+    topics = [_topic(version, same_topic, settings.partition_max_bytes) for same_topic in by_topic.values()]
+    body += array(topics, flexible)
     if version >= 7:
-        body += _array(version, [])  # topics to forget
+        body += array([], flexible)  # topics to forget
     if version >= 11:
-        body += compact_string(settings.rack) if flexible else string(settings.rack)
-    return Request(FETCH, version, body + NO_TAGS if flexible else body)
-
-
-def _array(version: int, elements: list[bytes]) -> bytes:
-    return compact_array(*elements) if version >= _FIRST_FLEXIBLE else int32(len(elements)) + b"".join(elements)
+        body += string(settings.rack, flexible)
+    return Request(FETCH, version, body + no_tags(flexible))
 
 
 def _topic(version: int, partitions: Sequence[FetchPartition], max_bytes: int) -> bytes:
     """The partitions of one topic."""
-    name, topic_id = partitions[0].partition.topic, partitions[0].topic_id
-    rows = _array(version, [_partition(version, p.partition.partition, p.position, max_bytes) for p in partitions])
-    if version < _FIRST_FLEXIBLE:
-        return string(name) + rows
+    name, topic_id, flexible = partitions[0].partition.topic, partitions[0].topic_id, version >= _FIRST_FLEXIBLE
+    rows = array([_partition(version, p.partition.partition, p.position, max_bytes) for p in partitions], flexible)
     if version < _FIRST_WITH_IDS:
-        return compact_string(name) + rows + NO_TAGS
+        return string(name, flexible) + rows + no_tags(flexible)
     if topic_id is None:
         raise ValueError(f"Fetch {version} needs the topic's id")
     return topic_id + rows + NO_TAGS
@@ -135,7 +130,7 @@ def _partition(version: int, partition: int, position: FetchPosition, max_bytes:
         body += int32(position.last_epoch)
     if version >= 5:
         body += int64(-1)  # log start offset, of followers
-    return body + int32(max_bytes) + (NO_TAGS if version >= _FIRST_FLEXIBLE else b"")
+    return body + int32(max_bytes) + no_tags(version >= _FIRST_FLEXIBLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,23 +165,16 @@ def read_fetch(response: Reader, version: int, partitions: Sequence[FetchPartiti
         if error:
             return [PartitionData(throttle_ms, error)] * len(partitions)
     flexible = version >= _FIRST_FLEXIBLE
-    array = response.compact_array if flexible else response.array
     found: dict[tuple[str | bytes | None, int], PartitionData] = {}
 
     def topic() -> None:
-        name: str | bytes | None
-        if version >= _FIRST_WITH_IDS:
-            name = bytes(response.span(_ID_BYTES))
-        else:
-            name = response.compact_string() if flexible else response.string()
-        for index, fetched in array(lambda: _read_partition(response, version, throttle_ms)):
+        name = bytes(response.span(_ID_BYTES)) if version >= _FIRST_WITH_IDS else response.string(flexible)
+        for index, fetched in response.array(lambda: _read_partition(response, version, throttle_ms), flexible):
             found[name, index] = fetched
-        if flexible:
-            response.tags()
+        response.tags(flexible)
 
-    array(topic)
-    if flexible:
-        response.tags()
+    response.array(topic, flexible)
+    response.tags(flexible)
     response.finish()
     if throttle_ms > 0 and not found:
         return [PartitionData(throttle_ms, NONE, by_id=version >= _FIRST_WITH_IDS)] * len(partitions)
@@ -212,14 +200,13 @@ def _read_partition(response: Reader, version: int, throttle_ms: int) -> tuple[i
 
     def transaction() -> tuple[int, int]:
         found = response.int64(), response.int64()
-        if flexible:
-            response.tags()
+        response.tags(flexible)
         return found
 
-    aborted = (response.compact_array if flexible else response.array)(transaction)
+    aborted = response.array(transaction, flexible)
     replica = response.int32() if version >= 11 else -1
-    records = response.compact_nullable_bytes() if flexible else response.nullable_bytes()
-    tags = response.tags() if flexible else {}
+    records = response.nullable_bytes(flexible)
+    tags = response.tags(flexible)
     diverging = None
     if _DIVERGING_EPOCH in tags:
         field = Reader(tags[_DIVERGING_EPOCH])

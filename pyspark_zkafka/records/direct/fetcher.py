@@ -134,7 +134,7 @@ class Fetcher:
         return None
 
     def fill(self) -> None:
-        """Take in what has arrived of the response, without waiting, to make room for what the broker sends next."""
+        """Receive the part of the response that has arrived, without waiting, to make room for more."""
         if self._in_flight is not None:
             with self._noting_loss():
                 self._in_flight.fill(self._client.buffers[self._buffer])
@@ -339,7 +339,7 @@ class JointFetches:
     """Fetches the first bytes of several splits of a task, in one request per planned leader.
 
     A task with many small splits would spend more time on a request for each than on their records. The `Fetcher` of each
-    split takes what was fetched of it, fetches the rest, and handles errors. The records are valid until the task ends.
+    split takes the records fetched for it, fetches the rest, and handles errors. The records are valid until the task ends.
 
     Uses the connections of a client. Not thread-safe.
     """
@@ -357,7 +357,7 @@ class JointFetches:
                 self._requests.update(dict.fromkeys(request.places, request))
 
     def close(self) -> None:
-        """Drop what was not taken, and requests in flight."""
+        """Drop records that were not taken, and requests in flight."""
         for request in self._requests.values():
             request.close()
 
@@ -385,7 +385,7 @@ class JointRequest:
         self.places = {_place(part) for part in self._partitions}
 
     def close(self) -> None:
-        """Closes the connection if a response is due, which may be large."""
+        """Drop the data. Closes the connection if a response is due, which may be large."""
         self.places.clear()
         if self._in_flight is not None:
             self._in_flight.close()
@@ -399,7 +399,7 @@ class JointRequest:
                 self._send(connection)
 
     def take(self, partition: TopicPartition, offset: int, deadline: Deadline) -> PartitionData | None:
-        """Return, once, what was fetched of a partition; None if nothing was, or no response has arrived by the deadline.
+        """Return the data of a partition, once. None without data, or if no response has arrived by the deadline.
 
         A failed request has data for no partition. Raises ConnectionLost and Unsupported.
         """

@@ -42,7 +42,7 @@ class _Leader:
 
 
 class LeaderConnections:
-    """Sends the requests of `Producing` to leaders, and passes on what became of them. No call but `wait` blocks.
+    """Sends the requests of `Producing` to leaders, and reports their outcomes to it. Only `wait` blocks.
 
     `clock` is `Producing`'s clock. `protocol` returns the protocol of the open transaction. `report` is called with lost
     connections and refused logins.
@@ -78,7 +78,6 @@ class LeaderConnections:
         self.unsupported: Unsupported | None = None
 
     def close(self) -> None:
-        """Close all connections."""
         for leader in self._leaders.values():
             leader.connection.close()
         self._leaders.clear()
@@ -199,7 +198,7 @@ class LeaderConnections:
                 self._ends[batch.partition] = answer.offset + batch.records
 
     def _lose(self, number: int, error: Exception) -> None:
-        """Close the connection to a broker; what is in flight on it may have been written."""
+        """Close the connection to a broker. The broker may have written batches in flight."""
         now = self._clock()
         self._leaders.pop(number).connection.close()
         self._producing.lose(number, now)

@@ -21,20 +21,19 @@ from pyspark_zkafka.records.direct.wire import (
     NO_TAGS,
     MalformedResponse,
     Reader,
-    compact_string,
     int8,
     int16,
     int32,
     int64,
+    no_tags,
     nullable_bytes,
     string,
-    unsigned_varint,
 )
 
 R = TypeVar("R")
 NONE, UNSUPPORTED_VERSION = 0, 35
 EARLIEST, LATEST = -2, -1
-"""The timestamps with which ListOffsets returns the ends of a log."""
+"""Timestamps for ListOffsets that ask for the ends of a log."""
 
 
 class Api(NamedTuple):
@@ -80,8 +79,8 @@ class Request(NamedTuple):
 
     def encoded(self, correlation_id: int, client_id: str) -> bytes:
         """The request up to its parts, with its length and its header (versions 1 and 2)."""
-        tags = NO_TAGS if self.version >= self.api.flexible else b""
-        header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id) + tags
+        header = int16(self.api.key) + int16(self.version) + int32(correlation_id) + string(client_id)
+        header += no_tags(self.version >= self.api.flexible)
         return int32(len(header) + len(self.body) + sum(map(len, self.parts))) + header + self.body
 
     def read_header(self, response: Reader, correlation_id: int) -> None:
@@ -90,13 +89,12 @@ class Request(NamedTuple):
         if found != correlation_id:
             raise MalformedResponse(f"the response to request {found} where that to {correlation_id} is due")
         # The header of ApiVersions never has tagged fields, as the client does not know the broker's version yet.
-        if self.version >= self.api.flexible and self.api is not API_VERSIONS:
-            response.tags()
+        response.tags(self.version >= self.api.flexible and self.api is not API_VERSIONS)
 
 
 def api_versions_request(version: int, software: str) -> Request:
     """Versions 0 to 3."""
-    body = compact_string("pyspark-zkafka") + compact_string(software) + NO_TAGS if version >= 3 else b""
+    body = string("pyspark-zkafka", flexible=True) + string(software, flexible=True) + NO_TAGS if version >= 3 else b""
     return Request(API_VERSIONS, version, body)
 
 
@@ -121,13 +119,12 @@ def read_api_versions(response: Reader, version: int) -> Supported | None:
 
     def row() -> tuple[int, tuple[int, int]]:
         found = response.int16(), (response.int16(), response.int16())
-        if version >= 3:
-            response.tags()
+        response.tags(version >= 3)
         return found
 
+    versions = dict(response.array(row, version >= 3))
     if version < 3:
-        return Supported(dict(response.array(row)), {})
-    versions = dict(response.compact_array(row))
+        return Supported(versions, {})
     response.int32()  # throttle time
     finalized = response.tags().get(_FINALIZED_FEATURES)
     return Supported(versions, {} if finalized is None else _read_features(Reader(finalized)))
@@ -135,12 +132,12 @@ def read_api_versions(response: Reader, version: int) -> Supported | None:
 
 def _read_features(field: Reader) -> dict[str, int]:
     def feature() -> tuple[str, int]:
-        name, level = field.compact_string() or "", field.int16()
+        name, level = field.string(flexible=True) or "", field.int16()
         field.int16()  # the lowest level
         field.tags()
         return name, level
 
-    return dict(field.compact_array(feature))
+    return dict(field.array(feature, flexible=True))
 
 
 class Handshake(NamedTuple):
@@ -171,15 +168,13 @@ class Authentication:
 
 def sasl_authenticate_request(version: int, token: bytes) -> Request:
     """Versions 0 to 2."""
-    body = unsigned_varint(len(token) + 1) + token + NO_TAGS if version >= 2 else nullable_bytes(token)
-    return Request(SASL_AUTHENTICATE, version, body)
+    return Request(SASL_AUTHENTICATE, version, nullable_bytes(token, version >= 2) + no_tags(version >= 2))
 
 
 def read_sasl_authenticate(response: Reader, version: int) -> Authentication:
     """Versions 0 to 2. A lifetime of 0 means that the session does not expire."""
     error = response.int16()
-    text = response.compact_string() if version >= 2 else response.string()
-    data = bytes(response.compact_nullable_bytes() if version >= 2 else response.nullable_bytes())
+    text, data = response.string(version >= 2), bytes(response.nullable_bytes(version >= 2))
     return Authentication(error, text, data, response.int64() if version >= 1 else 0)
 
 

@@ -18,28 +18,27 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.producing import ProducerId
 from pyspark_zkafka.records.direct.messages import NONE, Api, Request
 from pyspark_zkafka.records.direct.wire import (
-    NO_TAGS,
     MalformedResponse,
     Reader,
-    compact_array,
-    compact_string,
+    array,
     int8,
     int16,
     int32,
     int64,
+    length,
+    no_tags,
     string,
-    unsigned_varint,
 )
 from pyspark_zkafka.records.sender import GroupOffset
 
 OPERATION_NOT_ATTEMPTED = 55
 TRANSACTION_VERSION = "transaction.version"
-"""The feature of a cluster whose level 2 enables the second protocol of transactions (KIP-890)."""
+"""A feature of the cluster. Its level 2 enables the second protocol of transactions (KIP-890)."""
 SECOND_PROTOCOL = 2
 
 PRODUCE = Api("Produce", 0, 5, 12, 9)
 FIRST_PRODUCE = 8
-"""The newest version of Produce that does not add partitions to a transaction by itself, and is used without KIP-890."""
+"""The newest version of Produce to use without KIP-890. Newer ones add partitions to the transaction by themselves."""
 INIT_PRODUCER_ID = Api("InitProducerId", 22, 0, 1, 2)
 FIND_COORDINATOR = Api("FindCoordinator", 10, 1, 2, 3)
 ADD_PARTITIONS = Api("AddPartitionsToTxn", 24, 0, 2, 3)
@@ -129,16 +128,15 @@ class CommitOffset:
 
     def request(self, version: int) -> Request:
         flexible, found = version >= self.api.flexible, self.offset
-        text = compact_string if flexible else string
         leader_epoch = int32(-1) if version >= 2 else b""
-        tags = NO_TAGS if flexible else b""
-        metadata = text(found.metadata + "\0")  # librdkafka stores the zero byte, and reads up to it
-        row = int32(found.partition) + int64(found.offset) + leader_epoch + metadata + tags
-        member = int32(-1) + compact_string("") + unsigned_varint(0) if version >= 3 else b""  # no member of the group
-        head = text(self.transactional_id) + text(found.group) + _producer(self.producer) + member
+        metadata = string(found.metadata + "\0", flexible)  # librdkafka stores the zero byte, and reads up to it
+        row = int32(found.partition) + int64(found.offset) + leader_epoch + metadata + no_tags(flexible)
+        # Generation, member and static instance: it is no member of the group.
+        member = int32(-1) + string("", flexible) + string(None, flexible) if version >= 3 else b""
+        head = string(self.transactional_id, flexible) + string(found.group, flexible) + _producer(self.producer) + member
         partition = TopicPartition(found.topic, found.partition)
         body = head + _by_topic([(partition, row)], flexible=flexible)
-        return Request(self.api, version, body + tags)
+        return Request(self.api, version, body + no_tags(flexible))
 
     def read(self, response: Reader, version: int) -> Answer:
         response.int32()  # throttle time
@@ -156,10 +154,8 @@ class EndTransaction:
 
     def request(self, version: int) -> Request:
         flexible = version >= self.api.flexible
-        text = compact_string if flexible else string
-        tags = NO_TAGS if flexible else b""
-        body = text(self.transactional_id) + _producer(self.producer) + int8(int(self.commit)) + tags
-        return Request(self.api, version, body)
+        body = string(self.transactional_id, flexible) + _producer(self.producer) + int8(int(self.commit))
+        return Request(self.api, version, body + no_tags(flexible))
 
     def read(self, response: Reader, version: int) -> Answer:
         response.int32()  # throttle time
@@ -200,15 +196,15 @@ def produce_request(
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for partition, records in batches:
         by_topic.setdefault(partition.topic, []).append((partition.partition, records))
-    tags = NO_TAGS if flexible else b""
+    tags = no_tags(flexible)
     parts: list[bytes | memoryview] = []
     for topic, partitions in by_topic.items():
-        parts.append(_text(topic, flexible) + _length(len(partitions), flexible))
+        parts.append(string(topic, flexible) + length(len(partitions), flexible))
         for number, records in partitions:
-            parts += (int32(number) + _length(len(records), flexible), records, tags)
+            parts += (int32(number) + length(len(records), flexible), records, tags)
         parts.append(tags)
     parts.append(tags)
-    head = _text(transactional_id, flexible) + int16(-1) + int32(timeout_ms) + _length(len(by_topic), flexible)
+    head = string(transactional_id, flexible) + int16(-1) + int32(timeout_ms) + length(len(by_topic), flexible)
     return Request(PRODUCE, version, head, tuple(part for part in parts if len(part)))
 
 
@@ -223,33 +219,31 @@ class Produced(NamedTuple):
 def read_produce(response: Reader, version: int) -> tuple[dict[TopicPartition, Produced], int]:
     """Versions 5 to 12: the answers by partition, and the throttle time in ms."""
     flexible = version >= PRODUCE.flexible
-    array = response.compact_array if flexible else response.array
-    text = response.compact_string if flexible else response.string
 
     def invalid() -> None:
         response.int32()
-        text()
-        _skip_tags(response, flexible)
+        response.string(flexible)
+        response.tags(flexible)
 
     def row() -> tuple[int, Produced]:
         number, error, offset = response.int32(), response.int16(), response.int64()
         response.int64()  # time of the append
         log_start = response.int64()
         if version >= 8:
-            array(invalid)
-            text()  # error in words
-        _skip_tags(response, flexible)
+            response.array(invalid, flexible)
+            response.string(flexible)  # error in words
+        response.tags(flexible)
         return number, Produced(error, offset, log_start)
 
     def topic() -> list[tuple[TopicPartition, Produced]]:
-        name = response.compact_string() or "" if flexible else response.required_string()
-        found = [(TopicPartition(name, number), answer) for number, answer in array(row)]
-        _skip_tags(response, flexible)
+        name = response.required_string(flexible)
+        found = [(TopicPartition(name, number), answer) for number, answer in response.array(row, flexible)]
+        response.tags(flexible)
         return found
 
-    rows = [row for rows in array(topic) for row in rows]
+    rows = [row for rows in response.array(topic, flexible) for row in rows]
     found, throttle_ms = dict(rows), response.int32()
-    _skip_tags(response, flexible)
+    response.tags(flexible)
     response.finish()
     if len(found) < len(rows):
         raise MalformedResponse("the response to Produce has a partition twice")
@@ -268,53 +262,30 @@ def _producer(producer: ProducerId) -> bytes:
     return int64(producer.number) + int16(producer.epoch)
 
 
-def _text(text: str | None, flexible: bool) -> bytes:
-    if not flexible:
-        return string(text)
-    return unsigned_varint(0) if text is None else compact_string(text)
-
-
-def _length(count: int, flexible: bool) -> bytes:
-    return unsigned_varint(count + 1) if flexible else int32(count)
-
-
-def _skip_tags(response: Reader, flexible: bool) -> None:
-    if flexible:
-        response.tags()
-
-
 def _by_topic(rows: Iterable[tuple[TopicPartition, bytes]], *, flexible: bool) -> bytes:
     """Topics, each with its rows of partitions."""
     topics: dict[str, list[bytes]] = {}
     for partition, row in rows:
         topics.setdefault(partition.topic, []).append(row)
-    tags = NO_TAGS if flexible else b""
-
-    def array(elements: list[bytes]) -> bytes:
-        return compact_array(*elements) if flexible else int32(len(elements)) + b"".join(elements)
-
-    return array([_text(topic, flexible) + array(found) + tags for topic, found in topics.items()])
+    encoded = [string(topic, flexible) + array(found, flexible) + no_tags(flexible) for topic, found in topics.items()]
+    return array(encoded, flexible)
 
 
 def _first_error(response: Reader, *, flexible: bool) -> Answer:
     """The first error of topics with errors of partitions. A partition that was not attempted is not the cause."""
-    array = response.compact_array if flexible else response.array
 
     def row() -> int:
         response.int32()
         error = response.int16()
-        _skip_tags(response, flexible)
+        response.tags(flexible)
         return error
 
     def topic() -> list[int]:
-        if flexible:
-            response.compact_string()
-        else:
-            response.required_string()
-        found = array(row)
-        _skip_tags(response, flexible)
+        response.string(flexible)
+        found = response.array(row, flexible)
+        response.tags(flexible)
         return found
 
-    errors = [error for found in array(topic) for error in found if error != NONE]
+    errors = [error for found in response.array(topic, flexible) for error in found if error != NONE]
     causes = [error for error in errors if error != OPERATION_NOT_ATTEMPTED]
     return Answer(next(iter(causes or errors), NONE))

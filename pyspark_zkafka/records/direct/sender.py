@@ -28,7 +28,7 @@ from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Connection
 from pyspark_zkafka.records.direct.leaders import REFUSED_PAUSE_S, LeaderConnections
-from pyspark_zkafka.records.direct.messages import Metadata
+from pyspark_zkafka.records.direct.messages import Metadata, Request
 from pyspark_zkafka.records.direct.producer_messages import (
     INIT_PRODUCER_ID,
     TRANSACTION,
@@ -63,8 +63,9 @@ def _code(failed: int) -> int:
 class DirectSender(Sender):
     """The `Sender` over the connections of the direct transport: idempotent, with acks=all.
 
-    Each row is encoded once. `Producing` decides what is sent, and what a failure means. The constructor raises Unsupported
-    for properties that need librdkafka, and ``with`` for brokers and logins: it connects to a broker.
+    It is also the `Rows` of `DirectTransactions`. Each row is encoded once. `Producing` decides which batches to send,
+    and how to handle failures. The constructor raises Unsupported for properties that need librdkafka, and ``with`` for
+    brokers and logins: it connects to a broker.
     """
 
     serves_any_id = True
@@ -242,8 +243,6 @@ class DirectSender(Sender):
             raise RuntimeError("the producer has no transactional.id")
         return self._transactions
 
-    # --- the rows of a transaction ---------------------------------------------------------------------------------------
-
     def start(self, transactional_id: str, producer: ProducerId) -> None:
         self._leaders.transactional_id = transactional_id
         self._producing.start(producer)
@@ -268,10 +267,8 @@ class DirectSender(Sender):
     def _protocol(self) -> int:
         return 0 if self._transactions is None else self._transactions.protocol
 
-    # --- rows to batches -----------------------------------------------------------------------------------------------
-
     def _clock(self) -> float:
-        """The time spent in calls: a batch must not fail for the time that the caller takes between two calls."""
+        """The time spent in calls: a batch must not time out because the caller takes long between two calls."""
         return (self._real_clock() if self._left_at is None else self._left_at) - self._away_s
 
     @contextmanager
@@ -304,9 +301,8 @@ class DirectSender(Sender):
         missing = self._producing.unregistered()
         return None if error is None or not missing else Failure.of(*missing[0], error.code())
 
-    # --- one step: send what may be sent, and take in what has arrived ---------------------------------------------------
-
     def _step(self, timeout_s: float) -> None:
+        """Send all requests that may be sent, wait for an event, and take in responses."""
         self._unsent_bytes = 0
         producing = self._producing
         self._leaders.take_in()
@@ -323,7 +319,7 @@ class DirectSender(Sender):
         self._leaders.take_in()
 
     def _register(self) -> None:
-        """Add the partitions of the rows to the transaction, also those of open batches, with one request."""
+        """Add the partitions of the rows, open batches included, to the transaction with one request."""
         if self._transactions is not None and (missing := self._producing.unregistered(self._encoder.partitions)):
             self._transactions.add_partitions(missing, _METADATA_PAUSE_S)
 
@@ -363,7 +359,7 @@ class DirectSender(Sender):
                 self._unknown_since.pop(partition, None)
 
     def _refuse(self, topic: str, found: Metadata, now: float) -> None:
-        """Fail batches for a topic or partition that the brokers do not have. One that has just started knows none."""
+        """Fail batches for a topic or partition that the brokers do not have, after a while: a new broker knows none."""
         for partition in self._producing.without_leader():
             if partition.topic != topic:
                 continue
@@ -379,7 +375,11 @@ class DirectSender(Sender):
                 self._producing.fail(partition, code)
 
     def _request_producer(self) -> None:
-        answer = self._client.ask_any(self._init_request)
+        def message(connection: Connection) -> Request:
+            self._leaders.require_supported(connection)
+            return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
+
+        answer = self._client.ask_any(message)
         if answer is None:
             return
         request, response = answer
@@ -388,10 +388,6 @@ class DirectSender(Sender):
             self._producing.start(producer)
         elif error not in _RETRIABLE_INIT:
             raise Unsupported(f"a producer id was refused: {KafkaError(error).name()}")
-
-    def _init_request(self, connection: Connection) -> Any:
-        self._leaders.require_supported(connection)
-        return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
 
     def _report(self, error: Exception) -> None:
         _log.debug("A broker cannot be reached: %s", error)

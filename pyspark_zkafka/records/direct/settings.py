@@ -20,52 +20,44 @@ from pyspark_zkafka.records.direct.fetch import FetchSettings
 _KAFKA_PORT = 9092
 _SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 
-# Ignored: they configure librdkafka's queues, threads, group and log, and do not affect what is read.
+# Ignored: they configure librdkafka's queues, threads, group and log, and do not affect what is read or written.
 _WITHOUT_EFFECT = frozenset(
     {
-        "allow.auto.create.topics",
         "api.version.request",
-        "auto.commit.interval.ms",
-        "auto.offset.reset",
-        "check.crcs",
         "connections.max.idle.ms",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "enable.partition.eof",
-        "fetch.queue.backoff.ms",
-        "group.id",
-        "heartbeat.interval.ms",
         "log.connection.close",
         "log_level",
-        "max.in.flight.requests.per.connection",
-        "max.poll.interval.ms",
-        "message.max.bytes",
         "metadata.max.age.ms",
-        "queued.max.messages.kbytes",
-        "queued.min.messages",
-        "session.timeout.ms",
         "socket.blocking.max.ms",
         "topic.metadata.refresh.fast.interval.ms",
         "topic.metadata.refresh.sparse",
     }
 )
-_WITHOUT_EFFECT_ON_WRITES = frozenset(
-    {
-        "api.version.request",
-        "connections.max.idle.ms",
-        "delivery.report.only.error",
-        "log.connection.close",
-        "log_level",
-        "metadata.max.age.ms",
-        "queue.buffering.backpressure.threshold",
-        "queue.buffering.max.kbytes",
-        "queue.buffering.max.messages",
-        "socket.blocking.max.ms",
-        "sticky.partitioning.linger.ms",
-        "topic.metadata.refresh.fast.interval.ms",
-        "topic.metadata.refresh.sparse",
-    }
-)
+_WITHOUT_EFFECT_ON_READS = _WITHOUT_EFFECT | {
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "check.crcs",
+    "enable.auto.commit",
+    "enable.auto.offset.store",
+    "enable.partition.eof",
+    "fetch.queue.backoff.ms",
+    "group.id",
+    "heartbeat.interval.ms",
+    "max.in.flight.requests.per.connection",
+    "max.poll.interval.ms",
+    "message.max.bytes",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+    "session.timeout.ms",
+}
+_WITHOUT_EFFECT_ON_WRITES = _WITHOUT_EFFECT | {
+    "delivery.report.only.error",
+    "queue.buffering.backpressure.threshold",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages",
+    "sticky.partitioning.linger.ms",
+}
 _LEVELS: Mapping[str, Collection[int]] = {
     "none": range(-1, 100),  # librdkafka ignores it without a codec, and with snappy
     "snappy": (),
@@ -195,7 +187,7 @@ class Settings:
 
 def settings_of(properties: Mapping[str, Any]) -> Settings:
     """The settings for a consumer's properties. Raises Unsupported, with the name of an unsupported property."""
-    given = _Properties(properties, _WITHOUT_EFFECT)
+    given = _Properties(properties, _WITHOUT_EFFECT_ON_READS)
     settings = _settings(given)
     given.finish()
     return settings

@@ -78,7 +78,7 @@ class Coordinators(Protocol):
 
 
 class Rows(Protocol):
-    """What the transactions need of the sender of their rows."""
+    """The sender of the rows, as far as transactions need it."""
 
     def start(self, transactional_id: str, producer: ProducerId) -> None:
         """Send the next batches with these ids and this epoch, from sequence 0."""
@@ -90,11 +90,11 @@ class Rows(Protocol):
         """Forget the registered partitions."""
 
     def drain(self, timeout_s: float) -> bool:
-        """Drop what is not sent, and wait for the rest. False if brokers may still write rows that were sent."""
+        """Drop unsent rows, and wait for the others. False if brokers may still write rows that were sent."""
 
     @property
     def refusal(self) -> int:
-        """The error with which the brokers have refused a batch, 0 if there is none."""
+        """The brokers' error for a refused batch; 0 if none was refused."""
 
 
 class DirectTransactions(Transactions):
@@ -202,8 +202,8 @@ class DirectTransactions(Transactions):
     def abort(self, timeout_s: float) -> None:
         is_drained = self._rows.drain(min(timeout_s, _DRAIN_S)) and not self._offset_may_follow
         if not is_drained and self.protocol < SECOND_PROTOCOL:
-            # A batch or an offset that is written after the marker of this abort would open a transaction that nobody ends.
-            # With KIP-890, the abort changes the epoch.
+            # A batch or an offset written after the marker of this abort would open a transaction without an end. With
+            # KIP-890, the abort changes the epoch.
             text = "brokers may still write rows of the transaction; they abort it when the id is used again or times out"
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, text))
         if self._failure is not None and self._failure.fatal():
@@ -211,7 +211,7 @@ class DirectTransactions(Transactions):
         self._end(False, timeout_s)
 
     def _end(self, commit: bool, timeout_s: float) -> None:
-        """End the transaction. Brokers refuse to end one that they have nothing of."""
+        """End the transaction. Sends nothing if the brokers know none of it: they would refuse."""
         if self._is_known_to_brokers:
             answer = self._ask(self._coordinator, EndTransaction(self._id, self._known_producer(), commit), timeout_s)
             if answer.producer is not None:
@@ -264,7 +264,7 @@ def _fatal_or_abortable(code: int) -> KafkaError:
 
 
 class _Due(NamedTuple):
-    """A message whose answer is due on a connection."""
+    """A message that waits for its answer on a connection."""
 
     message: Message
     version: int
@@ -273,8 +273,8 @@ class _Due(NamedTuple):
 class CoordinatorConnections:
     """The `Coordinators` over connections of their own, one to a broker.
 
-    `note` is called with errors of connections and logins. `protocol` is the one that the coordinator of the transactional
-    id reports.
+    `note` is called with errors of connections and logins. The coordinator of the transactional id
+    reports the `protocol`.
     """
 
     def __init__(self, client: DirectClient, note: Callable[[Exception], None]) -> None:
@@ -289,7 +289,6 @@ class CoordinatorConnections:
         self.protocol = 0
 
     def close(self) -> None:
-        """Close all connections."""
         for coordinator in list(self._addresses):
             self.forget(coordinator)
 

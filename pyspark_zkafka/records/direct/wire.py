@@ -1,5 +1,7 @@
 """Primitive types of Kafka's protocol, and the errors of the direct transport.
 
+`flexible` selects the compact form of a type, which flexible versions of a request have.
+
 References
 ----------
 ``org.apache.kafka.common.protocol.types.Type`` and ``ByteUtils`` of kafka-clients 3.9.1; KIP-482 for the compact types and
@@ -9,7 +11,7 @@ tagged fields.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -60,28 +62,31 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def string(text: str | None) -> bytes:
-    """A text or null, after its length in 16 bits."""
-    if text is None:
-        return int16(-1)
-    data = text.encode()
-    return int16(len(data)) + data
+def string(text: str | None, flexible: bool = False) -> bytes:
+    """A text or null, after its length in 16 bits, or its length plus one as a varint."""
+    data = b"" if text is None else text.encode()
+    count = -1 if text is None else len(data)
+    return (unsigned_varint(count + 1) if flexible else int16(count)) + data
 
 
-def nullable_bytes(data: bytes) -> bytes:
-    """Bytes after their length in 32 bits."""
-    return int32(len(data)) + data
+def length(count: int, flexible: bool = False) -> bytes:
+    """A number of bytes or elements in 32 bits, or the number plus one as a varint."""
+    return unsigned_varint(count + 1) if flexible else int32(count)
 
 
-def compact_string(text: str) -> bytes:
-    """A text after its length plus one as a varint."""
-    data = text.encode()
-    return unsigned_varint(len(data) + 1) + data
+def nullable_bytes(data: bytes, flexible: bool = False) -> bytes:
+    """Bytes after their number."""
+    return length(len(data), flexible) + data
 
 
-def compact_array(*elements: bytes) -> bytes:
-    """Encoded elements after their number plus one as a varint."""
-    return unsigned_varint(len(elements) + 1) + b"".join(elements)
+def array(elements: Collection[bytes], flexible: bool = False) -> bytes:
+    """Encoded elements after their number."""
+    return length(len(elements), flexible) + b"".join(elements)
+
+
+def no_tags(flexible: bool) -> bytes:
+    """The tagged fields of a structure without any, which only flexible versions have."""
+    return NO_TAGS if flexible else b""
 
 
 class Reader:
@@ -125,38 +130,27 @@ class Reader:
         self._at += length
         return self._data[self._at - length : self._at]
 
-    def string(self) -> str | None:
-        """A text after its length in 16 bits; None for null."""
-        length = self.int16()
-        return None if length == -1 else self._text(length)
+    def string(self, flexible: bool = False) -> str | None:
+        """A text; None for null."""
+        size = self.unsigned_varint() - 1 if flexible else self.int16()
+        return None if size == -1 else self._text(size)
 
-    def required_string(self) -> str:
-        """A text after its length in 16 bits."""
-        return self._text(self.int16())
+    def required_string(self, flexible: bool = False) -> str:
+        """A text that must not be null."""
+        return self._text(self.unsigned_varint() - 1 if flexible else self.int16())
 
-    def compact_string(self) -> str | None:
-        """A text after its length as a varint; None for null."""
-        length = self.unsigned_varint() - 1
-        return None if length == -1 else self._text(length)
+    def nullable_bytes(self, flexible: bool = False) -> memoryview:
+        """Bytes, not copied; null is empty."""
+        return self.span(max(self._length(flexible), 0))
 
-    def nullable_bytes(self) -> memoryview:
-        """Bytes after their length in 32 bits, not copied; null is empty."""
-        return self.span(max(self.int32(), 0))
+    def array(self, element: Callable[[], A], flexible: bool = False) -> list[A]:
+        """The elements, each read by `element`; null is empty."""
+        return [element() for _ in range(self._count(max(self._length(flexible), 0)))]
 
-    def compact_nullable_bytes(self) -> memoryview:
-        """Bytes after their length as a varint, not copied; null is empty."""
-        return self.span(max(self.unsigned_varint() - 1, 0))
-
-    def array(self, element: Callable[[], A]) -> list[A]:
-        """Elements after their number in 32 bits; null is empty."""
-        return self._elements(self.int32(), element)
-
-    def compact_array(self, element: Callable[[], A]) -> list[A]:
-        """Elements after their number as a varint; null is empty."""
-        return self._elements(self.unsigned_varint() - 1, element)
-
-    def tags(self) -> dict[int, memoryview]:
-        """Tagged fields by number."""
+    def tags(self, flexible: bool = True) -> dict[int, memoryview]:
+        """Tagged fields by number; none in versions that are not flexible."""
+        if not flexible:
+            return {}
         return {
             self.unsigned_varint(): self.span(self.unsigned_varint()) for _ in range(self._count(self.unsigned_varint()))
         }
@@ -178,8 +172,8 @@ class Reader:
         except UnicodeDecodeError:
             raise MalformedResponse("a text is not UTF-8") from None
 
-    def _elements(self, count: int, element: Callable[[], A]) -> list[A]:
-        return [element() for _ in range(self._count(max(count, 0)))]
+    def _length(self, flexible: bool) -> int:
+        return self.unsigned_varint() - 1 if flexible else self.int32()
 
     def _count(self, count: int) -> int:
         # Each element has at least one byte. Refuse a larger number before it costs memory and time.

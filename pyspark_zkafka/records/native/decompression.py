@@ -78,7 +78,7 @@ def _joined(chunks: list[bytes]) -> pa.Buffer:
 
 
 def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
-    """Inflate all members, and ignore what follows the last one, as librdkafka and Java do."""
+    """Inflate all members, and ignore bytes after the last member, as librdkafka and Java do."""
     members: list[bytes] = []
     left, rest = bound, memoryview(data)
     while not members or rest[:2] == _GZIP_MAGIC:

@@ -81,7 +81,7 @@ class RecordDecoder:
         self._forget()
 
     def feed(self, records: bytes | bytearray | memoryview, aborted: Sequence[tuple[int, int]] | None = None) -> FedBatches:
-        """Replace the fed records by those of another response, which must not change until `is_exhausted`.
+        """Replace the fed records by the records of another response. They must not change until `is_exhausted`.
 
         `aborted` has the producer id and first offset of each aborted transaction in the response, in any order. None for
         read_uncommitted.

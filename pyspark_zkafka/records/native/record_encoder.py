@@ -21,7 +21,7 @@ from pyspark_zkafka.records.native.library import CArray, OpenBatch, headers_arg
 HEADER_BYTES = 61
 _FIRST_BYTES = 2 * 1024
 _MORE_BYTES = 10
-"""A record can grow by so many bytes in another batch: 9 for its time since the first record, and 1 for its length."""
+"""The most bytes that a record grows by in another batch: 9 for its time since the first record, and 1 for its length."""
 _LZ4_HEAD = bytes.fromhex("04224d18604082")  # independent blocks of 64 KiB, without a checksum of the content
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_PLAIN = 1 << 31
@@ -103,7 +103,7 @@ class _Open:
         self._use(np.empty(room, np.uint8))
 
     def grow(self, room: int) -> None:
-        """Give it more memory; what is in it stays."""
+        """Give it more memory, and keep its content."""
         larger = np.empty(room, np.uint8)
         larger[: self.state.used] = self.memory[: self.state.used]
         self._use(larger)
@@ -144,7 +144,7 @@ class RecordEncoder:
         self._open: dict[TopicPartition, _Open] = {}
         self._last_bytes: dict[TopicPartition, int] = {}  # sizes of the last batches
         self._smaller: dict[str, int] = {}  # sizes of full batches, for topics that refused larger ones
-        self.open_bytes = 0  # what is in them
+        self.open_bytes = 0  # of their content
 
     def begin(self) -> None:
         """Forget the topics that refused batches: their limits may have been raised since the last task."""

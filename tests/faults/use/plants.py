@@ -249,7 +249,7 @@ def forget_the_former_name(patch: pytest.MonkeyPatch) -> None:
 
     old = "QueryName.belongs(base, query)"
     new = 'not base.startswith(f"{self._name.prefix}-{query}") and QueryName.belongs(base, query)'
-    edit(patch, _SlotTask, "_take", old, new)
+    edit(patch, _SlotTask, "_read_elsewhere", old, new)
 
 
 @_plant(17, "writes", history="transactionalIdPrefix changes while a micro-batch is interrupted")
@@ -257,7 +257,7 @@ def look_nowhere_else(patch: pytest.MonkeyPatch) -> None:
     """An interrupted micro-batch is written again after the prefix, the name or the ledger's topic has changed."""
     from pyspark_zkafka.write.exactly_once import _SlotTask
 
-    edit(patch, _SlotTask, "_take", "query is not None and QueryName.belongs(base, query)", "False")
+    edit(patch, _SlotTask, "_read_elsewhere", "query is not None and QueryName.belongs(base, query)", "False")
 
 
 @_plant(18, "writes", history="transactions have six seconds, and a recorded slot comes late")

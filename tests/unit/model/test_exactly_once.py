@@ -15,8 +15,8 @@ from pyspark_zkafka.model.exactly_once import (
     Await,
     Begin,
     Commit,
+    Elsewhere,
     Measure,
-    ReadFormer,
     ReadLedger,
     ReadOthers,
     Result,
@@ -39,6 +39,8 @@ BEFORE = Entry(1, 6, 5, "bb", "new")
 WRITTEN = Entry(1, 7, 10, "aa", "new")
 WRITTEN_BEFORE = replace(WRITTEN, run="old")
 OTHER = Entry(0, 7, 3, "cc", "old")
+
+NOWHERE = Elsewhere({}, {})
 
 Script = Sequence[tuple[Step, Any]]
 
@@ -70,7 +72,7 @@ def failure(attempt: Attempt, script: Script) -> LedgerError:
 @pytest.mark.parametrize("entries", [{}, {0: replace(OTHER, batch=6)}, {0: replace(OTHER, run="new")}])
 def test_first(entries: dict[int, Entry]) -> None:
     """A slot without an entry reads the others, and writes if no other run has recorded this micro-batch."""
-    script = [(Begin(), None), (ReadLedger(), entries), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
+    script = [(Begin(), None), (ReadLedger(), entries), (ReadOthers(), NOWHERE), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
@@ -82,7 +84,7 @@ def test_next_micro_batch() -> None:
 def test_first_micro_batch_of_a_run() -> None:
     """A slot that only another run has written before reads the others."""
     own = replace(BEFORE, run="old")
-    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {}), (Send(), ROWS), (Commit(WRITTEN), None)]
+    script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), NOWHERE), (Send(), ROWS), (Commit(WRITTEN), None)]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
 
 
@@ -97,7 +99,7 @@ def test_batch_job() -> None:
     """A batch job's slot reads the ledger in every run, and again before the commit, as other runs may write meanwhile."""
     own = replace(BEFORE, run="another call")
     look = (ReadLedger(), {1: own})
-    script = [(Begin(), own), look, (ReadOthers(), {}), (Send(), ROWS), look]
+    script = [(Begin(), own), look, (ReadOthers(), NOWHERE), (Send(), ROWS), look]
     assert follow(JOB, [*script, (Commit(replace(WRITTEN, run="call")), None)]) == Result(10, was_written=False)
 
 
@@ -115,7 +117,7 @@ def test_no_rows() -> None:
 
 def test_no_rows_beside_others() -> None:
     """A slot without rows does not wait for other slots."""
-    script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {}), (Send(), NONE)]
+    script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE), (Send(), NONE)]
     assert follow(ATTEMPT, script) == Result(0, was_written=False)
 
 
@@ -125,14 +127,14 @@ def test_waits() -> None:
     script: Script = [
         (Begin(), None),
         (ReadLedger(), {0: OTHER}),
-        (ReadOthers(), {}),
+        (ReadOthers(), NOWHERE),
         (Send(), ROWS),
         (Await((0,)), True),
         (ReadLedger(), {0: verified, 2: late}),
-        (ReadOthers(), {}),
+        (ReadOthers(), NOWHERE),
         (Await((2,)), True),
         (ReadLedger(), {0: verified, 2: replace(late, run="new")}),
-        (ReadOthers(), {}),
+        (ReadOthers(), NOWHERE),
         (Commit(WRITTEN), None),
     ]
     assert follow(ATTEMPT, script) == Result(10, was_written=False)
@@ -140,7 +142,7 @@ def test_waits() -> None:
 
 def test_waits_in_vain() -> None:
     """If a slot is not verified in time, the layout has changed, and the transaction is aborted."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
     error = failure(ATTEMPT, [*looks, (Send(), ROWS), (Await((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
     assert error.parameters["unverified"] == (0,)
@@ -150,14 +152,14 @@ def test_waits_in_vain() -> None:
 def test_overtaken_while_it_waits() -> None:
     """A slot's entry that a later micro-batch overwrites during the wait does not count as verified."""
     ahead = replace(OTHER, batch=8, run="newer")
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
     waits: Script = [(Send(), ROWS), (Await((0,)), True), (ReadLedger(), {0: ahead}), (Abort(), None)]
     assert failure(ATTEMPT, [*looks, *waits]).condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_two_runs_of_a_job() -> None:
     """A slot that another run of the job records during the sends is noticed before the commit."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), {}), (Send(), ROWS)]
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), NOWHERE), (Send(), ROWS)]
     error = failure(JOB, [*looks, (ReadLedger(), {0: OTHER}), (Await((0,)), False), (Abort(), None)])
     assert error.condition == "LAYOUT_CHANGED"
     assert "run the job again" in error.message
@@ -168,10 +170,10 @@ def test_two_runs_of_a_job() -> None:
 ELSEWHERE = {"old-8f1c (topic orders)": [replace(OTHER, batch=6), OTHER]}
 
 
-@pytest.mark.parametrize(("attempt", "former"), [(ATTEMPT, []), (JOB, [(ReadFormer(), {})])])
-def test_renamed(attempt: Attempt, former: Script) -> None:
+@pytest.mark.parametrize(("attempt", "with_former"), [(ATTEMPT, False), (JOB, True)])
+def test_renamed(attempt: Attempt, with_former: bool) -> None:
     """A write whose micro-batch another run recorded under another name stops before it sends a row."""
-    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), *former, (ReadOthers(), ELSEWHERE)])
+    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(with_former), Elsewhere(ELSEWHERE, {}))])
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders), and" in error.message
     assert error.parameters["places"] == ("old-8f1c (topic orders)",)
@@ -181,7 +183,7 @@ def test_renamed(attempt: Attempt, former: Script) -> None:
 @pytest.mark.parametrize("attempt", [NAMED, JOB])
 def test_renumbered(attempt: Attempt) -> None:
     """A write that may have recorded its micro-batch before its batchId was set or removed stops before it sends a row."""
-    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), ELSEWHERE)])
+    error = failure(attempt, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), Elsewhere({}, ELSEWHERE))])
     assert error.condition == "LEDGER_MOVED"
     assert "under old-8f1c (topic orders): this write may" in error.message
     assert error.parameters["places"] == ("old-8f1c (topic orders)",)
@@ -191,32 +193,42 @@ def test_renumbered(attempt: Attempt) -> None:
 def test_renumbered_between_micro_batches(batch: int) -> None:
     """A former ledger does not stop a write if its entries belong to other micro-batches."""
     former = {"zkafka-8f1c-orders (topic orders)": [replace(OTHER, batch=batch)]}
-    script: Script = [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), former), (ReadOthers(), {}), (Send(), NONE)]
+    script: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), Elsewhere({}, former)), (Send(), NONE)]
     assert follow(JOB, script) == Result(0, was_written=False)
 
 
 def test_numbered_before() -> None:
     """A job that has a ledger does not look for a former one, since a query may be at the same number by chance."""
-    script: Script = [(Begin(), None), (ReadLedger(), {0: replace(OTHER, batch=6)}), (ReadOthers(), {}), (Send(), NONE)]
+    script: Script = [
+        (Begin(), None),
+        (ReadLedger(), {0: replace(OTHER, batch=6)}),
+        (ReadOthers(), NOWHERE),
+        (Send(), NONE),
+    ]
     assert follow(JOB, script) == Result(0, was_written=False)
 
 
 def test_numbered_in_this_batch() -> None:
     """A write that has recorded a slot of this batch does not look for a former ledger, since it was accepted before."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), {})]
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: OTHER}), (ReadOthers(), NOWHERE)]
     assert follow(NAMED, [*looks, (Send(), NONE)]) == Result(0, was_written=False)
 
 
 def test_renamed_and_rolled_back() -> None:
     """A write that is behind a micro-batch recorded under another name stops."""
     ahead = {"old-8f1c (topic orders)": [replace(OTHER, batch=8)]}
-    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), ahead)])
+    error = failure(ATTEMPT, [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), Elsewhere(ahead, {}))])
     assert error.condition == "CHECKPOINT_ROLLED_BACK"
 
 
 def test_renamed_between_micro_batches() -> None:
     """A micro-batch that was never tried under the old name is written under the new one."""
-    script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(), {"old": [replace(OTHER, batch=6)]}), (Send(), ROWS)]
+    script = [
+        (Begin(), None),
+        (ReadLedger(), {}),
+        (ReadOthers(), Elsewhere({"old": [replace(OTHER, batch=6)]}, {})),
+        (Send(), ROWS),
+    ]
     assert follow(ATTEMPT, [*script, (Commit(WRITTEN), None)]) == Result(10, was_written=False)
 
 
@@ -227,13 +239,11 @@ def test_waits_for_another_write() -> None:
     script: Script = [
         (Begin(), None),
         (ReadLedger(), {}),
-        (ReadFormer(), {}),
-        (ReadOthers(), ELSEWHERE),
+        (ReadOthers(True), Elsewhere(ELSEWHERE, {})),
         (Send(), ROWS),
         (Await((), places), True),
         (ReadLedger(), {}),
-        (ReadFormer(), {}),
-        (ReadOthers(), repeated),
+        (ReadOthers(True), Elsewhere(repeated, {})),
         (Commit(replace(WRITTEN, write="w2")), None),
     ]
     assert follow(NAMED, script) == Result(10, was_written=False)
@@ -241,7 +251,7 @@ def test_waits_for_another_write() -> None:
 
 def test_waits_for_another_write_in_vain() -> None:
     """If the recorded write is not repeated, it was renamed, and the transaction is aborted."""
-    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadFormer(), {}), (ReadOthers(), ELSEWHERE)]
+    looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), Elsewhere(ELSEWHERE, {}))]
     error = failure(NAMED, [*looks, (Send(), ROWS), (Await((), tuple(ELSEWHERE)), False), (Abort(), None)])
     assert error.condition == "LEDGER_MOVED"
     assert "If nothing has changed, restart the query" in error.message
@@ -254,7 +264,7 @@ def test_repeated_by_another_run() -> None:
     """A slot that another run has recorded is compared and marked as verified without waiting for others."""
     own = replace(WRITTEN_BEFORE, at_ms=5)
     commit = Commit(replace(WRITTEN, at_ms=5))
-    looks: Script = [(ReadLedger(), {0: OTHER, 1: own}), (ReadOthers(), {})]
+    looks: Script = [(ReadLedger(), {0: OTHER, 1: own}), (ReadOthers(), NOWHERE)]
     assert follow(ATTEMPT, [(Begin(), own), *looks, (Measure(), ROWS), (commit, None)]) == Result(10, was_written=True)
 
 
@@ -273,7 +283,7 @@ def test_repeated_by_the_same_run() -> None:
 def test_repeated_by_another_write() -> None:
     """A slot recorded by an earlier try of a named write is marked as verified by this try."""
     own = replace(WRITTEN, write="w1")
-    looks: Script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), {})]
+    looks: Script = [(Begin(), own), (ReadLedger(), {1: own}), (ReadOthers(), NOWHERE)]
     commit = Commit(replace(WRITTEN, write="w2"))
     assert follow(NAMED, [*looks, (Measure(), ROWS), (commit, None)]) == Result(10, was_written=True)
 
@@ -287,7 +297,7 @@ def test_batch_job_repeats_a_task() -> None:
 @pytest.mark.parametrize("found", [RowSet(9, "aa"), RowSet(10, "ab"), NONE])
 @pytest.mark.parametrize(
     "before",
-    [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), {})]],
+    [[(Begin(), WRITTEN)], [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), NOWHERE)]],
 )
 def test_other_rows(before: list[tuple[Step, Any]], found: RowSet) -> None:
     """Another count or digest than any run has recorded is an error before anything is sent."""
@@ -321,7 +331,7 @@ def test_another_entry_is_ahead_of_a_recorded_slot() -> None:
 def test_entry_under_another_name_is_ahead_of_a_recorded_slot() -> None:
     """A recorded slot stops if its query wrote the next micro-batch under another name before it was set back."""
     ahead = {"team-8f1c (topic orders)": [replace(OTHER, batch=8)]}
-    script: Script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), ahead)]
+    script: Script = [(Begin(), WRITTEN_BEFORE), (ReadLedger(), {1: WRITTEN_BEFORE}), (ReadOthers(), Elsewhere(ahead, {}))]
     assert failure(ATTEMPT, script).condition == "CHECKPOINT_ROLLED_BACK"
 
 
@@ -352,8 +362,8 @@ def test_second_write_of_the_same_name_in_another_slot() -> None:
 )
 def test_no_second_write(other: Entry) -> None:
     """A write of another run, of this call or of an earlier micro-batch is no second write under the same name."""
-    former: Script = [(ReadFormer(), {})] if other.batch < FOREACH.batch else []
-    looks: Script = [(Begin(), None), (ReadLedger(), {0: other}), *former, (ReadOthers(), {})]
+    with_former = other.batch < FOREACH.batch
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: other}), (ReadOthers(with_former), NOWHERE)]
     assert follow(FOREACH, [*looks, (Send(), NONE)]) == Result(0, was_written=False)
 
 

@@ -65,7 +65,7 @@ def test_identity_is_asked_before_the_last_word() -> None:
 def test_identity_is_asked_once_for_ranges_read_together() -> None:
     """A range does not compare the topic if another range of it follows."""
     world = World(range(5), 0, 5, identities=["created again"])
-    batches = world.reader.batches(compare=False)
+    batches = world.reader.batches()
     assert [offset for batch in batches for offset in batch.column(0).to_pylist()] == list(range(5))
     assert world.asked_identity == 0
     assert not world.reader.is_compared

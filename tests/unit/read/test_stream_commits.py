@@ -14,7 +14,7 @@ from pyspark_zkafka.group.claims import NoOwner, OwnedBy
 from pyspark_zkafka.group.commits import CommitResult
 from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
 from pyspark_zkafka.model.resumption import StoredOffset
-from pyspark_zkafka.read.stream_commits import commit_positions
+from pyspark_zkafka.read.stream_driver import commit_positions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
 from pyspark_zkafka.read.stream_session import StreamWarnings
 

@@ -265,7 +265,7 @@ class TestWrites:
         options = writes.options()
         is_shared = writes.sender.serves_any_id
         with open_transactional(options, writes.transactional(0), "t", "one") as first:
-            assert isinstance(first._rows._sender, writes.sender)
+            assert isinstance(first._sender, writes.sender)
             with open_transactional(options, writes.transactional(1), "t", "one") as second:
                 assert second is not first
         with open_transactional(options, writes.transactional(1), "t", "one") as again:

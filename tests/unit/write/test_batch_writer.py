@@ -8,8 +8,7 @@ import pickle
 import pytest
 
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.write.rows import Written
-from pyspark_zkafka.write.writers import ZKafkaWriter
+from pyspark_zkafka.write.writers import Written, ZKafkaWriter
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 MESSAGES = [Written({("t", 0): 3, ("t", 1): 4}), None, Written({("t", 0): 1})]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.options.values import WriteOptions
 from pyspark_zkafka.write.exactly_once import Writing, _Rows, _SlotTask, identify, write_rows_once
 from pyspark_zkafka.write.plan import LedgerPlan, WritePlan
-from pyspark_zkafka.write.rows import Written
+from pyspark_zkafka.write.writers import Written
 from tests.support.cases import each
 
 RUN = "0b5e1f2c-6a5e-4c5b-9a43-0d0a3a1c2b3d"
@@ -130,12 +130,12 @@ class Ledgers:
         return {entry.slot: entry for entry in self.found.get(self._place, ())}
 
     def others(
-        self, belongs: Callable[[str], bool], topics: Collection[str] | None = None
+        self, belongs: Callable[[str], bool], counts: Callable[[str, str], bool]
     ) -> dict[tuple[str, str], list[Entry]]:
         """Return the entries of other places."""
         base, _ = self._place
         ours = {place for place in self.found if place[0] == base or belongs(place[0])} - {self._place}
-        return {place: self.found[place] for place in ours if topics is None or place[1] in topics}
+        return {place: self.found[place] for place in ours if counts(*place)}
 
 
 class Sent(Exception):
@@ -205,6 +205,15 @@ def test_renumbered_with_a_ledger_of_several_topics(
     entry = Entry(0, 7, 5, "aa", "another run", sink=SinkIdentity(topic, 77))
     with pytest.raises(expected):
         write_with(monkeypatch, {(f"zkafka-{QUERY}", "orders"): [entry]}, Context(), NAMED)
+
+
+def test_other_ledgers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first write of a name finds what it may have written under any other name with one listing of the groups."""
+    others, calls = Ledgers.others, list[object]()
+    monkeypatch.setattr(Ledgers, "others", lambda *given: calls.append(given) or others(*given))
+    with pytest.raises(Sent):
+        write_with(monkeypatch, {}, Context(), NAMED)
+    assert len(calls) == 1
 
 
 def write_with(
@@ -341,7 +350,7 @@ class Transaction:
         """Return the ledger's entries."""
         return {0: Entry(0, 7, 1, "0" * 32, RUN if self.now >= self.verified_s else "earlier")}
 
-    def others(self, belongs: Callable[[str], bool]) -> dict[tuple[str, str], list[Entry]]:
+    def others(self, belongs: Callable[[str], bool], _: object) -> dict[tuple[str, str], list[Entry]]:
         """Return the entries elsewhere."""
         found = [Entry(0, 7, 1, "0" * 32, "earlier")]
         return {(self.elsewhere, "orders"): found} if belongs(self.elsewhere) else {}

@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.write.rows import Written
-from pyspark_zkafka.write.writers import ZKafkaStreamWriter
+from pyspark_zkafka.write.writers import Written, ZKafkaStreamWriter
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 

@@ -7,6 +7,7 @@ import ssl
 import struct
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,23 @@ def test_constructing_a_client_does_nothing() -> None:
     retry = Retry(3, 0.5, lambda pause_s: pytest.fail("a programming error was repeated"))
     with pytest.raises(ZooKeeperError, match="use it inside its with block"):
         retry(lambda: client.get_many(["/"]))
+
+
+def test_missing_sasl_support_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice names the extra, before anything is opened."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    config = replace(ensemble_config("zk1:2181", "/kafka"), auth=("sasl", "digest-md5:me:secret"))
+    with pytest.raises(OptionError, match=r"SASL_MISSING\] .*pip install 'pyspark-zkafka\[sasl\]'"):
+        ZooKeeperConnection(config).__enter__()
+
+
+def test_a_connection_cannot_be_opened_twice() -> None:
+    """A second block on an open client is a programming error, which no retry repeats."""
+    client = ZooKeeperConnection(ensemble_config("zk1:2181", "/kafka"))
+    client._kazoo = object()
+    with pytest.raises(ZooKeeperError, match="already open") as caught:
+        client.__enter__()
+    assert not caught.value.retriable
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import pytest
 
 from pyspark_zkafka.errors import GroupError
+from pyspark_zkafka.group.claims import NoMembers
 from pyspark_zkafka.model.znodes.groups import ids_path, offsets_path
 from pyspark_zkafka.zookeeper.connection import Results, Watch
-from pyspark_zkafka.zookeeper.groups import (
+from pyspark_zkafka.zookeeper.snapshots import (
     Activity,
-    NoMembers,
     group_activity,
     group_children,
-    group_znodes,
+    read_group_znodes,
     require_inactive,
 )
 from pyspark_zkafka.zookeeper.transactions import Reason
@@ -60,14 +60,14 @@ def test_children(two_groups: CountingClient) -> None:
 def test_members(two_groups: CountingClient) -> None:
     """The registrations of all groups are read in two rounds."""
     children = two_groups.children_many(map(ids_path, ["g", "h"]))
-    assert sorted(group_znodes(two_groups, children)) == ["/consumers/g/ids/g_a", "/consumers/h/ids/h_a"]
+    assert sorted(read_group_znodes(two_groups, children)) == ["/consumers/g/ids/g_a", "/consumers/h/ids/h_a"]
     assert two_groups.rounds == 2
 
 
 def test_partitions(two_groups: CountingClient) -> None:
     """The partitions of the chosen topics of all groups are read in three rounds."""
     children = two_groups.children_many(map(offsets_path, ["g", "h"]))
-    found = group_znodes(two_groups, children, lambda names: [name for name in names if name == "u"])
+    found = read_group_znodes(two_groups, children, lambda names: [name for name in names if name == "u"])
     assert {path: node.data for path, node in found.items()} == {
         "/consumers/g/offsets/u/0": b"6",
         "/consumers/h/offsets/u/0": b"6",
@@ -77,7 +77,7 @@ def test_partitions(two_groups: CountingClient) -> None:
 
 def test_whole_groups(two_groups: CountingClient) -> None:
     """An entire group is read in three rounds."""
-    assert sorted(group_znodes(two_groups, group_children(two_groups, ["g"]))) == [
+    assert sorted(read_group_znodes(two_groups, group_children(two_groups, ["g"]))) == [
         "/consumers/g/ids/g_a",
         "/consumers/g/offsets/t/0",
         "/consumers/g/offsets/u/0",

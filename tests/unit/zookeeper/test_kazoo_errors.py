@@ -51,7 +51,6 @@ def test_only_losses_of_connection_or_session_are_passing() -> None:
     "error",
     [
         errors.not_open(),
-        errors.already_open(),
         *(
             errors.translate(kind(), "Reading /x", CONFIG)
             for kind in (
@@ -67,11 +66,6 @@ def test_what_the_program_does_wrong_is_not_retriable(error: ZKafkaError) -> Non
     """Errors of the program, such as using a client that is not open, are not retriable."""
     assert isinstance(error, ZooKeeperError)
     assert not error.retriable
-
-
-def test_missing_sasl_support_says_what_to_install() -> None:
-    """The remedy for missing SASL support names the extra to install."""
-    assert "pip install 'pyspark-zkafka[sasl]'" in str(errors.sasl_missing())
 
 
 def test_a_request_that_is_probably_too_large() -> None:

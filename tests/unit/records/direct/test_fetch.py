@@ -93,26 +93,22 @@ class TestRequest:
         ]
         found = Reader(fetch_request(version, parts, WANTED).body)
         found.span({4: 17, 12: 25, 17: 21}[version])
-        array = found.array if version == 4 else found.compact_array
-
-        def tags() -> None:
-            if version > 4:
-                found.tags()
+        flexible = version > 4
 
         def partition() -> tuple[int, int]:
             index, _ = found.int32(), found.span(0 if version == 4 else 4)
             offset, _ = found.int64(), found.span({4: 4}.get(version, 16))
-            tags()
+            found.tags(flexible)
             return index, offset
 
         def topic() -> tuple[object, list[tuple[int, int]]]:
-            name = {4: found.string, 12: found.compact_string}.get(version, lambda: bytes(found.span(16)))()
-            each = name, array(partition)
-            tags()
+            name = found.string(flexible) if version < 13 else bytes(found.span(16))
+            each = name, found.array(partition, flexible)
+            found.tags(flexible)
             return each
 
         orders, invoices = (TOPIC_ID, OTHER_ID) if version == 17 else ("orders", "invoices")
-        assert array(topic) == [(orders, [(3, 42), (1, 8)]), (invoices, [(0, 7)])]
+        assert found.array(topic, flexible) == [(orders, [(3, 42), (1, 8)]), (invoices, [(0, 7)])]
 
     def test_newest_version(self) -> None:
         """Topics are requested by name if one of them has no id."""
@@ -129,14 +125,9 @@ def partition(version: int, number: int, records: bytes, error: int, tags: bytes
     body = wire.int32(number) + wire.int16(error) + wire.int64(90) + wire.int64(80)
     body += wire.int64(5) if version >= 5 else b""
     transaction = wire.int64(1000) + wire.int64(20)
-    if version >= 12:
-        body += wire.compact_array(transaction + wire.NO_TAGS)
-    else:
-        body += wire.int32(1) + transaction
+    body += wire.array([transaction + wire.no_tags(version >= 12)], version >= 12)
     body += wire.int32(2) if version >= 11 else b""
-    if version < 12:
-        return body + wire.nullable_bytes(records)
-    return body + wire.unsigned_varint(len(records) + 1) + records + tags
+    return body + wire.nullable_bytes(records, version >= 12) + (tags if version >= 12 else b"")
 
 
 def response(
@@ -150,10 +141,10 @@ def response(
     """Return the response for partitions of one topic, by default number 3."""
     each = [partition(version, number, records, error, tags) for number in numbers or (TP.partition,)]
     begin = wire.int32(33) + (wire.int16(0) + wire.int32(0) if version >= 7 else b"")
-    if version < 12:
-        return begin + wire.int32(1) + wire.string(TP.topic) + wire.int32(len(each)) + b"".join(each)
-    name = topic_id if version >= 13 else wire.compact_string(TP.topic)
-    return begin + wire.compact_array(name + wire.compact_array(*each) + wire.NO_TAGS) + wire.NO_TAGS
+    flexible = version >= 12
+    name = topic_id if version >= 13 else wire.string(TP.topic, flexible)
+    topics = wire.array([name + wire.array(each, flexible) + wire.no_tags(flexible)], flexible)
+    return begin + topics + wire.no_tags(flexible)
 
 
 def parts(*numbers: int) -> list[FetchPartition]:

@@ -44,15 +44,15 @@ class TestApiVersions:
     def test_new(self) -> None:
         """Version 3 is compact, and has further fields."""
         row = b"".join(map(wire.int16, (1, 4, 17))) + wire.NO_TAGS
-        data = wire.int16(0) + wire.compact_array(row) + wire.int32(0) + wire.NO_TAGS
+        data = wire.int16(0) + wire.array([row], True) + wire.int32(0) + wire.NO_TAGS
         assert messages.read_api_versions(Reader(data), 3) == ({1: (4, 17)}, {})
 
     def test_features(self) -> None:
         """Levels of the cluster's enabled features are read from a tagged field."""
-        level = wire.compact_string("transaction.version") + wire.int16(2) + wire.int16(2) + wire.NO_TAGS
-        field = wire.compact_array(level)
+        level = wire.string("transaction.version", True) + wire.int16(2) + wire.int16(2) + wire.NO_TAGS
+        field = wire.array([level], True)
         tags = b"\x02" + b"\x01\x08" + bytes(8) + b"\x02" + wire.unsigned_varint(len(field)) + field
-        data = wire.int16(0) + wire.compact_array() + wire.int32(0) + tags
+        data = wire.int16(0) + wire.array([], True) + wire.int32(0) + tags
         assert messages.read_api_versions(Reader(data), 3) == ({}, {"transaction.version": 2})
 
     def test_unknown_version(self) -> None:
@@ -85,7 +85,7 @@ class TestSasl:
         assert messages.sasl_authenticate_request(2, b"ab").body == b"\x03ab\x00"
         old = messages.read_sasl_authenticate(Reader(wire.int16(0) + wire.string(None) + wire.nullable_bytes(b"x")), 0)
         assert (old.error, old.text, old.data, old.lifetime_ms) == (0, None, b"x", 0)
-        data = wire.int16(58) + wire.compact_string("no") + b"\x02x" + wire.int64(60_000) + wire.NO_TAGS
+        data = wire.int16(58) + wire.string("no", True) + b"\x02x" + wire.int64(60_000) + wire.NO_TAGS
         new = messages.read_sasl_authenticate(Reader(data), 2)
         assert (new.error, new.text, new.data, new.lifetime_ms) == (58, "no", b"x", 60_000)
 

@@ -14,9 +14,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark_zkafka.model.partitioners import Router
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.write.plan import WritePlan
-from pyspark_zkafka.write.rows import Written
-from pyspark_zkafka.write.task import RowWriter, count_repeated, count_rows
-from pyspark_zkafka.write.writers import ZKafkaStreamWriter, ZKafkaWriter
+from pyspark_zkafka.write.writers import RowWriter, Written, ZKafkaStreamWriter, ZKafkaWriter, count_repeated, count_rows
 
 NOWHERE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
