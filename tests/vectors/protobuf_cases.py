@@ -100,20 +100,9 @@ def unknown_payloads(known: bytes) -> Iterator[bytes]:
     for more in (v(99, 5), f32(99, 1), f64(99, 1), ld(99, "x"), group(99, v(1, 1) + ld(2, "x")), v(2**29 - 1, 1)):
         yield more + known
         yield known + more[:-1]
-    yield from (
-        tag(0, VARINT) + b"\1",
-        b"\x0e\1",
-        b"\x0f\1",
-        tag(99, END),
-        tag(99, GROUP) + tag(98, END),
-        b"\xff" * 5 + b"\1",
-    )
-    yield from (
-        group(99, b"\x07"),
-        varint(2**32 + 8) + b"\1" + known,
-        tag(2**29, VARINT) + b"\1",
-        ld(99, "")[:-1] + b"\xff" * 4,
-    )
+    yield from (tag(0, VARINT) + b"\1", b"\x0e\1", b"\x0f\1", tag(99, END), tag(99, GROUP) + tag(98, END))
+    yield from (b"\xff" * 5 + b"\1", group(99, b"\x07"), varint(2**32 + 8) + b"\1" + known)
+    yield from (tag(2**29, VARINT) + b"\1", ld(99, "")[:-1] + b"\xff" * 4)
     yield from (ld(99, "")[:-1] + b"\xff" * 9 + b"\1", ld(14, "")[:-1] + b"\xff" * 9 + b"\1", b"\0")
     for depth in (90, 110):
         yield tag(99, GROUP) * depth + tag(99, END) * depth + known
@@ -138,12 +127,8 @@ def repeated_payloads() -> Iterator[bytes]:
 def nested_payloads() -> Iterator[bytes]:
     yield from (b"", ld(1, ""), ld(1, v(1, 5)) + ld(1, ld(2, "x")) + ld(1, v(1, 0)), ld(1, v(3, 1)) + ld(1, v(3, 2)))
     yield from (ld(1, v(4, 0)) + ld(1, ""), ld(2, "") + ld(2, v(1, 1)) + ld(2, v(1, 2)), ld(3, ""), ld(3, ld(1, "")))
-    yield from (
-        ld(3, ld(1, ld(1, "")) + ld(2, "") + ld(2, ld(1, "ab"))),
-        ld(4, v(1, 3)) + ld(1, v(1, 2)),
-        v(1, 1),
-        f32(2, 1),
-    )
+    yield from (ld(3, ld(1, ld(1, "")) + ld(2, "") + ld(2, ld(1, "ab"))), ld(4, v(1, 3)) + ld(1, v(1, 2)))
+    yield from (v(1, 1), f32(2, 1))
     yield from (ld(1, ld(1, "x")), ld(1, f64(2, 1)), ld(1, ld(2, b"\xff")), ld(1, v(99, 1)), ld(1, b"\x08"), ld(2, b"\xff"))
     yield from (ld(1, "")[:-1] + b"\5\x08\1", group(1, v(1, 1)), ld(1, group(99, b"")), ld(1, tag(1, END)))
     yield from (ld(1, v(1, 2**40 + 1)), ld(3, ld(1, v(1, 1))), ld(2, ld(3, b"\1\2") + v(3, 3)))
@@ -162,14 +147,8 @@ def map_payloads() -> Iterator[bytes]:
     yield ld(5, ld(1, "a") + v(2, 1)) + ld(5, ld(1, "b") + v(2, 77)) + ld(5, ld(1, "c"))
     yield ld(6, ld(1, "a") + ld(2, time(1, 2000))) + ld(6, ld(1, "b"))
     yield ld(7, f32(1, 2**32 - 1) + ld(2, b"\xff")) + ld(7, f32(1, 1))
-    yield from (
-        v(1, 1),
-        ld(1, ld(1, b"\xff")),
-        ld(1, v(1, 1)),
-        ld(1, ld(1, "k") + ld(2, "x")),
-        ld(1, b"\x0a"),
-        ld(4, f64(2, 1)),
-    )
+    yield from (v(1, 1), ld(1, ld(1, b"\xff")), ld(1, v(1, 1)), ld(1, ld(1, "k") + ld(2, "x")), ld(1, b"\x0a"))
+    yield ld(4, f64(2, 1))
     yield from (ld(2, v(1, 1) + ld(2, b"\xff")), ld(7, f32(1, 1) + v(2, 1)))
 
 
