@@ -1,7 +1,7 @@
 """Protobuf: schemas as .proto text or descriptors, columns from messages, and messages from columns.
 
-Google's runtime parses and serializes. protoc, from grpcio-tools, compiles .proto text. Types and values match Spark's
-`from_protobuf` with its default options (spark-protobuf 4.3, SchemaConverters and ProtobufDeserializer).
+Google's runtime parses and serializes. protoc, from grpcio-tools, compiles .proto text. Types match Spark's `from_protobuf`
+with its default options (SchemaConverters); tests/vectors/record_protobuf.py compares.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Columns from Protobuf messages, and messages from columns, by Google's runtime.
 
-Values match Spark's ProtobufDeserializer and ProtobufSerializer (spark-protobuf 4.3, default options).
+Values match Spark's ProtobufDeserializer and ProtobufSerializer with default options, apart from the differences in
+docs/format-types.md; tests/vectors/record_protobuf.py compares.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _CPP_TYPES = {
 """Arrow types by FieldDescriptor.CPPTYPE_*: int32, int64, uint32, uint64, double, float, bool, enum, string or bytes."""
 _UNSIGNED = {3: (np.uint32, np.int32), 4: (np.uint64, np.int64)}
 _BYTES = 12  # FieldDescriptor.TYPE_BYTES
+_TIME_FIELDS = [("seconds", 2, False), ("nanos", 1, False)]
 
 
 def scalar_type(field: FieldDescriptor) -> pa.DataType:
@@ -54,7 +56,7 @@ def scalar_type(field: FieldDescriptor) -> pa.DataType:
 
 def time_type(message: Descriptor) -> pa.DataType | None:
     """Return the type of a Timestamp or Duration of any package, as Spark recognizes them; None for other messages."""
-    if [field.name for field in message.fields] != ["seconds", "nanos"]:
+    if [(field.name, field.cpp_type, field.is_repeated) for field in message.fields] != _TIME_FIELDS:
         return None
     return {"Timestamp": TIMESTAMP, "Duration": DURATION}.get(message.name)
 
@@ -198,7 +200,10 @@ def _field_column(message_class: Any, field: FieldDescriptor, kind: pa.DataType)
         def read_maps(messages: list[Any]) -> pa.Array:
             maps = list(map(get, messages))
             # The runtime's own order differs from process to process, and a repeated task must return the same rows.
-            found = [(key, entries[key]) for entries in maps for key in sorted(entries)]
+            try:
+                found = [(key, entries[key]) for entries in maps for key in sorted(entries)]
+            except TypeError:  # in proto2, text that is not UTF-8 is bytes
+                raise ValueError(f"a key of the map {name} is not UTF-8") from None
             columns = keys([key for key, _ in found], None), items([item for _, item in found], None)
             return pa.MapArray.from_arrays(offsets_of(maps), *columns, type=kind)
 
@@ -240,7 +245,10 @@ def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
         def read_times(times: list[Any], mask: Mask | None) -> pa.Array:
             # Nanoseconds are cut as Java does: towards zero.
             micros = [time.seconds * 1_000_000 + int(time.nanos / 1000) for time in times]
-            return pa.array(micros, pa.int64(), mask=mask).cast(kind)
+            try:
+                return pa.array(micros, pa.int64(), mask=mask).cast(kind)
+            except OverflowError:
+                raise ValueError("a time is outside 64 bits of microseconds") from None
 
         return read_times
     if field.enum_type is not None:

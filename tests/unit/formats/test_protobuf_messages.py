@@ -55,6 +55,14 @@ def test_entries_of_maps() -> None:
     assert [key for key, _ in fields_of(schema, payload)["m"]] == list("abcdefghijkl")
 
 
+def test_keys_that_are_not_utf8() -> None:
+    """A key of proto2 that is not UTF-8 makes its record malformed, also next to others, and the others are unharmed."""
+    schema = one("map<string, int32> m = 1;", "proto2")
+    decoded = decode(schema, b"\x0a\3\x0a\1a\x0a\3\x0a\1\xff", b"\x0a\3\x0a\1\xff", b"\x0a\3\x0a\1a")
+    assert decoded.column.to_pylist() == [None, None, {"m": [("a", 0)]}]
+    assert decoded.malformed[0] == "a key of the map m is not UTF-8"
+
+
 def test_negative_zero_is_on_the_wire() -> None:
     """In a field without presence, -0.0 and NaN are written, and 0.0 is absent."""
     schema = one("double d = 1; float f = 2;")
@@ -99,8 +107,17 @@ def test_times() -> None:
         b"\x0a\x05\x08\x01\x10\xcf\x0f\x12\x0b\x10\xb1\xf0\xff\xff\xff\xff\xff\xff\xff\x01",
         b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f",
     )
-    assert list(decoded.malformed) == [1]
+    assert decoded.malformed == {1: "a time is outside 64 bits of microseconds"}
     assert [decoded.column.field(i)[0].value for i in (0, 1)] == [1_000_001, -1]
+
+
+def test_messages_with_the_names_of_times() -> None:
+    """A Timestamp or Duration with fields of other types is a struct, for reads and for writes."""
+    own = "message Timestamp { string seconds = 1; int32 nanos = 2; }"
+    list_of_seconds = "message Duration { repeated int64 seconds = 1; int32 nanos = 2; }"
+    schema = one(f"{own} {list_of_seconds} Timestamp t = 1; Duration d = 2;")
+    row = {"t": {"seconds": "now", "nanos": 1}, "d": {"seconds": [1, 2], "nanos": None}}
+    assert fields_of(schema, encode(schema, row)[0] or b"") == row
 
 
 def test_unknown_fields() -> None:
