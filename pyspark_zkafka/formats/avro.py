@@ -260,7 +260,7 @@ class _Compiler:
             raise _UnresolvedError(f"the writer has no field {path}, and the reader gives it no default")
         node, start = self._new(path), len(self._constants)
         try:
-            self._constants += encode_default(ours.type, ours.default)
+            self._constants += encode_default(ours.type, ours.default, path)
         except ValueError as error:
             raise invalid(f"the default of {path} is not of its type ({error})") from None
         size = len(self._constants) - start

@@ -14,11 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_VALUE
-from pyspark_zkafka.errors import listing
+from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.errors import OptionError, listing
 from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
 from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, varint
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, shown, varint
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
@@ -342,7 +342,7 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
 def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
     """The default of a field that the column does not have, or null."""
     try:
-        data = encode_default(field.type, field.default)
+        data = encode_default(field.type, field.default, path)
     except ValueError as error:
         problems.append(f"{path} is missing, and its default is not of its type ({error})")
         return _nothing
@@ -352,55 +352,60 @@ def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
 # --- Defaults ----------------------------------------------------------------------------------------------------------
 
 
-def encode_default(avro: AvroType, value: Any, limits: TypeLimits | None = None) -> bytes:
+def encode_default(avro: AvroType, value: Any, path: str) -> bytes:
     """Return the bytes of a default in JSON. Raises ValueError if it is not of the type.
 
     Raises OptionError (INVALID_SCHEMA) if it has too many parts: the defaults of a record's fields multiply.
     """
-    limits = limits or TypeLimits()
-    with limits.level():
-        return _default(avro, value, limits)
+    try:
+        return _default(avro, value, TypeLimits())
+    except OptionError:
+        raise INVALID_SCHEMA(
+            f"The default of the Avro field {path} has more than {TypeLimits.MOST_FIELDS} values, or is more than "
+            f"{TypeLimits.MOST_DEPTH} levels deep. Leave the field out of a frame to read, or add it to a frame to write"
+        ) from None
 
 
 def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
     kind = avro.kind
-    if kind == "union":
-        for number, branch in enumerate(avro.branches):
+    with limits.level():
+        if kind == "union":
+            for number, branch in enumerate(avro.branches):
+                try:
+                    return varint(number) + _default(branch, value, limits)
+                except ValueError:
+                    continue
+        elif kind == "null" and value is None:
+            return b""
+        elif kind == "boolean" and isinstance(value, bool):
+            return bytes([value])
+        elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
+            return varint(value)
+        elif kind in ("float", "double") and type(value) in (int, float):
             try:
-                return varint(number) + encode_default(branch, value, limits)
-            except ValueError:
-                continue
-    elif kind == "null" and value is None:
-        return b""
-    elif kind == "boolean" and isinstance(value, bool):
-        return bytes([value])
-    elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
-        return varint(value)
-    elif kind in ("float", "double") and type(value) in (int, float):
-        try:
-            return struct.pack("<f" if kind == "float" else "<d", value)
-        except OverflowError:
-            pass
-    elif kind == "string" and isinstance(value, str):
-        return varint(len(value.encode())) + value.encode()
-    elif kind in ("bytes", "fixed") and isinstance(value, str):
-        data = value.encode("iso-8859-1")
-        if kind == "bytes":
-            return varint(len(data)) + data
-        if len(data) == avro.size:
-            return data
-    elif kind == "enum" and value in avro.symbols:
-        return varint(avro.symbols.index(value))
-    elif kind == "array" and isinstance(value, list):
-        return _block([encode_default(avro.item, item, limits) for item in value])
-    elif kind == "map" and isinstance(value, dict):
-        items = [(varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
-        return _block([key + encode_default(avro.item, item, limits) for key, item in items])
-    elif kind == "record" and isinstance(value, dict):
-        missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
-        if not missing:
-            return b"".join(encode_default(f.type, value.get(f.name, f.default), limits) for f in avro.fields)
-    raise ValueError(f"{value!r} is not {_described(avro)}")
+                return struct.pack("<f" if kind == "float" else "<d", value)
+            except OverflowError:
+                pass
+        elif kind == "string" and isinstance(value, str):
+            return varint(len(value.encode())) + value.encode()
+        elif kind in ("bytes", "fixed") and isinstance(value, str):
+            data = value.encode("iso-8859-1")
+            if kind == "bytes":
+                return varint(len(data)) + data
+            if len(data) == avro.size:
+                return data
+        elif kind == "enum" and value in avro.symbols:
+            return varint(avro.symbols.index(value))
+        elif kind == "array" and isinstance(value, list):
+            return _block([_default(avro.item, item, limits) for item in value])
+        elif kind == "map" and isinstance(value, dict):
+            items = [(varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
+            return _block([key + _default(avro.item, item, limits) for key, item in items])
+        elif kind == "record" and isinstance(value, dict):
+            missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
+            if not missing:
+                return b"".join(_default(f.type, value.get(f.name, f.default), limits) for f in avro.fields)
+        raise ValueError(f"{shown(repr(value))} is not {_described(avro)}")
 
 
 def _block(items: list[bytes]) -> bytes:

@@ -10,6 +10,7 @@ import base64
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
@@ -56,6 +57,8 @@ _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer tha
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SPACES = b" \t\r\n"
 _PLAIN = Context(prec=100, rounding=ROUND_HALF_UP)
+_ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"'))
+"""What documents have that may break a schema, beyond the column's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +83,16 @@ class JsonSchema:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
-        of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
-        validated, and none by a schema that was made from the type, if the type allows these nulls.
+        of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map, or with
+        NaN or an infinity, are validated. A schema that was made from the type forbids only nulls, if the type does.
         """
         schema = type_of(self.text, self.references, type)
         require_fit(mismatches(type, schema, ""), "the JSON schema")
+        is_own = self.text == schema_of(type)
+        is_certain = is_own and not any(not_null_problems("value", type))
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        is_certain = self.text == schema_of(type) and not any(not_null_problems("value", type))
-        return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), every_row)
+        doubtful = _NULLS if is_own else _ANY if every_row else _NOT_TYPED
+        return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), doubtful)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
@@ -350,11 +355,11 @@ _Write: TypeAlias = Callable[[pa.Array], list[Any]]
 class JsonEncoder:
     """Encodes a column as documents; see `JsonSchema.encoder`."""
 
-    def __init__(self, type: pa.DataType, schema: pa.DataType, validator: Any, every_row: bool) -> None:
+    def __init__(self, type: pa.DataType, schema: pa.DataType, validator: Any, doubtful: re.Pattern[bytes]) -> None:
         self._type = type
         self._schema = schema
         self._validator = validator
-        self._every_row = every_row
+        self._doubtful = doubtful
         check_forms(type)
         self._write = _writer(type, schema)
 
@@ -377,14 +382,15 @@ class JsonEncoder:
         if self._validator is not None and column.type == self._type:
             for document in documents:
                 # Null fields are left out, so that only arrays and maps have nulls.
-                if document is not None and (self._every_row or b"null" in document):
+                if document is not None and self._doubtful.search(document):
                     self._validate(orjson.loads(document))
         return documents
 
     def _validate(self, document: Any) -> None:
         try:
             for error in self._validator.iter_errors(document):
-                raise ValueError(f"{error.json_path}: {error.message}")
+                if error.instance is None or self._doubtful is not _NULLS:
+                    raise ValueError(f"{error.json_path}: {error.message}")
         except RecursionError as exc:
             raise ValueError("it is nested too deeply to be validated") from exc
 
@@ -402,9 +408,12 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
         writers = [_writer(f.type, schema.field(f.name).type) for f in kind]
 
         def write_structs(column: pa.Array) -> list[Any]:
-            values = [write(child) for write, child in zip(writers, column.flatten(), strict=True)]
-            rows = zip(*values, strict=True)
-            return masked(column, [{name: value for name, value in zip(names, row) if value is not None} for row in rows])  # noqa: B905
+            rows: list[dict[str, Any]] = [{} for _ in range(len(column))]
+            for name, write, child in zip(names, writers, column.flatten(), strict=True):
+                for row, value in zip(rows, write(child), strict=True):
+                    if value is not None:
+                        row[name] = value
+            return masked(column, rows)
 
         return write_structs
     if is_list(kind):

@@ -18,7 +18,7 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
-from pyspark_zkafka.model.records import parts_of
+from pyspark_zkafka.model.records import parts_of, shape_of
 
 References = tuple[tuple[str, str], ...]
 
@@ -298,7 +298,7 @@ def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[
         return
     given, wanted = form(column).get("type", ""), form(schema).get("type")
     if given != wanted and (given, wanted) != ("integer", "number"):
-        yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+        yield f"{path or 'the column'} is {column}, and the schema has {shape_of(schema)}"
 
 
 def schema_of(type: pa.DataType) -> str:

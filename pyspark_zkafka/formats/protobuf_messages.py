@@ -6,7 +6,7 @@ Values match Spark's ProtobufDeserializer and ProtobufSerializer (spark-protobuf
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -181,7 +181,8 @@ def _struct_values(message_class: Any, kind: pa.DataType) -> _Values:
 
     def read(messages: list[Any], mask: Mask | None) -> pa.Array:
         arrays = [column(messages) for column in columns]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=None if mask is None else pa.array(mask))
+        mask = np.zeros(len(messages), np.bool_) if mask is None else mask  # the length of a struct without fields
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(mask))
 
     return read
 
@@ -331,8 +332,8 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
                 members = listing(names[place] for place in places)
                 raise ValueError(f"{path or 'the row'} has more than one member of the oneof {oneof}: {members}")
         values = [converter(child) for converter, child in zip(converters, children, strict=True)]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
-        return masked(column, rows)
+        rows = zip(*values, strict=True) if values else repeat((), len(column))
+        return masked(column, [dict(zip(names, row, strict=True)) for row in rows])
 
     return convert
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -338,6 +339,59 @@ def test_null_against_the_columns_type() -> None:
     kind = pa.struct([("f", pa.list_(pa.field("element", pa.int32(), nullable=False)))])
     with pytest.raises(InvalidRow, match=r"None is not of type 'integer'"):
         encode(schema_of(kind), {"f": [1, None]}, kind=kind)
+
+
+@each(
+    "other",
+    [
+        '{"type": ["integer", "string"]}', '{"oneOf": [{"type": "integer"}, {"type": "string"}]}', '{"enum": ["a"]}',
+        '{"type": "integer"}', '{"type": "array", "items": {"type": ["integer", "null"]}}',
+    ],
+)  # fmt: skip
+def test_numbers_that_are_not_finite(other: str) -> None:
+    """A given schema's number cannot be NaN or an infinity, whatever the schema's other properties and fields are."""
+    text = f'{{"properties": {{"d": {{"type": "number"}}, "other": {other}}}}}'
+    kinds = [pa.struct([("d", pa.float64())])]
+    kinds += [pa.struct([*kinds[0], ("other", pa.list_(pa.int64()))])] if "array" in other else []
+    for kind in kinds:
+        for found in math.nan, math.inf, -math.inf:
+            with pytest.raises(InvalidRow, match=r"Row 1 .*\$.d: '(NaN|-?Infinity)' is not of type 'number'"):
+                encode(text, {"d": 1.0}, {"d": found, "other": [None]}, kind=kind)
+
+
+def test_own_numbers_that_are_not_finite() -> None:
+    """NaN and infinities are strings by a schema made from the column, also if a row is validated for its nulls."""
+    kind = pa.struct([("d", pa.float64()), ("enum", pa.list_(pa.field("element", pa.string(), nullable=False)))])
+    rows = [{"d": found, "enum": ["null"]} for found in (math.nan, math.inf, -math.inf)]
+    documents = [f'{{"d":"{name}","enum":["null"]}}'.encode() for name in ("NaN", "Infinity", "-Infinity")]
+    assert encode(schema_of(kind), *rows, kind=kind) == documents
+    assert encode("d double, enum array<string>", *rows) == documents
+
+
+def test_structs_without_fields() -> None:
+    """An empty struct is an empty object, in arrays, maps and structs too; an object is read as an empty struct."""
+    empty = pa.struct([])
+    kind = pa.struct(
+        [("e", empty), ("l", pa.list_(empty)), ("m", pa.map_(pa.string(), empty)), ("s", pa.struct([("e", empty)]))]
+    )
+    rows = [
+        {"e": {}, "l": [{}, None, {}], "m": [("k", {}), ("n", None)], "s": {"e": {}}},
+        None,
+        {"e": None, "l": [], "m": [], "s": {"e": None}},
+    ]
+    column = pa.array([None, *rows], kind)
+    schema = parse(schema_of(kind))
+    documents = schema.encoder(kind).encode(column.slice(1))
+    first = b'{"e":{},"l":[{},null,{}],"m":{"k":{},"n":null},"s":{"e":{}}}'
+    assert documents.to_pylist() == [first, None, b'{"l":[],"m":{},"s":{}}']
+    decoded = schema.decoder(None, kind).decode(documents)
+    decoded.column.validate(full=True)
+    assert decoded.column.to_pylist() == rows
+    whole = parse('{"type": "object"}')
+    assert whole.encoder(empty).encode(pa.array([{}, None], empty)).to_pylist() == [b"{}", None]
+    decoded = whole.decoder(None, empty).decode(pa.array([b'{"a": 1}', b"{}", b"null", None, b"[]"]))
+    assert decoded.column.to_pylist() == [{}, {}, None, None, None]
+    assert list(decoded.malformed) == [4]
 
 
 def test_null_elements() -> None:

@@ -128,6 +128,21 @@ def test_names_of_methods() -> None:
     assert fields_of(schema, encode(schema, row)[0] or b"") == row
 
 
+def test_structs_without_fields() -> None:
+    """A frame may ask for none of a message's fields, in lists and maps too; such structs can be written."""
+    schema = parse(
+        'syntax = "proto3"; message T { E e = 1; repeated E l = 2; map<string, E> m = 3; } message E { int32 n = 1; }'
+    )
+    empty, value = pa.struct([]), pa.field("value", pa.struct([]), False)
+    kind = pa.struct([("e", empty), ("l", pa.list_(value.with_name("element"))), ("m", pa.map_(pa.string(), value))])
+    rows = [{"e": {}, "l": [{}, {}], "m": [("k", {})]}, None, {"e": None, "l": [], "m": []}]
+    decoded = schema.decoder(None, kind).decode(schema.encoder(kind).encode(pa.array(rows, kind)))
+    decoded.column.validate(full=True)
+    assert decoded.column.to_pylist() == rows
+    assert not decoded.malformed
+    assert schema.encoder(empty).encode(pa.array([{}, None], empty)).to_pylist() == [b"", None]
+
+
 def test_projection() -> None:
     """A projection, in any order and nested, decodes only its fields."""
     schema = one("int32 i = 1; message N { int32 a = 1; string b = 2; } N n = 2; string s = 3;")
