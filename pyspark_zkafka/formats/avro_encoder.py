@@ -162,7 +162,7 @@ def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) 
         return lambda values, rows: _constant(null, len(values))
     values = avro.values
     if wider_kind(values) is not None:
-        values = [value for value in values if _scalar(value, type) is not None] or values[-1:]
+        values = [value for value in values if _scalar(value, type) is not None][:1] or values[-1:]
     if len(values) == 1:
         mark, plain = marks.get(values[0]), _plain(values[0], type, path, problems)
     else:

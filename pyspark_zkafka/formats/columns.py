@@ -18,6 +18,7 @@ _Row = TypeVar("_Row")
 STRINGS = (pa.string(), pa.large_string())
 BINARIES = (pa.binary(), pa.large_binary())
 _QUOTED = 80
+_REFUSALS = (ValueError, TypeError, OverflowError)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -117,23 +118,37 @@ def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None
     """
     try:
         return pa.array(encode(column), pa.binary())
-    except (ValueError, TypeError, OverflowError) as exc:
+    except _REFUSALS as exc:
         raise _invalid_row(column, encode, schema) from exc
 
 
 def _invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema: str) -> InvalidRow:
-    for number in range(len(column)):
-        row = column.slice(number, 1)
-        parts = [("", row)]
-        if pa.types.is_struct(row.type) and not row.null_count:
-            children = zip(row.type, row.flatten(), strict=True)
-            fields = [(f" in the field {f.name}", pa.StructArray.from_arrays([child], fields=[f])) for f, child in children]
-            parts = [*fields, *parts]
-        for name, part in parts:
-            try:
-                encode(part)
-            except (ValueError, TypeError, OverflowError) as exc:
-                return INVALID_VALUE(
-                    f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
-                )
+    number = first_refused(len(column), lambda start, stop: encode(column.slice(start, stop - start)))
+    row = column.slice(number, 1)
+    parts = [("", row)]
+    if pa.types.is_struct(row.type) and not row.null_count:
+        children = zip(row.type, row.flatten(), strict=True)
+        fields = [(f" in the field {f.name}", pa.StructArray.from_arrays([child], fields=[f])) for f, child in children]
+        parts = [*fields, *parts]
+    for name, part in parts:
+        try:
+            encode(part)
+        except _REFUSALS as exc:
+            return INVALID_VALUE(
+                f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
+            )
     raise RuntimeError("each row can be encoded by itself")
+
+
+def first_refused(count: int, attempt: Callable[[int, int], object]) -> int:
+    """Return the first of `count` rows that `attempt` refuses, by halving. It takes the ends of a range of rows."""
+    start, stop = 0, count
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            attempt(start, middle)
+        except _REFUSALS:
+            stop = middle
+        else:
+            start = middle
+    return start

@@ -156,6 +156,8 @@ def header_groups(headers: pa.Array, name: str) -> tuple[dict[Prefix, _Rows], di
     if not len(hits):
         return groups, malformed
     rows = pc.list_parent_indices(headers).to_numpy()[hits].astype(np.int64)
+    is_last = np.append(rows[1:] != rows[:-1], True)  # of several, Confluent's deserializers take the last
+    hits, rows = hits[is_last], rows[is_last]
     values = pc.struct_field(entries, "value").take(pa.array(hits)).fill_null(b"").dictionary_encode()
     codes = values.indices.to_numpy()
     for code, value in enumerate(values.dictionary.to_pylist()):

@@ -28,6 +28,7 @@ from pyspark_zkafka.formats.columns import (
     decode_rows,
     dictionaries,
     encode_rows,
+    first_refused,
     grouped,
     inner_path,
     is_list,
@@ -126,8 +127,6 @@ class JsonDecoder:
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
         """Decode a binary array. A cell is null if its payload is null, malformed or the document `null`."""
-        import orjson
-
         documents: list[Any] = [None if payload is None else payload[skip:] for payload in payloads.to_pylist()]
         malformed: dict[int, str] = {}
 
@@ -139,7 +138,7 @@ class JsonDecoder:
                 malformed[row] = f"the bytes are no JSON: {exc}"
                 return None
 
-        values = [parse(row, _exact_loads if self._has_decimals else orjson.loads) for row in range(len(documents))]
+        values = [parse(row, _exact_loads if self._has_decimals else _loads) for row in range(len(documents))]
         self._lost_digits = False
         decoded = decode_rows(values, self._read, malformed)  # malformed rows are None now
         lost = [row for row, value in enumerate(values) if self._lost_digits and _loses_digits(value, documents[row])]
@@ -175,6 +174,20 @@ _EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant
 def _exact_loads(document: bytes) -> Any:
     """Parse a document without a loss of decimal digits."""
     return _EXACT.decode(document.decode())
+
+
+def _loads(document: bytes) -> Any:
+    """Parse a document. Numbers beyond a double and halves of surrogate pairs harm only the columns that they are in."""
+    import orjson
+
+    try:
+        return orjson.loads(document)
+    except ValueError:
+        try:
+            return _exact_loads(document)
+        except (ValueError, RecursionError):
+            pass  # orjson's reason is clearer
+        raise
 
 
 def _loses_digits(value: Any, document: bytes) -> bool:
@@ -327,12 +340,8 @@ def _built(values: list[Any], build: _Read, path: str, kind: pa.DataType) -> pa.
     try:
         return build(values)
     except (ValueError, OverflowError):
-        for value in values:
-            try:
-                build([value])
-            except (ValueError, OverflowError):
-                raise _problem(value, path, kind) from None
-        raise
+        first = first_refused(len(values), lambda start, stop: build(values[start:stop]))
+        raise _problem(values[first], path, kind) from None
 
 
 def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:

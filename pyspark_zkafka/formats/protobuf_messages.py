@@ -241,7 +241,10 @@ def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
         def read_times(times: list[Any], mask: Mask | None) -> pa.Array:
             # Nanoseconds are cut as Java does: towards zero.
             micros = [time.seconds * 1_000_000 + int(time.nanos / 1000) for time in times]
-            return pa.array(micros, pa.int64(), mask=mask).cast(kind)
+            try:
+                return pa.array(micros, pa.int64(), mask=mask).cast(kind)
+            except OverflowError:
+                raise ValueError(f"a time in field {field.name}, number {field.number}, is out of range") from None
 
         return read_times
     if field.enum_type is not None:

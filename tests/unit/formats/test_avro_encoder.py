@@ -52,6 +52,9 @@ _MAP = {"type": "map", "values": "int"}
         (["null", "int"], pa.array([1, 2], pa.int32()), ["0202", "0204"]),
         (["float", "double"], pa.array([0.5]), ["02000000000000e03f"]),
         (["int", "long"], pa.array([1]), ["0202"]),
+        (["int", "long"], pa.array([1], pa.int32()), ["0002"]),
+        (["long", "null", "int"], pa.array([1], pa.int8()), ["0002"]),
+        (["float", "double"], pa.array([0.5], pa.float32()), ["000000003f"]),
         (
             {"type": "array", "items": ["int", "null"]},
             pa.array([[1, None], []], pa.list_(pa.int32())),

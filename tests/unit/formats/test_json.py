@@ -147,6 +147,20 @@ def test_deep_documents() -> None:
         assert decode(parse(f"a int{more}"), deep).column.to_pylist()[0]["a"] == 1
 
 
+@each("more", ["", ", d decimal(5,2)"])
+def test_values_that_are_not_read(more: str) -> None:
+    """A number beyond a double, or half of a surrogate pair, harms only a record with a column for it."""
+    schema = parse(f"a int, s string, f double{more}")
+    half, large = rb'"\ud83d"', b"-1e400"
+    values = [b'{"a": 1, "x": [%s, {"y": 1.10}]}' % found for found in (half, large)]
+    values += [b'{"s": %s}' % half, b'{"f": %s}' % large, b'{"a": 2, "f": 5, "s": [%s]}' % large, b'{"a": 3, "x": NaN}']
+    decoded = decode(schema, *values)
+    assert [row and (row["a"], row["s"], row["f"]) for row in decoded.column.to_pylist()] == [
+        (1, None, None), (1, None, None), None, None, (2, "[-1E+400]", 5.0), None,
+    ]  # fmt: skip
+    assert list(decoded.malformed) == [2, 3, 5]
+
+
 def test_digits_of_texts() -> None:
     """Numbers in a string column keep their digits, whatever else the batch has; other columns have the same values."""
     schema = parse("s string, d double, i int")

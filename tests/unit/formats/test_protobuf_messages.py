@@ -99,7 +99,7 @@ def test_times() -> None:
         b"\x0a\x05\x08\x01\x10\xcf\x0f\x12\x0b\x10\xb1\xf0\xff\xff\xff\xff\xff\xff\xff\x01",
         b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f",
     )
-    assert list(decoded.malformed) == [1]
+    assert decoded.malformed == {1: "a time in field t, number 1, is out of range"}
     assert [decoded.column.field(i)[0].value for i in (0, 1)] == [1_000_001, -1]
 
 
