@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -57,7 +57,8 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-I
 _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SPACES = b" \t\r\n"
-_PLAIN = Context(prec=100, rounding=ROUND_HALF_UP)
+_PLAIN = Context(prec=1000, rounding=ROUND_HALF_UP)
+_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 _ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"'))
 """What documents have that may break a schema, beyond the column's type."""
 
@@ -165,10 +166,11 @@ def _decimal(digits: str) -> Decimal:
 
 def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
     number = Decimal(digits)
-    return int(number) if -(2**63) <= number < 2**64 else number
+    return int(number) if -(2**63) <= number < 2**64 and number == int(number) else number
 
 
 _EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_refused)
+_VALIDATED = json.JSONDecoder(parse_float=_exact, parse_int=_exact)  # 19.99 is a multiple of 0.01, 5.0 an integer
 
 
 def _exact_loads(document: bytes) -> Any:
@@ -392,16 +394,19 @@ class JsonEncoder:
             for document in documents:
                 # Null fields are left out, so that only arrays and maps have nulls.
                 if document is not None and self._doubtful.search(document):
-                    self._validate(orjson.loads(document))
+                    self._validate(document)
         return documents
 
-    def _validate(self, document: Any) -> None:
+    def _validate(self, document: bytes) -> None:
         try:
-            for error in self._validator.iter_errors(document):
-                if error.instance is None or self._doubtful is not _NULLS:
-                    raise ValueError(f"{error.json_path}: {error.message}")
+            with localcontext(_PLAIN):
+                for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
+                    if error.instance is None or self._doubtful is not _NULLS:
+                        raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
         except RecursionError as exc:
             raise ValueError("it is nested too deeply to be validated") from exc
+        except ArithmeticError as exc:
+            raise ValueError(f"its numbers cannot be validated: {exc}") from exc
 
 
 def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:

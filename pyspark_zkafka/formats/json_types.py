@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -107,7 +108,7 @@ def validator(text: str, references: References) -> Any:
 
 def _loads(text: str, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_float=Decimal)  # so that validation is exact
     except RecursionError:
         raise _invalid("#", "it is nested too deeply") from None
     except ValueError as exc:
@@ -235,7 +236,7 @@ def _types_of_values(node: dict[str, Any]) -> list[str]:
     if "items" in node:
         return ["array"]
     values = node.get("enum", [node["const"]] if "const" in node else [])
-    names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    names = {str: "string", int: "integer", Decimal: "number", bool: "boolean", type(None): "null"}
     return [names.get(type(value), "any") for value in (values if isinstance(values, list) else [])]
 
 

@@ -289,6 +289,25 @@ def test_values_that_the_schema_forbids() -> None:
         encode(text, {"id": None, "e": "a"}, kind=kind)
 
 
+def test_multiples() -> None:
+    """Validation is exact: of decimals, of doubles by their text, and of whole numbers with a point."""
+    text = '{"properties": {"p": {"type": "number", "multipleOf": 0.01, "maximum": 1e30}}}'
+    for kind, cents in (pa.decimal128(38, 3), Decimal("19.99")), (pa.float64(), 0.07):
+        column = pa.struct([("p", kind)])
+        assert encode(text, {"p": cents}, kind=column)
+        with pytest.raises(InvalidRow, match=r"Row 1 .*\$.p: 19.995 is not a multiple of 0.01"):
+            encode(text, {"p": cents}, {"p": type(cents)("19.995")}, kind=column)
+    digits = pa.struct([("p", pa.decimal128(38, 7))])
+    with pytest.raises(InvalidRow, match=r"\$.p: 1000000000000000000000000000000.01.* is greater than the maximum"):
+        encode(text, {"p": Decimal("1000000000000000000000000000000.01")}, kind=digits)
+    for several, found in ('["integer", "string"]', "5.0"), ('["number", "string"], "enum": [1.10]', "1.1"):
+        assert encode(f'{{"properties": {{"a": {{"type": {several}}}}}}}', {"a": found}) == [f'{{"a":{found}}}'.encode()]
+    with pytest.raises(InvalidRow, match=r"\$.p: 1E\+300 is greater"):
+        encode(text, {"p": 1e300}, kind=pa.struct([("p", pa.float64())]))
+    with pytest.raises(InvalidRow, match=r"its numbers cannot be validated"):
+        encode('{"properties": {"p": {"type": "number", "multipleOf": 0}}}', {"p": 1.5})
+
+
 SEVERAL = """{"properties": {
   "free": {"type": "object"}, "any": {"type": ["integer", "string"]}, "all": {"type": "array"},
   "arr": {"type": "array", "items": {"type": "integer"}},
