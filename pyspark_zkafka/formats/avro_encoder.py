@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import OptionError, listing
-from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
+from pyspark_zkafka.formats.avro_types import AvroType, invalid, wider_kind
 from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, shown, varint
 
@@ -328,7 +328,7 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
         if place >= 0:
             encoders.append((place, _encoder(field.type, type[place].type, inner, problems)))
         elif field.type.is_nullable:
-            encoders.append((0, _missing(field, inner, problems)))
+            encoders.append((0, _always(encode_default(field.type, field.default, inner))))
         else:
             problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
 
@@ -339,13 +339,7 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
     return encode
 
 
-def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
-    """The default of a field that the column does not have, or null."""
-    try:
-        data = encode_default(field.type, field.default, path)
-    except ValueError as error:
-        problems.append(f"{path} is missing, and its default is not of its type ({error})")
-        return _nothing
+def _always(data: bytes) -> _Encode:
     return lambda values, rows: _constant(data, len(values))
 
 
@@ -353,12 +347,14 @@ def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
 
 
 def encode_default(avro: AvroType, value: Any, path: str) -> bytes:
-    """Return the bytes of a default in JSON. Raises ValueError if it is not of the type.
+    """Return the bytes of a field's default in JSON.
 
-    Raises OptionError (INVALID_SCHEMA) if it has too many parts: the defaults of a record's fields multiply.
+    Raises OptionError (INVALID_SCHEMA) if it is not of the type, or has too many parts: a record multiplies them.
     """
     try:
         return _default(avro, value, TypeLimits())
+    except ValueError as error:
+        raise invalid(f"the default of {path} is not of its type ({error})") from None
     except OptionError:
         raise INVALID_SCHEMA(
             f"The default of the Avro field {path} has more than {TypeLimits.MOST_FIELDS} values, or is more than "

@@ -167,15 +167,12 @@ class _Parser:
     def _lookup(self, name: str, space: str, path: str) -> AvroType:
         names = [f"{space}.{name}", name] if space and "." not in name else [name.lstrip(".")]
         # References usually have the name of their type. Otherwise, all of them are parsed.
-        for wanted in (*names, *self._pending):
+        for wanted in (*names, *self._pending, ""):
             if (found := next((self._named[n] for n in names if n in self._named), None)) is not None:
                 return found
             if (text := self._pending.pop(wanted, None)) is not None:
                 self.parse(text, f"the reference {wanted}")
-        found = next((self._named[n] for n in names if n in self._named), None)
-        if found is None:
-            raise invalid(f"{_at(path)}the type {shown(json.dumps(name))} is not defined")
-        return found
+        raise invalid(f"{_at(path)}the type {shown(json.dumps(name))} is not defined")
 
     def _named_type(self, kind: str, found: dict[str, Any], space: str, path: str) -> AvroType:
         name = found.get("name")

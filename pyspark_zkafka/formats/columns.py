@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow, listing
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import Decoded
 
 _Row = TypeVar("_Row")
@@ -118,12 +118,8 @@ def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None
     """
     try:
         return pa.array(encode(column), pa.binary())
-    except _REFUSALS as exc:
-        raise _invalid_row(column, encode, schema) from exc
-
-
-def _invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema: str) -> InvalidRow:
-    number = first_refused(len(column), lambda start, stop: encode(column.slice(start, stop - start)))
+    except _REFUSALS:
+        number = first_refused(len(column), lambda start, stop: encode(column.slice(start, stop - start)))
     row = column.slice(number, 1)
     parts = [("", row)]
     if pa.types.is_struct(row.type) and not row.null_count:
@@ -134,9 +130,9 @@ def _invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema:
         try:
             encode(part)
         except _REFUSALS as exc:
-            return INVALID_VALUE(
+            raise INVALID_VALUE(
                 f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
-            )
+            ) from exc
     raise RuntimeError("each row can be encoded by itself")
 
 

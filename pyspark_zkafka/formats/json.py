@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from itertools import chain
@@ -185,10 +186,8 @@ def _loads(document: bytes) -> Any:
     try:
         return orjson.loads(document)
     except ValueError:
-        try:
+        with suppress(ValueError, RecursionError):  # orjson's reason is clearer
             return _exact_loads(document)
-        except (ValueError, RecursionError):
-            pass  # orjson's reason is clearer
         raise
 
 
@@ -403,10 +402,8 @@ class JsonEncoder:
                 for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
                     if error.instance is None or self._doubtful is not _NULLS:
                         raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
-        except RecursionError as exc:
-            raise ValueError("it is nested too deeply to be validated") from exc
-        except ArithmeticError as exc:
-            raise ValueError(f"its numbers cannot be validated: {exc}") from exc
+        except (RecursionError, ArithmeticError) as exc:
+            raise ValueError(f"it is too deep, or its numbers too large, to be validated: {exc}") from exc
 
 
 def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:

@@ -178,13 +178,8 @@ def _run_protoc(texts: Mapping[str, str]) -> list[FileDescriptorProto]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         (root / "known").write_bytes(FileDescriptorSet(file=_builtin_files().values()).SerializeToString())
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root / 'in'}"]
-        command += [
-            f"--descriptor_set_in={root / 'known'}",
-            f"--descriptor_set_out={root / 'out'}",
-            "--include_imports",
-            _MAIN,
-        ]
+        command = [sys.executable, "-m", "grpc_tools.protoc", "--include_imports", f"--proto_path={root / 'in'}"]
+        command += [f"--descriptor_set_in={root / 'known'}", f"--descriptor_set_out={root / 'out'}", _MAIN]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROTOC_TIMEOUT_S, check=False
         )

@@ -130,16 +130,13 @@ class ProtobufDecoder:
 
 
 def _has_required(descriptor: Descriptor) -> bool:
-    messages = {descriptor.full_name: descriptor}
-    left = [descriptor]
-    while left:
-        for field in left.pop().fields:
-            if field.is_required:
-                return True
-            inner = field.message_type
-            if inner is not None and inner.full_name not in messages:
-                messages[inner.full_name] = inner
-                left.append(inner)
+    messages, names = [descriptor], {descriptor.full_name}
+    for message in messages:
+        if any(field.is_required for field in message.fields):
+            return True
+        inner = {field.message_type.full_name: field.message_type for field in message.fields if field.message_type}
+        messages += [found for name, found in inner.items() if name not in names]
+        names |= inner.keys()
     return False
 
 
@@ -261,6 +258,7 @@ def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
 
 _Converter: TypeAlias = Callable[[pa.Array], list[Any]]
 """Returns the values of a column as the runtime takes them, None for null."""
+_TO_LIST: _Converter = pa.Array.to_pylist
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _ACCEPTED = {
     1: (*_INTEGERS, pa.date32()), 2: _INTEGERS, 3: _INTEGERS, 4: _INTEGERS, 5: (pa.float32(), pa.float64()),
@@ -305,7 +303,7 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
     """Return a converter from a column of structs to keyword arguments of the message, and add what does not fit."""
     if not pa.types.is_struct(kind):
         problems.append(f"{path or 'the column'} is {kind}, and {descriptor.full_name} needs a struct")
-        return _to_list
+        return _TO_LIST
     converters = []
     for column in kind:
         inner = inner_path(path, column.name)
@@ -354,7 +352,7 @@ def _field_converter(field: FieldDescriptor, kind: pa.DataType, path: str, probl
     elif not field.is_repeated:
         return _value_converter(field, kind, path, problems)
     problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
-    return _to_list
+    return _TO_LIST
 
 
 def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
@@ -372,12 +370,7 @@ def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, probl
     if field.cpp_type in _UNSIGNED and _CPP_TYPES[field.cpp_type] == kind:  # the bits, as Spark does
         unsigned = pa.from_numpy_dtype(_UNSIGNED[field.cpp_type][0])
         return lambda column: column.view(unsigned).to_pylist()
-    return _to_list
-
-
-def _to_list(column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return values
+    return _TO_LIST
 
 
 def _seconds_and_nanos(micros: int, kind: pa.DataType) -> dict[str, int]:
