@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -367,10 +368,8 @@ def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
     with limits.level():
         if kind == "union":
             for number, branch in enumerate(avro.branches):
-                try:
+                with suppress(ValueError):
                     return varint(number) + _default(branch, value, limits)
-                except ValueError:
-                    continue
         elif kind == "null" and value is None:
             return b""
         elif kind == "boolean" and isinstance(value, bool):
@@ -378,10 +377,8 @@ def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
         elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
             return varint(value)
         elif kind in ("float", "double") and type(value) in (int, float):
-            try:
+            with suppress(OverflowError):
                 return struct.pack("<f" if kind == "float" else "<d", value)
-            except OverflowError:
-                pass
         elif kind == "string" and isinstance(value, str):
             return varint(len(value.encode())) + value.encode()
         elif kind in ("bytes", "fixed") and isinstance(value, str):

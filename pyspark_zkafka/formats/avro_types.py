@@ -136,6 +136,7 @@ class _Parser:
     def parse(self, text: str, what: str = "") -> AvroType:
         try:
             found = json.loads(text)
+            json.dumps(found, ensure_ascii=False).encode()  # no name has half of a surrogate pair
         except ValueError as error:
             raise invalid(f"{what or 'its text'} is not JSON ({error})") from None
         return self._type(found, "", "")

@@ -18,7 +18,8 @@ _Row = TypeVar("_Row")
 STRINGS = (pa.string(), pa.large_string())
 BINARIES = (pa.binary(), pa.large_binary())
 _QUOTED = 80
-_REFUSALS = (ValueError, TypeError, OverflowError)
+REFUSALS = (ValueError, TypeError, ArithmeticError)
+"""What Python and its libraries raise for a value that does not fit."""
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -118,7 +119,7 @@ def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None
     """
     try:
         return pa.array(encode(column), pa.binary())
-    except _REFUSALS:
+    except REFUSALS:
         number = first_refused(len(column), lambda start, stop: encode(column.slice(start, stop - start)))
     row = column.slice(number, 1)
     parts = [("", row)]
@@ -129,7 +130,7 @@ def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None
     for name, part in parts:
         try:
             encode(part)
-        except _REFUSALS as exc:
+        except REFUSALS as exc:
             raise INVALID_VALUE(
                 f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
             ) from exc
@@ -143,7 +144,7 @@ def first_refused(count: int, attempt: Callable[[int, int], object]) -> int:
         middle = (start + stop) // 2
         try:
             attempt(start, middle)
-        except _REFUSALS:
+        except REFUSALS:
             stop = middle
         else:
             start = middle

@@ -140,10 +140,7 @@ def payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) -
         malformed[row] = f"the first byte is 0x{magic:02x}, and Confluent's format starts with 0x00"
     rows = rows[is_magic]
     ids = np.ascontiguousarray(heads[is_magic, 1:]).view(">u4").ravel()
-    if len(ids) and (ids == ids[0]).all():
-        yield Prefix(int(ids[0]), _ID_BYTES), rows
-        return
-    for found in np.unique(ids):
+    for found in ids[:1] if (ids == ids[:1]).all() else np.unique(ids):
         yield Prefix(int(found), _ID_BYTES), rows[ids == found]
 
 

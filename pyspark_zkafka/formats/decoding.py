@@ -208,13 +208,11 @@ class BatchDecoder:
         name, reason = reasons[min(reasons)]
         offset = batch.column(_OFFSET)[min(reasons)].as_py()
         if self._mode == "FAILFAST":
-            raise MALFORMED_RECORD(
+            text = (
                 f"The record of {partition} at offset {offset} does not have {name}.format={self._formats[name].name}; "
-                f"{reason}; correct the format or schema, or set mode to PERMISSIVE or DROPMALFORMED",
-                column=name,
-                partition=partition,
-                offset=offset,
+                f"{reason}; correct the format or schema, or set mode to PERMISSIVE or DROPMALFORMED"
             )
+            raise MALFORMED_RECORD(text, column=name, partition=partition, offset=offset)
         if not self._dropped:
             self._first_dropped = f"{partition} at offset {offset}: {reason}"
         self._dropped += len(reasons)

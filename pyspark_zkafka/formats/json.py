@@ -25,6 +25,7 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import (
     BINARIES,
+    REFUSALS,
     STRINGS,
     decode_rows,
     dictionaries,
@@ -241,16 +242,6 @@ def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType |
     return found
 
 
-def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: pa.DataType) -> list[Any]:
-    converted = []
-    for value in values:
-        try:
-            converted.append(None if value is None else convert(value))
-        except (ValueError, ArithmeticError, LookupError):
-            raise _problem(value, path, kind) from None
-    return converted
-
-
 def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _Read:
     """Return a function that makes a column of parsed values. It raises ValueError for a value of another type.
 
@@ -314,10 +305,10 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
     elif pa.types.is_integer(kind):
         _check(values, {int}, path, kind)
     elif pa.types.is_floating(kind):
-        found = values
-        if _check(values, {int, float, Decimal, str}, path, kind) - {float}:
-            found = _convert(values, lambda v: _NON_FINITE[v] if type(v) is str else float(v), path, kind)
-        numbers = pa.array(found, kind)
+        if _check(values, {int, float, Decimal, str}, path, kind) <= {float}:
+            numbers = pa.array(values, kind)
+        else:
+            numbers = _converted(values, lambda v: float(_NON_FINITE.get(v, "") if type(v) is str else v), path, kind)
         if pc.any(pc.is_inf(numbers)).as_py():
             for value, number in zip(values, numbers.to_pylist(), strict=True):
                 if number is not None and math.isinf(number) and type(value) is not str:
@@ -326,21 +317,25 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
     elif pa.types.is_decimal(kind):
         _check(values, {int, float, Decimal, str}, path, kind)
         unit = Decimal(1).scaleb(-kind.scale)
-        values = _convert(values, lambda v: Decimal(v).quantize(unit, context=_PLAIN), path, kind)
+        return _converted(values, lambda v: Decimal(v).quantize(unit, context=_PLAIN), path, kind)
     elif pa.types.is_binary(kind):
         _check(values, {str}, path, "base64")
-        values = _convert(values, lambda v: base64.b64decode(v, validate=True), path, kind)
+        return _converted(values, lambda v: base64.b64decode(v, validate=True), path, kind)
     else:
         _check(values, {str}, path, kind)
         return _built(values, lambda given: _times(pa.array(given, pa.string()), kind), path, kind)
     return _built(values, lambda given: pa.array(given, kind), path, kind)
 
 
+def _converted(values: list[Any], convert: Callable[[Any], Any], path: str, kind: pa.DataType) -> pa.Array:
+    return _built(values, lambda given: pa.array([v if v is None else convert(v) for v in given], kind), path, kind)
+
+
 def _built(values: list[Any], build: _Read, path: str, kind: pa.DataType) -> pa.Array:
     """Build a column. Raises ValueError with the first value that does not fit."""
     try:
         return build(values)
-    except (ValueError, OverflowError):
+    except REFUSALS:
         first = first_refused(len(values), lambda start, stop: build(values[start:stop]))
         raise _problem(values[first], path, kind) from None
 
@@ -402,8 +397,8 @@ class JsonEncoder:
                 for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
                     if error.instance is None or self._doubtful is not _NULLS:
                         raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
-        except (RecursionError, ArithmeticError) as exc:
-            raise ValueError(f"it is too deep, or its numbers too large, to be validated: {exc}") from exc
+        except (RecursionError, re.error) as exc:
+            raise ValueError(f"the schema cannot validate it: {exc}") from exc
 
 
 def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:

@@ -109,12 +109,13 @@ def validator(text: str, references: References) -> Any:
 def _loads(text: str, name: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_float=Decimal)  # so that validation is exact
+        json.dumps(found, default=str, ensure_ascii=False).encode()  # no name has half of a surrogate pair
     except RecursionError:
         raise _invalid("#", "it is nested too deeply") from None
     except ValueError as exc:
         raise INVALID_SCHEMA(f"The JSON Schema {name} is no JSON: {exc}; correct the text") from exc
-    if not isinstance(found, dict):
-        raise _invalid("#", f"{name} is no object")
+    if not isinstance(found, dict) or not all(isinstance(found.get(key, ""), str) for key in ("$id", "$schema")):
+        raise _invalid("#", f"{name} is no object, or its $id or $schema is no string")
     return found
 
 

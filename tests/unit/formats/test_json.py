@@ -98,7 +98,7 @@ def test_values(kind: str, text: str, expected: Any) -> None:
         ("date", '"2026-02-30"', 'f is "2026-02-30", which is no date32[day]'),
         ("timestamp", '"noon"', 'f is "noon", which is no timestamp[us, tz=UTC]'),
         ("timestamp", "5", "f is 5, which is no timestamp[us, tz=UTC]"),
-        ("decimal(4,2)", "100", "f is 100.00, which is no decimal128(4, 2)"),
+        ("decimal(4,2)", "100", "f is 100, which is no decimal128(4, 2)"),
         ("array<int>", "{}", "f is {}, which is no array"),
         ("array<struct<a:int>>", '[{"a": 1}, {"a": "x"}]', 'f.element.a is "x", which is no int32'),
         ("map<string,int>", '{"k": 1, "l": 2147483648}', "f.value is 2147483648, which is no int32"),
@@ -304,8 +304,14 @@ def test_multiples() -> None:
         assert encode(f'{{"properties": {{"a": {{"type": {several}}}}}}}', {"a": found}) == [f'{{"a":{found}}}'.encode()]
     with pytest.raises(InvalidRow, match=r"\$.p: 1E\+300 is greater"):
         encode(text, {"p": 1e300}, kind=pa.struct([("p", pa.float64())]))
-    with pytest.raises(InvalidRow, match=r"its numbers too large, to be validated"):
+    with pytest.raises(InvalidRow, match="InvalidOperation"):
         encode('{"properties": {"p": {"type": "number", "multipleOf": 0}}}', {"p": 1.5})
+
+
+def test_patterns_of_other_languages() -> None:
+    """A pattern that Python does not know is an error of its row."""
+    with pytest.raises(InvalidRow, match=r"Row 0 .* in the field p .* the schema cannot validate it: bad escape .p"):
+        encode(r'{"properties": {"p": {"type": "string", "pattern": "^\\p{L}"}}}', {"p": "x"})
 
 
 SEVERAL = """{"properties": {
@@ -480,7 +486,7 @@ def test_deep_values() -> None:
     tree = (
         '{"properties": {"a": {"$ref": "#/definitions/T"}}, "definitions": {"T": {"items": {"$ref": "#/definitions/T"}}}}'
     )
-    with pytest.raises(InvalidRow, match=r"Row 1 .* it is too deep, .* to be validated"):
+    with pytest.raises(InvalidRow, match=r"Row 1 .* the schema cannot validate it: maximum recursion"):
         encode(tree, {}, {"a": ["[" * 900 + "]" * 900]})
 
 
