@@ -151,17 +151,20 @@ class _SchemaTypes:
             if keyword in node:
                 variants = _variants(node, keyword, path)
                 if len(variants) == 1:
-                    return self.type_of(variants[0][1], resolver, variants[0][0], outer)
-                # Whether they are the same is a question about all of their fields.
-                kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
-                return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else RAW
+                    kinds = [self.type_of(variants[0][1], resolver, variants[0][0], outer)]
+                else:  # whether they are the same is a question about all of their fields
+                    kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
+                if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
+                    return kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
         if "allOf" in node:
             rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
             variants = [*_variants(node, "allOf", path), (path, rest)]
             kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
             kinds = [kind for kind in kinds if kind != RAW]
             if kinds and all(pa.types.is_struct(kind) for kind in kinds):
-                return pa.struct(list({field.name: field for kind in kinds for field in kind}.values()))
+                fields = [field for kind in kinds for field in kind]
+                typed = {field.name: field for field in fields if field.type != RAW}  # RAW may only demand more
+                return pa.struct(list(({field.name: field for field in fields} | typed).values()))
             return kinds[0] if len(kinds) == 1 else RAW
         return self._type_of_keywords(node, resolver, path, outer)
 

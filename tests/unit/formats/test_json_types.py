@@ -51,6 +51,11 @@ def of_property(schema: Any, **definitions: Any) -> pa.DataType:
             {"allOf": [{"$ref": "#/definitions/P"}, {"properties": {"y": {"type": "string"}}}]},
             pa.struct([("x", pa.int64()), ("y", pa.string())]),
         ),
+        ({"allOf": [{"$ref": "#/definitions/P"}, {"properties": {"x": {"minimum": 1}}}]}, STRUCT),
+        ({"properties": {"x": {"minimum": 1}}, "allOf": [{"$ref": "#/definitions/P"}]}, STRUCT),
+        ({"anyOf": [{"required": ["x"]}], **P}, STRUCT),
+        ({"oneOf": [{"required": ["x"]}, {"required": ["y"]}], **P}, STRUCT),
+        ({"type": "string", "anyOf": [{"pattern": "^a"}, {"pattern": "^b"}]}, pa.string()),
     ],
 )
 def test_types(schema: Any, kind: pa.DataType) -> None:
@@ -67,6 +72,8 @@ def test_types(schema: Any, kind: pa.DataType) -> None:
         {"type": "object"},
         {"type": "object", "additionalProperties": True},
         {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+        {"oneOf": [{"type": "string"}, {"minimum": 5}]},
+        {"properties": {"x": {}}, "oneOf": [P, {"properties": {"y": {"type": "integer"}}}]},
         {"enum": ["a", 1]},
         {"$ref": "#"},
     ],
