@@ -247,8 +247,7 @@ class _Compiler:
                 nodes.append(self.skip(theirs.type))
                 continue
             del missing[ours.name]
-            place = places[ours.name]
-            inner = inner_path(path, ours.name)
+            place, inner = places[ours.name], inner_path(path, ours.name)
             nodes.append(self.read(theirs.type, ours.type, self._child(column, place), type[place].type, inner))
         for ours in missing.values():
             place, inner = places[ours.name], inner_path(path, ours.name)

@@ -37,13 +37,9 @@ class AvroEncoder:
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""
-        rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-        encoded = self._encode(column.drop_null(), rows)
-        if len(rows) == len(column):
-            return encoded
-        places = np.zeros(len(column), np.int64)
-        places[rows] = np.arange(len(rows))
-        return encoded.take(pa.array(places, mask=column.is_null().to_numpy(zero_copy_only=False)))
+        is_valid = np.asarray(column.is_valid())
+        encoded = self._encode(column.drop_null(), np.flatnonzero(is_valid))
+        return encoded if is_valid.all() else encoded.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
 
 
 def _refused(rows: _Rows, wrong: Any, path: str, problem: str) -> None:
@@ -272,9 +268,8 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
 def _decimal_fixed(size: int) -> _Encode:
     def encode(values: pa.Array, rows: _Rows) -> pa.Array:
         data = _big_endian(values)
-        if size > 16:
-            sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
-            data = np.hstack([np.repeat(sign, size - 16, axis=1), data])
+        sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
+        data = np.hstack([np.repeat(sign, max(0, size - 16), axis=1), data])
         return _binary(data[:, data.shape[1] - size :], size, len(values))
 
     return encode

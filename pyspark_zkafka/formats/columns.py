@@ -19,7 +19,6 @@ STRINGS = (pa.string(), pa.large_string())
 BINARIES = (pa.binary(), pa.large_binary())
 _QUOTED = 80
 REFUSALS = (ValueError, TypeError, ArithmeticError)
-"""What Python and its libraries raise for a value that does not fit."""
 
 
 def is_list(kind: pa.DataType) -> bool:

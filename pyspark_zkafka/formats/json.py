@@ -155,15 +155,14 @@ class JsonDecoder:
         return _text(value)
 
 
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number")
-
-
 def _decimal(digits: str) -> Decimal:
     try:
-        return Decimal(digits)
+        number = Decimal(digits)
     except ArithmeticError:
         raise ValueError(f"the exponent of {shown(digits)} is too large") from None
+    if not number.is_finite():
+        raise ValueError(f"{digits} is no number")
+    return number
 
 
 def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
@@ -171,7 +170,7 @@ def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of
     return int(number) if -(2**63) <= number < 2**64 and number == int(number) else number
 
 
-_EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_refused)
+_EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_decimal)
 _VALIDATED = json.JSONDecoder(parse_float=_exact, parse_int=_exact)  # 19.99 is a multiple of 0.01, 5.0 an integer
 
 
@@ -380,10 +379,7 @@ class JsonEncoder:
 
         write = self._write if column.type == self._type else _writer(column.type, self._schema)
         values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
-        try:
-            documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
-        except orjson.JSONEncodeError as exc:  # for example because the value is nested too deeply
-            raise ValueError(f"a value has no text: {exc}") from exc
+        documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
         if self._validator is not None and column.type == self._type:
             for document in documents:
                 # Null fields are left out, so that only arrays and maps have nulls.

@@ -397,10 +397,9 @@ class _Ddl:
             if self.starts_with(":"):
                 self.take()
             kinds[name] = self._inner()
-            if self.starts_with("not", "null"):
-                self.take(), self.take()
-            if self.starts_with("comment"):
-                self.take(), self.take()
+            for words in ("not", "null"), ("comment",):
+                if self.starts_with(*words):
+                    self.take(), self.take()
             if not self.tokens or self.tokens[0] == end:
                 return pa.struct(list(kinds.items()))
             self.take(",")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -209,13 +210,11 @@ def _builtin_files() -> dict[str, FileDescriptorProto]:
 
     modules: list[Any] = [descriptor_pb2, any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2]
     modules.append(wrappers_pb2)
-    try:
+    with suppress(ImportError):
         from confluent_kafka.schema_registry.confluent import meta_pb2
         from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 
         modules += [meta_pb2, decimal_pb2]
-    except ImportError:
-        pass
     return {
         module.DESCRIPTOR.name: descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
         for module in modules
