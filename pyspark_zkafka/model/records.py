@@ -115,25 +115,21 @@ def require_projection(
 
 def projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> Iterator[str]:
     """Yield the problems of a declared type, which may have fewer fields of structs than a decoded column."""
-    pairs: list[tuple[pa.Field, pa.Field]]
-    if pa.types.is_struct(declared) and pa.types.is_struct(own):
-        known = {field.name: field for field in own}
+    if declared.id != own.id or not pa.types.is_nested(own):
+        if declared != own:
+            remedy = "; declare this type, with the fields that you need" if parts_of(own) else ""
+            yield f"{path} cannot be {declared}; the schema has {shape_of(own)} (Arrow's names){remedy}"
+        return
+    known = {field.name: field for field in parts_of(own)}
+    if pa.types.is_struct(own):
         if len({field.name for field in declared}) < declared.num_fields:
             yield f"{path} has two fields of one name"
         for field in declared:
             if field.name not in known:
                 yield f"there is no field {path}.{field.name}; there are {listing(known)}"
-        pairs = [(field, known[field.name]) for field in declared if field.name in known]
-    elif pa.types.is_list(declared) and pa.types.is_list(own):
-        pairs = [(declared.value_field.with_name("element"), own.value_field)]
-    elif pa.types.is_map(declared) and pa.types.is_map(own):
-        pairs = [(declared.key_field.with_name("key"), own.key_field)]
-        pairs.append((declared.item_field.with_name("value"), own.item_field))
-    else:
-        if declared != own:
-            remedy = "; declare this type, with the fields that you need" if parts_of(own) else ""
-            yield f"{path} cannot be {declared}; the schema has {shape_of(own)} (Arrow's names){remedy}"
-        return
+    pairs = [(field, known[field.name]) for field in parts_of(declared) if field.name in known]
+    if pa.types.is_map(own):
+        pairs.insert(0, (declared.key_field.with_name("key"), own.key_field))
     for field, found in pairs:
         if found.nullable and not field.nullable:
             yield f"{path}.{field.name} cannot be NOT NULL: the schema allows null"
