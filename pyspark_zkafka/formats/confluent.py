@@ -64,7 +64,7 @@ class ConfluentDecoder:
             decoder = self._decoder(prefix.key)
             if not isinstance(decoder, str) and len(rows) == len(payloads) - payloads.null_count:
                 return self._decode(decoder, payloads, prefix)
-        parts, places = [], []
+        parts, places = [pa.nulls(0, self.type)], [np.empty(0, dtype=np.int64)]
         for prefix, rows in groups.items():
             decoder = self._decoder(prefix.key)
             if isinstance(decoder, str):
@@ -75,12 +75,10 @@ class ConfluentDecoder:
             parts.append(decoded.column)
             places.append(rows)
         order = np.full(len(payloads), -1, dtype=np.int64)
-        if places:
-            found = np.concatenate(places)
-            order[found] = np.arange(len(found))
-        column = pa.concat_arrays(parts) if parts else pa.nulls(0, self.type)
+        found = np.concatenate(places)
+        order[found] = np.arange(len(found))
         malformed = {row: malformed[row] for row in sorted(malformed) if payloads[row].is_valid}  # headers of tombstones
-        return Decoded(column.take(pa.array(order, mask=order < 0)), malformed)
+        return Decoded(pa.concat_arrays(parts).take(pa.array(order, mask=order < 0)), malformed)
 
     def _decode(self, decoder: Decoder, payloads: pa.Array, prefix: Prefix) -> Decoded:
         if prefix.before and self.name == "protobuf":

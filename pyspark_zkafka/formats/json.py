@@ -209,14 +209,10 @@ def _loses_digits(value: Any, document: bytes) -> bool:
 
 def _has_floats(value: Any) -> bool:
     values = [value]
-    while values:
-        found = values.pop()
+    for found in values:  # which grow
         if type(found) is float:
             return True
-        if type(found) is dict:
-            values.extend(found.values())
-        elif type(found) is list:
-            values.extend(found)
+        values += found.values() if type(found) is dict else found if type(found) is list else ()
     return False
 
 

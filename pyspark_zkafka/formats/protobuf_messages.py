@@ -295,8 +295,7 @@ class ProtobufEncoder:
         message = self._class(**row)
         if is_whole and self._has_required and not self._class.IsInitialized(message):
             raise ValueError(f"required fields are null: {listing(self._class.FindInitializationErrors(message))}")
-        encoded: bytes = self._class.SerializePartialToString(message, deterministic=True)
-        return encoded
+        return bytes(self._class.SerializePartialToString(message, deterministic=True))
 
 
 def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
@@ -340,19 +339,25 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
 
 
 def _field_converter(field: FieldDescriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
+    if not field.is_repeated:
+        return _value_converter(field, kind, path, problems)
     entry = field.message_type
-    if pa.types.is_map(kind) and entry is not None and entry.GetOptions().map_entry:
+    is_map = entry is not None and entry.GetOptions().map_entry
+    if is_map and pa.types.is_map(kind):
         keys = _value_converter(entry.fields_by_name["key"], kind.key_type, f"{path}.key", problems)
         items = _value_converter(entry.fields_by_name["value"], kind.item_type, f"{path}.value", problems)
-        return lambda column: dictionaries(column, keys, items)
-    if field.is_repeated and not (entry is not None and entry.GetOptions().map_entry):
-        if is_list(kind):
-            elements = _value_converter(field, kind.value_type, f"{path}.element", problems)
-            return lambda column: grouped(column, elements)
-    elif not field.is_repeated:
-        return _value_converter(field, kind, path, problems)
+        return lambda column: dictionaries(column, keys, lambda found: items(_filled(found, f"{path}.value")))
+    if not is_map and is_list(kind):
+        elements = _value_converter(field, kind.value_type, f"{path}.element", problems)
+        return lambda column: grouped(column, lambda found: elements(_filled(found, f"{path}.element")))
     problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
     return _TO_LIST
+
+
+def _filled(values: pa.Array, path: str) -> pa.Array:
+    if values.null_count:
+        raise ValueError(f"{path} is null")
+    return values
 
 
 def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:

@@ -236,8 +236,13 @@ def test_other_types_to_encode() -> None:
         ("int32 f = 1;", 2**31, pa.int64(), "in the field f .*: Value out of range: 2147483648"),
         ("uint32 f = 1;", -1, pa.int64(), "Value out of range: -1"),
         ("enum E { A = 0; } E f = 1;", "B", pa.string(), 'unknown enum label "B"'),
-        ("repeated int32 f = 1;", [1, None], pa.list_(pa.int32()), "in the field f"),
-        ("map<string, int32> f = 1;", [("k", None)], pa.map_(pa.string(), pa.int32()), "in the field f"),
+        ("repeated int32 f = 1;", [1, None], pa.list_(pa.int32()), "in the field f .*: f.element is null"),
+        (
+            "map<string, int32> f = 1;",
+            [("k", None)],
+            pa.map_(pa.string(), pa.int32()),
+            "f.value is null",
+        ),
     ],
 )
 def test_values_that_do_not_fit(field: str, value: Any, kind: pa.DataType, says: str) -> None:
