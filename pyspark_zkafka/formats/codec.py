@@ -39,8 +39,7 @@ class Decoded:
 
 NOT_WANTED = pa.string()
 """The type of a struct's fields that the frame does not ask for. Only their names matter, for errors."""
-_NOTHING = pa.struct([])
-"""Wanted of the parts of a type that the frame declares with another form, which is an error."""
+_NOTHING = pa.struct([])  # wanted of the parts of a type that the frame declares with another form, which is an error
 
 
 class TypeLimits:

@@ -364,7 +364,7 @@ class JsonEncoder:
         self._write = _writer(type, schema)
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Return the documents, null where the row is null. Null fields of structs are left out.
+        """Return the documents, null where the row is null. Null fields are left out, unless the schema requires them.
 
         Raises INVALID_VALUE if the schema does not allow a value, a text is no JSON where it must be, or is not UTF-8.
         """
@@ -404,12 +404,13 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
         writers = [_writer(f.type, schema.field(f.name).type) for f in kind]
+        required = {f.name for f in schema if b"required" in (f.metadata or {})}
 
         def write_structs(column: pa.Array) -> list[Any]:
             rows: list[dict[str, Any]] = [{} for _ in range(len(column))]
             for name, write, child in zip(names, writers, column.flatten(), strict=True):
                 for row, value in zip(rows, write(child), strict=True):
-                    if value is not None:
+                    if value is not None or name in required:
                         row[name] = value
             return masked(column, rows)
 

@@ -44,7 +44,7 @@ def public_type(kind: pa.DataType) -> pa.DataType:
     if kind == RAW:
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(public_type(field.type)) for field in kind])
+        return pa.struct([(field.name, public_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(public_type(kind.value_type)))
     if pa.types.is_map(kind):
@@ -78,6 +78,7 @@ def check_text(text: str, references: Mapping[str, str]) -> None:
 def type_of(text: str, references: References, wanted: pa.DataType | None = None) -> pa.DataType:
     """Return the type of documents, with RAW where a JSON Schema allows values of several types.
 
+    Fields that a JSON Schema requires have metadata.
     A JSON Schema's type has only the wanted fields, and `NOT_WANTED` for the others.
     """
     limits = TypeLimits(wanted)
@@ -102,8 +103,7 @@ def validator(text: str, references: References) -> Any:
     from jsonschema.validators import Draft7Validator, validator_for
 
     document = _loads(text, "schema")
-    registry, _ = _registry(document, references)
-    return validator_for(document, default=Draft7Validator)(document, registry=registry)
+    return validator_for(document, default=Draft7Validator)(document, registry=_registry(document, references)[0])
 
 
 def _loads(text: str, name: str) -> dict[str, Any]:
@@ -206,13 +206,13 @@ class _SchemaTypes:
         if not isinstance(properties, dict):
             raise _invalid(path, "properties is no object")
         if properties:
-            kinds = {
-                name: self._inner(inner, resolver, f"{path}/properties/{name}", outer, name)
-                if self._limits.wants(name)
-                else NOT_WANTED
-                for name, inner in properties.items()
-            }
-            return pa.struct(list(kinds.items()))
+            required = set(map(str, listed)) if isinstance(listed := node.get("required"), list) else set()
+            fields = []
+            for name, inner in properties.items():
+                place = f"{path}/properties/{name}"
+                kind = self._inner(inner, resolver, place, outer, name) if self._limits.wants(name) else NOT_WANTED
+                fields.append(pa.field(name, kind, metadata={"required": ""} if name in required else None))
+            return pa.struct(fields)
         others = node.get("additionalProperties", True)
         if isinstance(others, dict):
             return pa.map_(pa.string(), self._inner(others, resolver, f"{path}/additionalProperties", outer, "value"))

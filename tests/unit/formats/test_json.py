@@ -285,8 +285,25 @@ def test_values_that_the_schema_forbids() -> None:
     ]
     with pytest.raises(InvalidRow, match=r"Row 1 .*\$.e: 'c' is not one of \['a', 'b'\]"):
         encode(text, {"id": 1, "e": "a"}, {"id": 1, "e": "c"}, kind=kind)
-    with pytest.raises(InvalidRow, match=r"Row 0 .*'id' is a required property"):
+    with pytest.raises(InvalidRow, match=r"Row 0 .*\$.id: None is not of type 'integer'"):
         encode(text, {"id": None, "e": "a"}, kind=kind)
+    with pytest.raises(InvalidRow, match=r"Row 0 .*'id' is a required property"):
+        encode(text, {"e": "a"}, kind=pa.struct([kind[1]]))
+
+
+def test_required_nulls() -> None:
+    """A null field that the schema requires, and allows to be null, is written as null, at any depth."""
+    nullable: dict[str, Any] = {
+        "required": ["a", "b"],
+        "properties": {"a": {"type": ["string", "null"]}, "b": {"oneOf": [{"type": "null"}, {"type": "integer"}]}, "c": {}},
+    }
+    text = json.dumps(
+        {"required": ["n"], "properties": {"n": {"anyOf": [nullable, {"type": "null"}]}, "l": {"items": nullable}}}
+    )
+    rows = [{"n": {"a": None, "b": None, "c": None}, "l": [{"a": None, "b": 1, "c": "5"}]}, {"n": None, "l": None}]
+    documents = encode(text, *rows)
+    assert documents == [b'{"n":{"a":null,"b":null},"l":[{"a":null,"b":1,"c":5}]}', b'{"n":null}']
+    assert decode(parse(text), *documents).column.to_pylist() == rows
 
 
 def test_multiples() -> None:
