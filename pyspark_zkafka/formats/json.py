@@ -282,7 +282,7 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _
 
 def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
     """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
-    return schema if type(schema) is type(kind) or (schema == RAW and kind in STRINGS) else kind
+    return schema if (kind in STRINGS if schema == RAW else type(schema) is type(kind)) else kind
 
 
 def _mask(values: list[Any]) -> pa.Array:

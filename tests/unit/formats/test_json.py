@@ -347,6 +347,18 @@ def test_values_of_several_types() -> None:
     assert encode("{}", {"s": "x"}, kind=pa.struct([("s", pa.string())])) == [b'{"s":"x"}']
 
 
+@each(
+    ("kind", "value", "document"),
+    [(pa.int64(), 5, b'{"any":5}'), (pa.large_string(), '"x"', b'{"any":"x"}'), (pa.float64(), 5.0, b'{"any":5.0}')],
+)
+def test_one_of_several_types(kind: pa.DataType, value: Any, document: bytes) -> None:
+    """A column of one type is written where the schema allows values of several, and each row is validated."""
+    column = pa.struct([("any", kind)])
+    assert encode(SEVERAL, {"any": value}, {"any": None}, kind=column) == [document, b"{}"]
+    with pytest.raises(InvalidRow, match=r"Row 0 .*\$.any: \[5\] is not of type 'integer', 'string'"):
+        encode(SEVERAL, {"any": [5]}, kind=pa.struct([("any", pa.list_(pa.int64()))]))
+
+
 def test_copies_of_values_of_several_types() -> None:
     """A document of any shape is the same after decoding and encoding: strings keep their quotes."""
     schema = parse(SEVERAL)
