@@ -171,7 +171,7 @@ def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of
 
 
 _EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_decimal)
-_VALIDATED = json.JSONDecoder(parse_float=_exact, parse_int=_exact)  # 19.99 is a multiple of 0.01, 5.0 an integer
+_VALIDATED = json.JSONDecoder(parse_float=_exact)  # 19.99 is a multiple of 0.01, 5.0 an integer
 
 
 def _exact_loads(document: bytes) -> Any:

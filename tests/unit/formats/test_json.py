@@ -317,7 +317,11 @@ def test_multiples() -> None:
     digits = pa.struct([("p", pa.decimal128(38, 7))])
     with pytest.raises(InvalidRow, match=r"\$.p: 1000000000000000000000000000000.01.* is greater than the maximum"):
         encode(text, {"p": Decimal("1000000000000000000000000000000.01")}, kind=digits)
-    for several, found in ('["integer", "string"]', "5.0"), ('["number", "string"], "enum": [1.10]', "1.1"):
+    for several, found in (
+        ('["integer", "string"]', "5.0"),
+        ('["integer", "string"]', "9" * 30),
+        ('["number", "string"], "enum": [1.10]', "1.1"),
+    ):
         assert encode(f'{{"properties": {{"a": {{"type": {several}}}}}}}', {"a": found}) == [f'{{"a":{found}}}'.encode()]
     with pytest.raises(InvalidRow, match=r"\$.p: 1E\+300 is greater"):
         encode(text, {"p": 1e300}, kind=pa.struct([("p", pa.float64())]))
