@@ -247,8 +247,7 @@ class _Compiler:
                 nodes.append(self.skip(theirs.type))
                 continue
             del missing[ours.name]
-            place = places[ours.name]
-            inner = inner_path(path, ours.name)
+            place, inner = places[ours.name], inner_path(path, ours.name)
             nodes.append(self.read(theirs.type, ours.type, self._child(column, place), type[place].type, inner))
         for ours in missing.values():
             place, inner = places[ours.name], inner_path(path, ours.name)
@@ -259,10 +258,7 @@ class _Compiler:
         if not ours.has_default:
             raise _UnresolvedError(f"the writer has no field {path}, and the reader gives it no default")
         node, start = self._new(path), len(self._constants)
-        try:
-            self._constants += encode_default(ours.type, ours.default)
-        except ValueError as error:
-            raise invalid(f"the default of {path} is not of its type ({error})") from None
+        self._constants += encode_default(ours.type, ours.default, path)
         size = len(self._constants) - start
         return self._set(node, _CONSTANT, column, self.read(ours.type, ours.type, column, type, path), size, start)
 

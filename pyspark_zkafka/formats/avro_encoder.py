@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_VALUE
-from pyspark_zkafka.errors import listing
-from pyspark_zkafka.formats.avro_types import AvroField, AvroType, wider_kind
+from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
+from pyspark_zkafka.errors import OptionError, listing
+from pyspark_zkafka.formats.avro_types import AvroType, invalid, wider_kind
 from pyspark_zkafka.formats.codec import TypeLimits, first_not_utf8
-from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, varint
+from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list, require_fit, shown, varint
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
@@ -36,13 +37,9 @@ class AvroEncoder:
 
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""
-        rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-        encoded = self._encode(column.drop_null(), rows)
-        if len(rows) == len(column):
-            return encoded
-        places = np.zeros(len(column), np.int64)
-        places[rows] = np.arange(len(rows))
-        return encoded.take(pa.array(places, mask=column.is_null().to_numpy(zero_copy_only=False)))
+        is_valid = np.asarray(column.is_valid())
+        encoded = self._encode(column.drop_null(), np.flatnonzero(is_valid))
+        return encoded if is_valid.all() else encoded.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
 
 
 def _refused(rows: _Rows, wrong: Any, path: str, problem: str) -> None:
@@ -162,7 +159,7 @@ def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) 
         return lambda values, rows: _constant(null, len(values))
     values = avro.values
     if wider_kind(values) is not None:
-        values = [value for value in values if _scalar(value, type) is not None] or values[-1:]
+        values = [value for value in values if _scalar(value, type) is not None][:1] or values[-1:]
     if len(values) == 1:
         mark, plain = marks.get(values[0]), _plain(values[0], type, path, problems)
     else:
@@ -271,9 +268,8 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
 def _decimal_fixed(size: int) -> _Encode:
     def encode(values: pa.Array, rows: _Rows) -> pa.Array:
         data = _big_endian(values)
-        if size > 16:
-            sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
-            data = np.hstack([np.repeat(sign, size - 16, axis=1), data])
+        sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
+        data = np.hstack([np.repeat(sign, max(0, size - 16), axis=1), data])
         return _binary(data[:, data.shape[1] - size :], size, len(values))
 
     return encode
@@ -328,7 +324,7 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
         if place >= 0:
             encoders.append((place, _encoder(field.type, type[place].type, inner, problems)))
         elif field.type.is_nullable:
-            encoders.append((0, _missing(field, inner, problems)))
+            encoders.append((0, _always(encode_default(field.type, field.default, inner))))
         else:
             problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
 
@@ -339,68 +335,65 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
     return encode
 
 
-def _missing(field: AvroField, path: str, problems: list[str]) -> _Encode:
-    """The default of a field that the column does not have, or null."""
-    try:
-        data = encode_default(field.type, field.default)
-    except ValueError as error:
-        problems.append(f"{path} is missing, and its default is not of its type ({error})")
-        return _nothing
+def _always(data: bytes) -> _Encode:
     return lambda values, rows: _constant(data, len(values))
 
 
 # --- Defaults ----------------------------------------------------------------------------------------------------------
 
 
-def encode_default(avro: AvroType, value: Any, limits: TypeLimits | None = None) -> bytes:
-    """Return the bytes of a default in JSON. Raises ValueError if it is not of the type.
+def encode_default(avro: AvroType, value: Any, path: str) -> bytes:
+    """Return the bytes of a field's default in JSON.
 
-    Raises OptionError (INVALID_SCHEMA) if it has too many parts: the defaults of a record's fields multiply.
+    Raises OptionError (INVALID_SCHEMA) if it is not of the type, or has too many parts: a record multiplies them.
     """
-    limits = limits or TypeLimits()
-    with limits.level():
-        return _default(avro, value, limits)
+    try:
+        return _default(avro, value, TypeLimits())
+    except ValueError as error:
+        raise invalid(f"the default of {path} is not of its type ({error})") from None
+    except OptionError:
+        raise INVALID_SCHEMA(
+            f"The default of the Avro field {path} has more than {TypeLimits.MOST_FIELDS} values, or is more than "
+            f"{TypeLimits.MOST_DEPTH} levels deep. Leave the field out of a frame to read, or add it to a frame to write"
+        ) from None
 
 
 def _default(avro: AvroType, value: Any, limits: TypeLimits) -> bytes:
     kind = avro.kind
-    if kind == "union":
-        for number, branch in enumerate(avro.branches):
-            try:
-                return varint(number) + encode_default(branch, value, limits)
-            except ValueError:
-                continue
-    elif kind == "null" and value is None:
-        return b""
-    elif kind == "boolean" and isinstance(value, bool):
-        return bytes([value])
-    elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
-        return varint(value)
-    elif kind in ("float", "double") and type(value) in (int, float):
-        try:
-            return struct.pack("<f" if kind == "float" else "<d", value)
-        except OverflowError:
-            pass
-    elif kind == "string" and isinstance(value, str):
-        return varint(len(value.encode())) + value.encode()
-    elif kind in ("bytes", "fixed") and isinstance(value, str):
-        data = value.encode("iso-8859-1")
-        if kind == "bytes":
-            return varint(len(data)) + data
-        if len(data) == avro.size:
-            return data
-    elif kind == "enum" and value in avro.symbols:
-        return varint(avro.symbols.index(value))
-    elif kind == "array" and isinstance(value, list):
-        return _block([encode_default(avro.item, item, limits) for item in value])
-    elif kind == "map" and isinstance(value, dict):
-        items = [(varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
-        return _block([key + encode_default(avro.item, item, limits) for key, item in items])
-    elif kind == "record" and isinstance(value, dict):
-        missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
-        if not missing:
-            return b"".join(encode_default(f.type, value.get(f.name, f.default), limits) for f in avro.fields)
-    raise ValueError(f"{value!r} is not {_described(avro)}")
+    with limits.level():
+        if kind == "union":
+            for number, branch in enumerate(avro.branches):
+                with suppress(ValueError):
+                    return varint(number) + _default(branch, value, limits)
+        elif kind == "null" and value is None:
+            return b""
+        elif kind == "boolean" and isinstance(value, bool):
+            return bytes([value])
+        elif kind in _MOST and type(value) is int and -_MOST[kind] <= value < _MOST[kind]:
+            return varint(value)
+        elif kind in ("float", "double") and type(value) in (int, float):
+            with suppress(OverflowError):
+                return struct.pack("<f" if kind == "float" else "<d", value)
+        elif kind == "string" and isinstance(value, str):
+            return varint(len(value.encode())) + value.encode()
+        elif kind in ("bytes", "fixed") and isinstance(value, str):
+            data = value.encode("iso-8859-1")
+            if kind == "bytes":
+                return varint(len(data)) + data
+            if len(data) == avro.size:
+                return data
+        elif kind == "enum" and value in avro.symbols:
+            return varint(avro.symbols.index(value))
+        elif kind == "array" and isinstance(value, list):
+            return _block([_default(avro.item, item, limits) for item in value])
+        elif kind == "map" and isinstance(value, dict):
+            items = [(varint(len(key.encode())) + key.encode(), item) for key, item in value.items()]
+            return _block([key + _default(avro.item, item, limits) for key, item in items])
+        elif kind == "record" and isinstance(value, dict):
+            missing = [f.name for f in avro.fields if f.name not in value and not f.has_default]
+            if not missing:
+                return b"".join(_default(f.type, value.get(f.name, f.default), limits) for f in avro.fields)
+        raise ValueError(f"{shown(repr(value))} is not {_described(avro)}")
 
 
 def _block(items: list[bytes]) -> bytes:

@@ -136,6 +136,7 @@ class _Parser:
     def parse(self, text: str, what: str = "") -> AvroType:
         try:
             found = json.loads(text)
+            json.dumps(found, ensure_ascii=False).encode()  # no name has half of a surrogate pair
         except ValueError as error:
             raise invalid(f"{what or 'its text'} is not JSON ({error})") from None
         return self._type(found, "", "")
@@ -167,15 +168,12 @@ class _Parser:
     def _lookup(self, name: str, space: str, path: str) -> AvroType:
         names = [f"{space}.{name}", name] if space and "." not in name else [name.lstrip(".")]
         # References usually have the name of their type. Otherwise, all of them are parsed.
-        for wanted in (*names, *self._pending):
+        for wanted in (*names, *self._pending, ""):
             if (found := next((self._named[n] for n in names if n in self._named), None)) is not None:
                 return found
             if (text := self._pending.pop(wanted, None)) is not None:
                 self.parse(text, f"the reference {wanted}")
-        found = next((self._named[n] for n in names if n in self._named), None)
-        if found is None:
-            raise invalid(f"{_at(path)}the type {shown(json.dumps(name))} is not defined")
-        return found
+        raise invalid(f"{_at(path)}the type {shown(json.dumps(name))} is not defined")
 
     def _named_type(self, kind: str, found: dict[str, Any], space: str, path: str) -> AvroType:
         name = found.get("name")

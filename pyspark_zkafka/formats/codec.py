@@ -39,6 +39,7 @@ class Decoded:
 
 NOT_WANTED = pa.string()
 """The type of a struct's fields that the frame does not ask for. Only their names matter, for errors."""
+_NOTHING = pa.struct([])  # wanted of the parts of a type that the frame declares with another form, which is an error
 
 
 class TypeLimits:
@@ -61,8 +62,7 @@ class TypeLimits:
 
     def wants(self, name: str) -> bool:
         """True if the field of the struct at this level is built; otherwise it is `NOT_WANTED`."""
-        is_free = self._wanted is None or not pa.types.is_struct(self._wanted)
-        return is_free or _part(self._wanted, name) is not None
+        return self._wanted is None or (pa.types.is_struct(self._wanted) and bool(self._wanted.get_all_field_indices(name)))
 
     @contextmanager
     def level(self, *path: str, is_whole: bool = False) -> Iterator[None]:
@@ -88,15 +88,15 @@ class TypeLimits:
 
 
 def _part(type: pa.DataType | None, name: str) -> pa.DataType | None:
-    """Return the type of a field, an element or a value; None if there is none of the name."""
+    """Return the type of a field, an element or a value; `_NOTHING` if there is none of the name."""
     if type is None:
         return None
     if pa.types.is_struct(type):
         places = type.get_all_field_indices(name)
-        return type[places[0]].type if places else None
+        return type[places[0]].type if places else _NOTHING
     if pa.types.is_list(type):
-        return type.value_type if name == "element" else None
-    return type.item_type if pa.types.is_map(type) and name == "value" else None
+        return type.value_type if name == "element" else _NOTHING
+    return type.item_type if pa.types.is_map(type) and name == "value" else _NOTHING
 
 
 class Decoder(Protocol):

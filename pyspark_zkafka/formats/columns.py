@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, INVALID_VALUE
-from pyspark_zkafka.errors import InvalidRow, listing
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import Decoded
 
 _Row = TypeVar("_Row")
@@ -18,6 +18,7 @@ _Row = TypeVar("_Row")
 STRINGS = (pa.string(), pa.large_string())
 BINARIES = (pa.binary(), pa.large_binary())
 _QUOTED = 80
+REFUSALS = (ValueError, TypeError, ArithmeticError)
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -117,23 +118,33 @@ def encode_rows(column: pa.Array, encode: Callable[[pa.Array], list[bytes | None
     """
     try:
         return pa.array(encode(column), pa.binary())
-    except (ValueError, TypeError, OverflowError) as exc:
-        raise _invalid_row(column, encode, schema) from exc
-
-
-def _invalid_row(column: pa.Array, encode: Callable[[pa.Array], object], schema: str) -> InvalidRow:
-    for number in range(len(column)):
-        row = column.slice(number, 1)
-        parts = [("", row)]
-        if pa.types.is_struct(row.type) and not row.null_count:
-            children = zip(row.type, row.flatten(), strict=True)
-            fields = [(f" in the field {f.name}", pa.StructArray.from_arrays([child], fields=[f])) for f, child in children]
-            parts = [*fields, *parts]
-        for name, part in parts:
-            try:
-                encode(part)
-            except (ValueError, TypeError, OverflowError) as exc:
-                return INVALID_VALUE(
-                    f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
-                )
+    except REFUSALS:
+        number = first_refused(len(column), lambda start, stop: encode(column.slice(start, stop - start)))
+    row = column.slice(number, 1)
+    parts = [("", row)]
+    if pa.types.is_struct(row.type) and not row.null_count:
+        children = zip(row.type, row.flatten(), strict=True)
+        fields = [(f" in the field {f.name}", pa.StructArray.from_arrays([child], fields=[f])) for f, child in children]
+        parts = [*fields, *parts]
+    for name, part in parts:
+        try:
+            encode(part)
+        except REFUSALS as exc:
+            raise INVALID_VALUE(
+                f"Row {number} of a batch has a value{name} that {schema} does not allow: {exc}; correct the row"
+            ) from exc
     raise RuntimeError("each row can be encoded by itself")
+
+
+def first_refused(count: int, attempt: Callable[[int, int], object]) -> int:
+    """Return the first of `count` rows that `attempt` refuses, by halving. It takes the ends of a range of rows."""
+    start, stop = 0, count
+    while stop - start > 1:
+        middle = (start + stop) // 2
+        try:
+            attempt(start, middle)
+        except REFUSALS:
+            stop = middle
+        else:
+            start = middle
+    return start

@@ -64,7 +64,7 @@ class ConfluentDecoder:
             decoder = self._decoder(prefix.key)
             if not isinstance(decoder, str) and len(rows) == len(payloads) - payloads.null_count:
                 return self._decode(decoder, payloads, prefix)
-        parts, places = [], []
+        parts, places = [pa.nulls(0, self.type)], [np.empty(0, dtype=np.int64)]
         for prefix, rows in groups.items():
             decoder = self._decoder(prefix.key)
             if isinstance(decoder, str):
@@ -75,12 +75,10 @@ class ConfluentDecoder:
             parts.append(decoded.column)
             places.append(rows)
         order = np.full(len(payloads), -1, dtype=np.int64)
-        if places:
-            found = np.concatenate(places)
-            order[found] = np.arange(len(found))
-        column = pa.concat_arrays(parts) if parts else pa.nulls(0, self.type)
+        found = np.concatenate(places)
+        order[found] = np.arange(len(found))
         malformed = {row: malformed[row] for row in sorted(malformed) if payloads[row].is_valid}  # headers of tombstones
-        return Decoded(column.take(pa.array(order, mask=order < 0)), malformed)
+        return Decoded(pa.concat_arrays(parts).take(pa.array(order, mask=order < 0)), malformed)
 
     def _decode(self, decoder: Decoder, payloads: pa.Array, prefix: Prefix) -> Decoded:
         if prefix.before and self.name == "protobuf":
@@ -140,10 +138,7 @@ def payload_groups(payloads: pa.Array, rows: _Rows, malformed: dict[int, str]) -
         malformed[row] = f"the first byte is 0x{magic:02x}, and Confluent's format starts with 0x00"
     rows = rows[is_magic]
     ids = np.ascontiguousarray(heads[is_magic, 1:]).view(">u4").ravel()
-    if len(ids) and (ids == ids[0]).all():
-        yield Prefix(int(ids[0]), _ID_BYTES), rows
-        return
-    for found in np.unique(ids):
+    for found in ids[:1] if (ids == ids[:1]).all() else np.unique(ids):
         yield Prefix(int(found), _ID_BYTES), rows[ids == found]
 
 
@@ -156,6 +151,8 @@ def header_groups(headers: pa.Array, name: str) -> tuple[dict[Prefix, _Rows], di
     if not len(hits):
         return groups, malformed
     rows = pc.list_parent_indices(headers).to_numpy()[hits].astype(np.int64)
+    is_last = np.append(rows[1:] != rows[:-1], True)  # of several, Confluent's deserializers take the last
+    hits, rows = hits[is_last], rows[is_last]
     values = pc.struct_field(entries, "value").take(pa.array(hits)).fill_null(b"").dictionary_encode()
     codes = values.indices.to_numpy()
     for code, value in enumerate(values.dictionary.to_pylist()):

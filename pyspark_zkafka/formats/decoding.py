@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_OPTION, MALFORMED_RECORD, UNKNOWN_COLUMN_TYPE
-from pyspark_zkafka.errors import UnreadableRecord, listing
+from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import (
     KINDS,
     Decoded,
@@ -205,11 +205,16 @@ class BatchDecoder:
         decoded_batch = pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
         if not reasons or self._mode == "PERMISSIVE":
             return decoded_batch
-        row = min(reasons)
+        name, reason = reasons[min(reasons)]
+        offset = batch.column(_OFFSET)[min(reasons)].as_py()
         if self._mode == "FAILFAST":
-            raise self._malformed(*reasons[row], partition, batch.column(_OFFSET)[row].as_py())
+            text = (
+                f"The record of {partition} at offset {offset} does not have {name}.format={self._formats[name].name}; "
+                f"{reason}; correct the format or schema, or set mode to PERMISSIVE or DROPMALFORMED"
+            )
+            raise MALFORMED_RECORD(text, column=name, partition=partition, offset=offset)
         if not self._dropped:
-            self._first_dropped = f"{partition} at offset {batch.column(_OFFSET)[row].as_py()}: {reasons[row][1]}"
+            self._first_dropped = f"{partition} at offset {offset}: {reason}"
         self._dropped += len(reasons)
         kept = np.ones(batch.num_rows, dtype=bool)
         kept[list(reasons)] = False
@@ -227,15 +232,6 @@ class BatchDecoder:
                     self._dropped,
                     self._first_dropped,
                 )
-
-    def _malformed(self, column: str, reason: str, partition: TopicPartition, offset: int) -> UnreadableRecord:
-        return MALFORMED_RECORD(
-            f"The record of {partition} at offset {offset} does not have {column}.format={self._formats[column].name}; "
-            f"{reason}; correct the format or schema, or set mode to PERMISSIVE or DROPMALFORMED",
-            column=column,
-            partition=partition,
-            offset=offset,
-        )
 
 
 def _corrupt_columns(batch: pa.RecordBatch, reasons: Mapping[int, tuple[str, str]]) -> dict[str, pa.Array]:

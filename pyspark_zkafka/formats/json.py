@@ -10,9 +10,11 @@ import base64
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -23,10 +25,12 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
 from pyspark_zkafka.formats.codec import Decoded, Schema
 from pyspark_zkafka.formats.columns import (
     BINARIES,
+    REFUSALS,
     STRINGS,
     decode_rows,
     dictionaries,
     encode_rows,
+    first_refused,
     grouped,
     inner_path,
     is_list,
@@ -55,7 +59,10 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-I
 _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SPACES = b" \t\r\n"
-_PLAIN = Context(prec=100, rounding=ROUND_HALF_UP)
+_PLAIN = Context(prec=1000, rounding=ROUND_HALF_UP)
+_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
+_ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"'))
+"""What documents have that may break a schema, beyond the column's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +87,16 @@ class JsonSchema:
         """Return an encoder of columns of the type. Raises INVALID_SCHEMA, with every field that does not fit.
 
         Each row is validated if the JSON Schema demands more than types, such as `required` or `enum`, or allows values
-        of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map are
-        validated, and none by a schema that was made from the type, if the type allows these nulls.
+        of several types. Validation takes most of the time. Otherwise only rows with a null in an array or a map, or with
+        NaN or an infinity, are validated. A schema that was made from the type forbids only nulls, if the type does.
         """
         schema = type_of(self.text, self.references, type)
         require_fit(mismatches(type, schema, ""), "the JSON schema")
+        is_own = self.text == schema_of(type)
+        is_certain = is_own and not any(not_null_problems("value", type))
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        is_certain = self.text == schema_of(type) and not any(not_null_problems("value", type))
-        return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), every_row)
+        doubtful = _NULLS if is_own else _ANY if every_row else _NOT_TYPED
+        return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), doubtful)
 
 
 def parse(text: str, references: Mapping[str, str] = {}, message: str | None = None) -> JsonSchema:
@@ -121,8 +130,6 @@ class JsonDecoder:
 
     def decode(self, payloads: pa.Array, skip: int = 0) -> Decoded:
         """Decode a binary array. A cell is null if its payload is null, malformed or the document `null`."""
-        import orjson
-
         documents: list[Any] = [None if payload is None else payload[skip:] for payload in payloads.to_pylist()]
         malformed: dict[int, str] = {}
 
@@ -134,7 +141,7 @@ class JsonDecoder:
                 malformed[row] = f"the bytes are no JSON: {exc}"
                 return None
 
-        values = [parse(row, _exact_loads if self._has_decimals else orjson.loads) for row in range(len(documents))]
+        values = [parse(row, _exact_loads if self._has_decimals else _loads) for row in range(len(documents))]
         self._lost_digits = False
         decoded = decode_rows(values, self._read, malformed)  # malformed rows are None now
         lost = [row for row, value in enumerate(values) if self._lost_digits and _loses_digits(value, documents[row])]
@@ -148,28 +155,40 @@ class JsonDecoder:
         return _text(value)
 
 
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number")
-
-
 def _decimal(digits: str) -> Decimal:
     try:
-        return Decimal(digits)
+        number = Decimal(digits)
     except ArithmeticError:
         raise ValueError(f"the exponent of {shown(digits)} is too large") from None
+    if not number.is_finite():
+        raise ValueError(f"{digits} is no number")
+    return number
 
 
 def _exact(digits: str) -> int | Decimal:  # as orjson, which has no integers of more than 64 bits
     number = Decimal(digits)
-    return int(number) if -(2**63) <= number < 2**64 else number
+    return int(number) if -(2**63) <= number < 2**64 and number == int(number) else number
 
 
-_EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_refused)
+_EXACT = json.JSONDecoder(parse_float=_decimal, parse_int=_exact, parse_constant=_decimal)
+_VALIDATED = json.JSONDecoder(parse_float=_exact)  # 19.99 is a multiple of 0.01, 5.0 an integer
 
 
 def _exact_loads(document: bytes) -> Any:
     """Parse a document without a loss of decimal digits."""
     return _EXACT.decode(document.decode())
+
+
+def _loads(document: bytes) -> Any:
+    """Parse a document. Numbers beyond a double and halves of surrogate pairs harm only the columns that they are in."""
+    import orjson
+
+    try:
+        return orjson.loads(document)
+    except ValueError:
+        with suppress(ValueError, RecursionError):  # orjson's reason is clearer
+            return _exact_loads(document)
+        raise
 
 
 def _loses_digits(value: Any, document: bytes) -> bool:
@@ -190,14 +209,10 @@ def _loses_digits(value: Any, document: bytes) -> bool:
 
 def _has_floats(value: Any) -> bool:
     values = [value]
-    while values:
-        found = values.pop()
+    for found in values:  # which grow
         if type(found) is float:
             return True
-        if type(found) is dict:
-            values.extend(found.values())
-        elif type(found) is list:
-            values.extend(found)
+        values += found.values() if type(found) is dict else found if type(found) is list else ()
     return False
 
 
@@ -220,16 +235,6 @@ def _check(values: list[Any], allowed: set[type], path: str, kind: pa.DataType |
     if not found <= allowed:
         raise _problem(next(v for v in values if v is not None and type(v) not in allowed), path, kind)
     return found
-
-
-def _convert(values: list[Any], convert: Callable[[Any], Any], path: str, kind: pa.DataType) -> list[Any]:
-    converted = []
-    for value in values:
-        try:
-            converted.append(None if value is None else convert(value))
-        except (ValueError, ArithmeticError, LookupError):
-            raise _problem(value, path, kind) from None
-    return converted
 
 
 def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _Read:
@@ -277,7 +282,7 @@ def _reader(kind: pa.DataType, schema: pa.DataType, path: str, text: _Text) -> _
 
 def _of_form(schema: pa.DataType, kind: pa.DataType) -> pa.DataType:
     """Return the schema's type, or the column's where the schema says nothing of its fields or elements."""
-    return schema if type(schema) is type(kind) or (schema == RAW and kind in STRINGS) else kind
+    return schema if (kind in STRINGS if schema == RAW else type(schema) is type(kind)) else kind
 
 
 def _mask(values: list[Any]) -> pa.Array:
@@ -295,10 +300,10 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
     elif pa.types.is_integer(kind):
         _check(values, {int}, path, kind)
     elif pa.types.is_floating(kind):
-        found = values
-        if _check(values, {int, float, Decimal, str}, path, kind) - {float}:
-            found = _convert(values, lambda v: _NON_FINITE[v] if type(v) is str else float(v), path, kind)
-        numbers = pa.array(found, kind)
+        if _check(values, {int, float, Decimal, str}, path, kind) <= {float}:
+            numbers = pa.array(values, kind)
+        else:
+            numbers = _converted(values, lambda v: float(_NON_FINITE.get(v, "") if type(v) is str else v), path, kind)
         if pc.any(pc.is_inf(numbers)).as_py():
             for value, number in zip(values, numbers.to_pylist(), strict=True):
                 if number is not None and math.isinf(number) and type(value) is not str:
@@ -307,27 +312,27 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
     elif pa.types.is_decimal(kind):
         _check(values, {int, float, Decimal, str}, path, kind)
         unit = Decimal(1).scaleb(-kind.scale)
-        values = _convert(values, lambda v: Decimal(v).quantize(unit, context=_PLAIN), path, kind)
+        return _converted(values, lambda v: Decimal(v).quantize(unit, context=_PLAIN), path, kind)
     elif pa.types.is_binary(kind):
         _check(values, {str}, path, "base64")
-        values = _convert(values, lambda v: base64.b64decode(v, validate=True), path, kind)
+        return _converted(values, lambda v: base64.b64decode(v, validate=True), path, kind)
     else:
         _check(values, {str}, path, kind)
         return _built(values, lambda given: _times(pa.array(given, pa.string()), kind), path, kind)
     return _built(values, lambda given: pa.array(given, kind), path, kind)
 
 
+def _converted(values: list[Any], convert: Callable[[Any], Any], path: str, kind: pa.DataType) -> pa.Array:
+    return _built(values, lambda given: pa.array([v if v is None else convert(v) for v in given], kind), path, kind)
+
+
 def _built(values: list[Any], build: _Read, path: str, kind: pa.DataType) -> pa.Array:
     """Build a column. Raises ValueError with the first value that does not fit."""
     try:
         return build(values)
-    except (ValueError, OverflowError):
-        for value in values:
-            try:
-                build([value])
-            except (ValueError, OverflowError):
-                raise _problem(value, path, kind) from None
-        raise
+    except REFUSALS:
+        first = first_refused(len(values), lambda start, stop: build(values[start:stop]))
+        raise _problem(values[first], path, kind) from None
 
 
 def _times(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -350,16 +355,16 @@ _Write: TypeAlias = Callable[[pa.Array], list[Any]]
 class JsonEncoder:
     """Encodes a column as documents; see `JsonSchema.encoder`."""
 
-    def __init__(self, type: pa.DataType, schema: pa.DataType, validator: Any, every_row: bool) -> None:
+    def __init__(self, type: pa.DataType, schema: pa.DataType, validator: Any, doubtful: re.Pattern[bytes]) -> None:
         self._type = type
         self._schema = schema
         self._validator = validator
-        self._every_row = every_row
+        self._doubtful = doubtful
         check_forms(type)
         self._write = _writer(type, schema)
 
     def encode(self, column: pa.Array) -> pa.Array:
-        """Return the documents, null where the row is null. Null fields of structs are left out.
+        """Return the documents, null where the row is null. Null fields are left out, unless the schema requires them.
 
         Raises INVALID_VALUE if the schema does not allow a value, a text is no JSON where it must be, or is not UTF-8.
         """
@@ -370,23 +375,22 @@ class JsonEncoder:
 
         write = self._write if column.type == self._type else _writer(column.type, self._schema)
         values, option = write(column), orjson.OPT_SERIALIZE_NUMPY
-        try:
-            documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
-        except orjson.JSONEncodeError as exc:  # for example because the value is nested too deeply
-            raise ValueError(f"a value has no text: {exc}") from exc
+        documents = [None if value is None else orjson.dumps(value, option=option) for value in values]
         if self._validator is not None and column.type == self._type:
             for document in documents:
                 # Null fields are left out, so that only arrays and maps have nulls.
-                if document is not None and (self._every_row or b"null" in document):
-                    self._validate(orjson.loads(document))
+                if document is not None and self._doubtful.search(document):
+                    self._validate(document)
         return documents
 
-    def _validate(self, document: Any) -> None:
+    def _validate(self, document: bytes) -> None:
         try:
-            for error in self._validator.iter_errors(document):
-                raise ValueError(f"{error.json_path}: {error.message}")
-        except RecursionError as exc:
-            raise ValueError("it is nested too deeply to be validated") from exc
+            with localcontext(_PLAIN):
+                for error in self._validator.iter_errors(_VALIDATED.decode(document.decode())):
+                    if error.instance is None or self._doubtful is not _NULLS:
+                        raise ValueError(_DECIMAL.sub(r"\1", f"{error.json_path}: {error.message}"))
+        except (RecursionError, re.error) as exc:
+            raise ValueError(f"the schema cannot validate it: {exc}") from exc
 
 
 def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
@@ -400,11 +404,15 @@ def _writer(kind: pa.DataType, schema: pa.DataType) -> _Write:
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
         writers = [_writer(f.type, schema.field(f.name).type) for f in kind]
+        required = {f.name for f in schema if b"required" in (f.metadata or {})}
 
         def write_structs(column: pa.Array) -> list[Any]:
-            values = [write(child) for write, child in zip(writers, column.flatten(), strict=True)]
-            rows = zip(*values, strict=True)
-            return masked(column, [{name: value for name, value in zip(names, row) if value is not None} for row in rows])  # noqa: B905
+            rows: list[dict[str, Any]] = [{} for _ in range(len(column))]
+            for name, write, child in zip(names, writers, column.flatten(), strict=True):
+                for row, value in zip(rows, write(child), strict=True):
+                    if value is not None or name in required:
+                        row[name] = value
+            return masked(column, rows)
 
         return write_structs
     if is_list(kind):

@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -18,7 +19,7 @@ from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_list
-from pyspark_zkafka.model.records import parts_of
+from pyspark_zkafka.model.records import parts_of, shape_of
 
 References = tuple[tuple[str, str], ...]
 
@@ -43,7 +44,7 @@ def public_type(kind: pa.DataType) -> pa.DataType:
     if kind == RAW:
         return pa.string()
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(public_type(field.type)) for field in kind])
+        return pa.struct([(field.name, public_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(public_type(kind.value_type)))
     if pa.types.is_map(kind):
@@ -77,6 +78,7 @@ def check_text(text: str, references: Mapping[str, str]) -> None:
 def type_of(text: str, references: References, wanted: pa.DataType | None = None) -> pa.DataType:
     """Return the type of documents, with RAW where a JSON Schema allows values of several types.
 
+    Fields that a JSON Schema requires have metadata.
     A JSON Schema's type has only the wanted fields, and `NOT_WANTED` for the others.
     """
     limits = TypeLimits(wanted)
@@ -101,19 +103,19 @@ def validator(text: str, references: References) -> Any:
     from jsonschema.validators import Draft7Validator, validator_for
 
     document = _loads(text, "schema")
-    registry, _ = _registry(document, references)
-    return validator_for(document, default=Draft7Validator)(document, registry=registry)
+    return validator_for(document, default=Draft7Validator)(document, registry=_registry(document, references)[0])
 
 
 def _loads(text: str, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_float=Decimal)  # so that validation is exact
+        json.dumps(found, default=str, ensure_ascii=False).encode()  # no name has half of a surrogate pair
     except RecursionError:
         raise _invalid("#", "it is nested too deeply") from None
     except ValueError as exc:
         raise INVALID_SCHEMA(f"The JSON Schema {name} is no JSON: {exc}; correct the text") from exc
-    if not isinstance(found, dict):
-        raise _invalid("#", f"{name} is no object")
+    if not isinstance(found, dict) or not all(isinstance(found.get(key, ""), str) for key in ("$id", "$schema")):
+        raise _invalid("#", f"{name} is no object, or its $id or $schema is no string")
     return found
 
 
@@ -149,17 +151,20 @@ class _SchemaTypes:
             if keyword in node:
                 variants = _variants(node, keyword, path)
                 if len(variants) == 1:
-                    return self.type_of(variants[0][1], resolver, variants[0][0], outer)
-                # Whether they are the same is a question about all of their fields.
-                kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
-                return kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else RAW
+                    kinds = [self.type_of(variants[0][1], resolver, variants[0][0], outer)]
+                else:  # whether they are the same is a question about all of their fields
+                    kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
+                if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
+                    return kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
         if "allOf" in node:
             rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
             variants = [*_variants(node, "allOf", path), (path, rest)]
             kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
             kinds = [kind for kind in kinds if kind != RAW]
             if kinds and all(pa.types.is_struct(kind) for kind in kinds):
-                return pa.struct(list({field.name: field for kind in kinds for field in kind}.values()))
+                fields = [field for kind in kinds for field in kind]
+                typed = {field.name: field for field in fields if field.type != RAW}  # RAW may only demand more
+                return pa.struct(list(({field.name: field for field in fields} | typed).values()))
             return kinds[0] if len(kinds) == 1 else RAW
         return self._type_of_keywords(node, resolver, path, outer)
 
@@ -201,13 +206,13 @@ class _SchemaTypes:
         if not isinstance(properties, dict):
             raise _invalid(path, "properties is no object")
         if properties:
-            kinds = {
-                name: self._inner(inner, resolver, f"{path}/properties/{name}", outer, name)
-                if self._limits.wants(name)
-                else NOT_WANTED
-                for name, inner in properties.items()
-            }
-            return pa.struct(list(kinds.items()))
+            required = set(map(str, listed)) if isinstance(listed := node.get("required"), list) else set()
+            fields = []
+            for name, inner in properties.items():
+                place = f"{path}/properties/{name}"
+                kind = self._inner(inner, resolver, place, outer, name) if self._limits.wants(name) else NOT_WANTED
+                fields.append(pa.field(name, kind, metadata={"required": ""} if name in required else None))
+            return pa.struct(fields)
         others = node.get("additionalProperties", True)
         if isinstance(others, dict):
             return pa.map_(pa.string(), self._inner(others, resolver, f"{path}/additionalProperties", outer, "value"))
@@ -235,7 +240,7 @@ def _types_of_values(node: dict[str, Any]) -> list[str]:
     if "items" in node:
         return ["array"]
     values = node.get("enum", [node["const"]] if "const" in node else [])
-    names = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+    names = {str: "string", int: "integer", Decimal: "number", bool: "boolean", type(None): "null"}
     return [names.get(type(value), "any") for value in (values if isinstance(values, list) else [])]
 
 
@@ -298,7 +303,7 @@ def mismatches(column: pa.DataType, schema: pa.DataType, path: str) -> Iterator[
         return
     given, wanted = form(column).get("type", ""), form(schema).get("type")
     if given != wanted and (given, wanted) != ("integer", "number"):
-        yield f"{path or 'the column'} is {column}, and the schema has {schema}"
+        yield f"{path or 'the column'} is {column}, and the schema has {shape_of(schema)}"
 
 
 def schema_of(type: pa.DataType) -> str:
@@ -392,10 +397,9 @@ class _Ddl:
             if self.starts_with(":"):
                 self.take()
             kinds[name] = self._inner()
-            if self.starts_with("not", "null"):
-                self.take(), self.take()
-            if self.starts_with("comment"):
-                self.take(), self.take()
+            for words in ("not", "null"), ("comment",):
+                if self.starts_with(*words):
+                    self.take(), self.take()
             if not self.tokens or self.tokens[0] == end:
                 return pa.struct(list(kinds.items()))
             self.take(",")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -178,13 +179,8 @@ def _run_protoc(texts: Mapping[str, str]) -> list[FileDescriptorProto]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         (root / "known").write_bytes(FileDescriptorSet(file=_builtin_files().values()).SerializeToString())
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root / 'in'}"]
-        command += [
-            f"--descriptor_set_in={root / 'known'}",
-            f"--descriptor_set_out={root / 'out'}",
-            "--include_imports",
-            _MAIN,
-        ]
+        command = [sys.executable, "-m", "grpc_tools.protoc", "--include_imports", f"--proto_path={root / 'in'}"]
+        command += [f"--descriptor_set_in={root / 'known'}", f"--descriptor_set_out={root / 'out'}", _MAIN]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROTOC_TIMEOUT_S, check=False
         )
@@ -214,13 +210,11 @@ def _builtin_files() -> dict[str, FileDescriptorProto]:
 
     modules: list[Any] = [descriptor_pb2, any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2]
     modules.append(wrappers_pb2)
-    try:
+    with suppress(ImportError):
         from confluent_kafka.schema_registry.confluent import meta_pb2
         from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 
         modules += [meta_pb2, decimal_pb2]
-    except ImportError:
-        pass
     return {
         module.DESCRIPTOR.name: descriptor_pb2.FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
         for module in modules

@@ -7,7 +7,7 @@ docs/format-types.md; tests/vectors/record_protobuf.py compares.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -132,16 +132,13 @@ class ProtobufDecoder:
 
 
 def _has_required(descriptor: Descriptor) -> bool:
-    messages = {descriptor.full_name: descriptor}
-    left = [descriptor]
-    while left:
-        for field in left.pop().fields:
-            if field.is_required:
-                return True
-            inner = field.message_type
-            if inner is not None and inner.full_name not in messages:
-                messages[inner.full_name] = inner
-                left.append(inner)
+    messages, names = [descriptor], {descriptor.full_name}
+    for message in messages:
+        if any(field.is_required for field in message.fields):
+            return True
+        inner = {field.message_type.full_name: field.message_type for field in message.fields if field.message_type}
+        messages += [found for name, found in inner.items() if name not in names]
+        names |= inner.keys()
     return False
 
 
@@ -183,7 +180,8 @@ def _struct_values(message_class: Any, kind: pa.DataType) -> _Values:
 
     def read(messages: list[Any], mask: Mask | None) -> pa.Array:
         arrays = [column(messages) for column in columns]
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=None if mask is None else pa.array(mask))
+        mask = np.zeros(len(messages), np.bool_) if mask is None else mask  # the length of a struct without fields
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(mask))
 
     return read
 
@@ -248,7 +246,9 @@ def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
             try:
                 return pa.array(micros, pa.int64(), mask=mask).cast(kind)
             except OverflowError:
-                raise ValueError("a time is outside 64 bits of microseconds") from None
+                raise ValueError(
+                    f"a time in field {field.name}, number {field.number}, is outside 64 bits of microseconds"
+                ) from None
 
         return read_times
     if field.enum_type is not None:
@@ -265,6 +265,7 @@ def _values(field: FieldDescriptor, kind: pa.DataType) -> _Values:
 
 _Converter: TypeAlias = Callable[[pa.Array], list[Any]]
 """Returns the values of a column as the runtime takes them, None for null."""
+_TO_LIST: _Converter = pa.Array.to_pylist
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _ACCEPTED = {
     1: (*_INTEGERS, pa.date32()), 2: _INTEGERS, 3: _INTEGERS, 4: _INTEGERS, 5: (pa.float32(), pa.float64()),
@@ -301,15 +302,14 @@ class ProtobufEncoder:
         message = self._class(**row)
         if is_whole and self._has_required and not self._class.IsInitialized(message):
             raise ValueError(f"required fields are null: {listing(self._class.FindInitializationErrors(message))}")
-        encoded: bytes = self._class.SerializePartialToString(message, deterministic=True)
-        return encoded
+        return bytes(self._class.SerializePartialToString(message, deterministic=True))
 
 
 def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
     """Return a converter from a column of structs to keyword arguments of the message, and add what does not fit."""
     if not pa.types.is_struct(kind):
         problems.append(f"{path or 'the column'} is {kind}, and {descriptor.full_name} needs a struct")
-        return _to_list
+        return _TO_LIST
     converters = []
     for column in kind:
         inner = inner_path(path, column.name)
@@ -339,26 +339,32 @@ def _converter_to(descriptor: Descriptor, kind: pa.DataType, path: str, problems
                 members = listing(names[place] for place in places)
                 raise ValueError(f"{path or 'the row'} has more than one member of the oneof {oneof}: {members}")
         values = [converter(child) for converter, child in zip(converters, children, strict=True)]
-        rows = [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
-        return masked(column, rows)
+        rows = zip(*values, strict=True) if values else repeat((), len(column))
+        return masked(column, [dict(zip(names, row, strict=True)) for row in rows])
 
     return convert
 
 
 def _field_converter(field: FieldDescriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
+    if not field.is_repeated:
+        return _value_converter(field, kind, path, problems)
     entry = field.message_type
-    if pa.types.is_map(kind) and entry is not None and entry.GetOptions().map_entry:
+    is_map = entry is not None and entry.GetOptions().map_entry
+    if is_map and pa.types.is_map(kind):
         keys = _value_converter(entry.fields_by_name["key"], kind.key_type, f"{path}.key", problems)
         items = _value_converter(entry.fields_by_name["value"], kind.item_type, f"{path}.value", problems)
-        return lambda column: dictionaries(column, keys, items)
-    if field.is_repeated and not (entry is not None and entry.GetOptions().map_entry):
-        if is_list(kind):
-            elements = _value_converter(field, kind.value_type, f"{path}.element", problems)
-            return lambda column: grouped(column, elements)
-    elif not field.is_repeated:
-        return _value_converter(field, kind, path, problems)
+        return lambda column: dictionaries(column, keys, lambda found: items(_filled(found, f"{path}.value")))
+    if not is_map and is_list(kind):
+        elements = _value_converter(field, kind.value_type, f"{path}.element", problems)
+        return lambda column: grouped(column, lambda found: elements(_filled(found, f"{path}.element")))
     problems.append(f"{path} is {kind}, and the field is {_proto_type(field)}")
-    return _to_list
+    return _TO_LIST
+
+
+def _filled(values: pa.Array, path: str) -> pa.Array:
+    if values.null_count:
+        raise ValueError(f"{path} is null")
+    return values
 
 
 def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, problems: list[str]) -> _Converter:
@@ -376,12 +382,7 @@ def _value_converter(field: FieldDescriptor, kind: pa.DataType, path: str, probl
     if field.cpp_type in _UNSIGNED and _CPP_TYPES[field.cpp_type] == kind:  # the bits, as Spark does
         unsigned = pa.from_numpy_dtype(_UNSIGNED[field.cpp_type][0])
         return lambda column: column.view(unsigned).to_pylist()
-    return _to_list
-
-
-def _to_list(column: pa.Array) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return values
+    return _TO_LIST
 
 
 def _seconds_and_nanos(micros: int, kind: pa.DataType) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_zkafka.conditions import INVALID_SCHEMA, MALFORMED_TIMESTAMP, MALFORMED_UTF8
-from pyspark_zkafka.errors import UnreadableRecord
+from pyspark_zkafka.errors import UnreadableRecord, listing
 from pyspark_zkafka.model.nouns import TopicPartition
 
 _SCHEMA_DDL = (
@@ -117,24 +117,21 @@ def require_projection(
 
 def projection_problems(path: str, declared: pa.DataType, own: pa.DataType) -> Iterator[str]:
     """Yield the problems of a declared type, which may have fewer fields of structs than a decoded column."""
-    pairs: list[tuple[pa.Field, pa.Field]]
-    if pa.types.is_struct(declared) and pa.types.is_struct(own):
-        known = {field.name: field for field in own}
+    if declared.id != own.id or not pa.types.is_nested(own):
+        if declared != own:
+            remedy = "; declare this type, with the fields that you need" if parts_of(own) else ""
+            yield f"{path} cannot be {declared}; the schema has {shape_of(own)} (Arrow's names){remedy}"
+        return
+    known = {field.name: field for field in parts_of(own)}
+    if pa.types.is_struct(own):
         if len({field.name for field in declared}) < declared.num_fields:
             yield f"{path} has two fields of one name"
         for field in declared:
             if field.name not in known:
-                yield f"there is no field {path}.{field.name}; there are {', '.join(known)}"
-        pairs = [(field, known[field.name]) for field in declared if field.name in known]
-    elif pa.types.is_list(declared) and pa.types.is_list(own):
-        pairs = [(declared.value_field.with_name("element"), own.value_field)]
-    elif pa.types.is_map(declared) and pa.types.is_map(own):
-        pairs = [(declared.key_field.with_name("key"), own.key_field)]
-        pairs.append((declared.item_field.with_name("value"), own.item_field))
-    else:
-        if declared != own:
-            yield f"{path} cannot be {declared}; the schema has {own} (Arrow's names)"
-        return
+                yield f"there is no field {path}.{field.name}; there are {listing(known)}"
+    pairs = [(field, known[field.name]) for field in parts_of(declared) if field.name in known]
+    if pa.types.is_map(own):
+        pairs.insert(0, (declared.key_field.with_name("key"), own.key_field))
     for field, found in pairs:
         if found.nullable and not field.nullable:
             yield f"{path}.{field.name} cannot be NOT NULL: the schema allows null"
@@ -148,6 +145,15 @@ def parts_of(type: pa.DataType) -> list[pa.Field]:
     if pa.types.is_list(type) or pa.types.is_large_list(type):
         return [type.value_field.with_name("element")]
     return [type.item_field.with_name("value")] if pa.types.is_map(type) else []
+
+
+def shape_of(type: pa.DataType) -> str:
+    """Return a type for an error, with only the names of fields: a frame's schema may not say their types."""
+    if pa.types.is_struct(type):
+        return f"struct<{listing(field.name for field in type)}>"
+    for inner in parts_of(type):
+        return f"map<{type.key_type}, {shape_of(inner.type)}>" if pa.types.is_map(type) else f"list<{shape_of(inner.type)}>"
+    return str(type)
 
 
 def not_null_problems(path: str, declared: pa.DataType) -> Iterator[str]:

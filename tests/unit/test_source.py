@@ -70,9 +70,13 @@ def test_recursive_schemas(format: str, schema: str) -> None:
         StructField("map", MapType(StringType(), inner, format == "avro"), nullable=format == "protobuf"),
     ]
     assert isinstance(found.reader(StructType([StructField("value", StructType([number, *parts]))])), ZKafkaReader)
-    for name in "list", "map":
-        with pytest.raises(OptionError, match=r"R is .*; declare the frame's schema without this field"):
-            found.reader(StructType([StructField("value", StructType([StructField(name, inner)]))]))
+    struct = "struct<n, list, map, next>"
+    for name, own in {"list": f"list<{struct}>", "map": f"map<string, {struct}>", "next": struct}.items():
+        for wrong in StringType(), ArrayType(StringType()) if name != "list" else inner:
+            with pytest.raises(
+                OptionError, match=rf"value\.{name} cannot be .*; the schema has {own} \(Arrow's names\); declare"
+            ):
+                found.reader(StructType([StructField("value", StructType([StructField(name, wrong)]))]))
 
 
 def test_options_of_readers() -> None:

@@ -52,6 +52,9 @@ _MAP = {"type": "map", "values": "int"}
         (["null", "int"], pa.array([1, 2], pa.int32()), ["0202", "0204"]),
         (["float", "double"], pa.array([0.5]), ["02000000000000e03f"]),
         (["int", "long"], pa.array([1]), ["0202"]),
+        (["int", "long"], pa.array([1], pa.int32()), ["0002"]),
+        (["long", "null", "int"], pa.array([1], pa.int8()), ["0002"]),
+        (["float", "double"], pa.array([0.5], pa.float32()), ["000000003f"]),
         (
             {"type": "array", "items": ["int", "null"]},
             pa.array([[1, None], []], pa.list_(pa.int32())),
@@ -99,7 +102,6 @@ def test_types_that_do_not_fit() -> None:
         ("e", ["int", "string"]),
         ("f", long(logicalType="local-timestamp-micros")),
         ("g", "int"),
-        ("h", ["null", "int"], "x"),
     )
     type = pa.struct(
         [
@@ -123,9 +125,10 @@ def test_types_that_do_not_fit() -> None:
         "e is string, and the union needs a struct of member0, member1",
         "f is timestamp[us, tz=UTC], and the schema has long (local-timestamp-micros)",
         "g is missing, and int in the schema is not nullable",
-        "h is missing, and its default is not of its type ('x' is not union)",
     ):
         assert problem in str(refused.value)
+    with pytest.raises(OptionError, match=r"the default of h is not of its type \('x' is not union\)"):
+        parse(json.dumps(record(("h", ["null", "int"], "x")))).encoder(pa.struct([]))
 
 
 _ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}

@@ -38,6 +38,7 @@ def type_of(schema: Any, **references: Any) -> pa.DataType:
         ('["int", "int"]', "repeats a type"),
         ('{"type": "array"}', "null is not a type"),
         ("[" * 5000, "nested too deeply"),
+        (r'{"type": "enum", "name": "E", "symbols": ["\ud800"]}', "surrogates not allowed"),
     ],
 )
 def test_refused_text(text: str, problem: str) -> None:

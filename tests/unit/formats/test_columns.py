@@ -60,3 +60,20 @@ def test_rows_that_do_not_fit() -> None:
     with pytest.raises(InvalidRow, match="Row 0 of a batch has a value that the schema S"):
         encode_rows(column.slice(3), each_below_ten, schema)
     assert encode_rows(column.slice(0, 2), each_below_ten, schema).to_pylist() == [None, b"x"]
+
+
+@each("bad", [{0}, {617}, {999}, {3, 4, 800}])
+def test_rows_are_halved(bad: set[int]) -> None:
+    """The first of many rows that do not fit is found without encoding each row by itself."""
+    encoded = []
+
+    def encode(part: pa.Array) -> list[bytes | None]:
+        encoded.append(len(part))
+        if not bad.isdisjoint(part.to_pylist()):
+            raise ValueError("bad")
+        return [b""] * len(part)
+
+    with pytest.raises(InvalidRow, match=f"Row {min(bad)} of a batch"):
+        encode_rows(pa.array(range(1000)), encode, "S")
+    assert len(encoded) < 15
+    assert sum(encoded) < 2100

@@ -145,6 +145,17 @@ def test_ids_in_headers(decoder: ConfluentDecoder) -> None:
     assert decoded.malformed == {3: f"the header {name} is 0x02{GUID.hex}, which is no schema id"}
 
 
+def test_repeated_header(decoder: ConfluentDecoder) -> None:
+    """Of several headers with an id, the last one counts, as in Confluent's deserializers."""
+    ids = {"x": b"\0\0\0\0\7", "xyz": b"\0\0\0\0\x08", "bad": b"bad"}
+    headers = [
+        [("__value_schema_id", ids[name]) for name in names] for names in (("x", "xyz"), ("xyz", "bad"), ("bad", "x"))
+    ]
+    decoded = decoder.decode(payloads(b"5", b"6", b"7"), pa.array(headers, HEADERS))
+    assert numbers(decoded) == [15, None, 7]
+    assert list(decoded.malformed) == [1]
+
+
 TREE = "message Tree { Tree child = 1; message Leaf {} }"
 
 

@@ -204,7 +204,17 @@ class TestProjections:
     @each(
         ("declared", "problem"),
         [
-            (pa.string(), f"value cannot be string; the schema has {NESTED} (Arrow's names)"),
+            (
+                pa.string(),
+                "value cannot be string; the schema has struct<a, b, c, f> (Arrow's names); "
+                "declare this type, with the fields that you need",
+            ),
+            (
+                pa.struct([("c", pa.string()), ("f", pa.list_(pa.int32()))]),
+                "value.c cannot be string; the schema has list<struct<d, e>> (Arrow's names); declare this type, "
+                "with the fields that you need; value.f cannot be list<item: int32>; the schema has "
+                "map<string, struct<g>> (Arrow's names); declare this type, with the fields that you need",
+            ),
             (pa.struct([("z", pa.int64())]), "there is no field value.z; there are a, b, c, f"),
             (pa.struct([("a", pa.int32())]), "value.a cannot be int32; the schema has int64 (Arrow's names)"),
             (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -97,7 +98,7 @@ def test_values(kind: str, text: str, expected: Any) -> None:
         ("date", '"2026-02-30"', 'f is "2026-02-30", which is no date32[day]'),
         ("timestamp", '"noon"', 'f is "noon", which is no timestamp[us, tz=UTC]'),
         ("timestamp", "5", "f is 5, which is no timestamp[us, tz=UTC]"),
-        ("decimal(4,2)", "100", "f is 100.00, which is no decimal128(4, 2)"),
+        ("decimal(4,2)", "100", "f is 100, which is no decimal128(4, 2)"),
         ("array<int>", "{}", "f is {}, which is no array"),
         ("array<struct<a:int>>", '[{"a": 1}, {"a": "x"}]', 'f.element.a is "x", which is no int32'),
         ("map<string,int>", '{"k": 1, "l": 2147483648}', "f.value is 2147483648, which is no int32"),
@@ -144,6 +145,20 @@ def test_deep_documents() -> None:
         assert list(decoded.malformed) == [0]
         assert decoded.column.to_pylist()[1]["s"] == "[[]]"
         assert decode(parse(f"a int{more}"), deep).column.to_pylist()[0]["a"] == 1
+
+
+@each("more", ["", ", d decimal(5,2)"])
+def test_values_that_are_not_read(more: str) -> None:
+    """A number beyond a double, or half of a surrogate pair, harms only a record with a column for it."""
+    schema = parse(f"a int, s string, f double{more}")
+    half, large = rb'"\ud83d"', b"-1e400"
+    values = [b'{"a": 1, "x": [%s, {"y": 1.10}]}' % found for found in (half, large)]
+    values += [b'{"s": %s}' % half, b'{"f": %s}' % large, b'{"a": 2, "f": 5, "s": [%s]}' % large, b'{"a": 3, "x": NaN}']
+    decoded = decode(schema, *values)
+    assert [row and (row["a"], row["s"], row["f"]) for row in decoded.column.to_pylist()] == [
+        (1, None, None), (1, None, None), None, None, (2, "[-1E+400]", 5.0), None,
+    ]  # fmt: skip
+    assert list(decoded.malformed) == [2, 3, 5]
 
 
 def test_digits_of_texts() -> None:
@@ -270,8 +285,54 @@ def test_values_that_the_schema_forbids() -> None:
     ]
     with pytest.raises(InvalidRow, match=r"Row 1 .*\$.e: 'c' is not one of \['a', 'b'\]"):
         encode(text, {"id": 1, "e": "a"}, {"id": 1, "e": "c"}, kind=kind)
-    with pytest.raises(InvalidRow, match=r"Row 0 .*'id' is a required property"):
+    with pytest.raises(InvalidRow, match=r"Row 0 .*\$.id: None is not of type 'integer'"):
         encode(text, {"id": None, "e": "a"}, kind=kind)
+    with pytest.raises(InvalidRow, match=r"Row 0 .*'id' is a required property"):
+        encode(text, {"e": "a"}, kind=pa.struct([kind[1]]))
+
+
+def test_required_nulls() -> None:
+    """A null field that the schema requires, and allows to be null, is written as null, at any depth."""
+    nullable: dict[str, Any] = {
+        "required": ["a", "b"],
+        "properties": {"a": {"type": ["string", "null"]}, "b": {"oneOf": [{"type": "null"}, {"type": "integer"}]}, "c": {}},
+    }
+    text = json.dumps(
+        {"required": ["n"], "properties": {"n": {"anyOf": [nullable, {"type": "null"}]}, "l": {"items": nullable}}}
+    )
+    rows = [{"n": {"a": None, "b": None, "c": None}, "l": [{"a": None, "b": 1, "c": "5"}]}, {"n": None, "l": None}]
+    documents = encode(text, *rows)
+    assert documents == [b'{"n":{"a":null,"b":null},"l":[{"a":null,"b":1,"c":5}]}', b'{"n":null}']
+    assert decode(parse(text), *documents).column.to_pylist() == rows
+
+
+def test_multiples() -> None:
+    """Validation is exact: of decimals, of doubles by their text, and of whole numbers with a point."""
+    text = '{"properties": {"p": {"type": "number", "multipleOf": 0.01, "maximum": 1e30}}}'
+    for kind, cents in (pa.decimal128(38, 3), Decimal("19.99")), (pa.float64(), 0.07):
+        column = pa.struct([("p", kind)])
+        assert encode(text, {"p": cents}, kind=column)
+        with pytest.raises(InvalidRow, match=r"Row 1 .*\$.p: 19.995 is not a multiple of 0.01"):
+            encode(text, {"p": cents}, {"p": type(cents)("19.995")}, kind=column)
+    digits = pa.struct([("p", pa.decimal128(38, 7))])
+    with pytest.raises(InvalidRow, match=r"\$.p: 1000000000000000000000000000000.01.* is greater than the maximum"):
+        encode(text, {"p": Decimal("1000000000000000000000000000000.01")}, kind=digits)
+    for several, found in (
+        ('["integer", "string"]', "5.0"),
+        ('["integer", "string"]', "9" * 30),
+        ('["number", "string"], "enum": [1.10]', "1.1"),
+    ):
+        assert encode(f'{{"properties": {{"a": {{"type": {several}}}}}}}', {"a": found}) == [f'{{"a":{found}}}'.encode()]
+    with pytest.raises(InvalidRow, match=r"\$.p: 1E\+300 is greater"):
+        encode(text, {"p": 1e300}, kind=pa.struct([("p", pa.float64())]))
+    with pytest.raises(InvalidRow, match="InvalidOperation"):
+        encode('{"properties": {"p": {"type": "number", "multipleOf": 0}}}', {"p": 1.5})
+
+
+def test_patterns_of_other_languages() -> None:
+    """A pattern that Python does not know is an error of its row."""
+    with pytest.raises(InvalidRow, match=r"Row 0 .* in the field p .* the schema cannot validate it: bad escape .p"):
+        encode(r'{"properties": {"p": {"type": "string", "pattern": "^\\p{L}"}}}', {"p": "x"})
 
 
 SEVERAL = """{"properties": {
@@ -288,6 +349,18 @@ def test_values_of_several_types() -> None:
     assert encode(SEVERAL, row, {"any": None}, None) == [document, b"{}", None]
     assert encode('{"type": "object"}', '{"a": 1}', None) == [b'{"a": 1}', None]
     assert encode("{}", {"s": "x"}, kind=pa.struct([("s", pa.string())])) == [b'{"s":"x"}']
+
+
+@each(
+    ("kind", "value", "document"),
+    [(pa.int64(), 5, b'{"any":5}'), (pa.large_string(), '"x"', b'{"any":"x"}'), (pa.float64(), 5.0, b'{"any":5.0}')],
+)
+def test_one_of_several_types(kind: pa.DataType, value: Any, document: bytes) -> None:
+    """A column of one type is written where the schema allows values of several, and each row is validated."""
+    column = pa.struct([("any", kind)])
+    assert encode(SEVERAL, {"any": value}, {"any": None}, kind=column) == [document, b"{}"]
+    with pytest.raises(InvalidRow, match=r"Row 0 .*\$.any: \[5\] is not of type 'integer', 'string'"):
+        encode(SEVERAL, {"any": [5]}, kind=pa.struct([("any", pa.list_(pa.int64()))]))
 
 
 def test_copies_of_values_of_several_types() -> None:
@@ -338,6 +411,59 @@ def test_null_against_the_columns_type() -> None:
     kind = pa.struct([("f", pa.list_(pa.field("element", pa.int32(), nullable=False)))])
     with pytest.raises(InvalidRow, match=r"None is not of type 'integer'"):
         encode(schema_of(kind), {"f": [1, None]}, kind=kind)
+
+
+@each(
+    "other",
+    [
+        '{"type": ["integer", "string"]}', '{"oneOf": [{"type": "integer"}, {"type": "string"}]}', '{"enum": ["a"]}',
+        '{"type": "integer"}', '{"type": "array", "items": {"type": ["integer", "null"]}}',
+    ],
+)  # fmt: skip
+def test_numbers_that_are_not_finite(other: str) -> None:
+    """A given schema's number cannot be NaN or an infinity, whatever the schema's other properties and fields are."""
+    text = f'{{"properties": {{"d": {{"type": "number"}}, "other": {other}}}}}'
+    kinds = [pa.struct([("d", pa.float64())])]
+    kinds += [pa.struct([*kinds[0], ("other", pa.list_(pa.int64()))])] if "array" in other else []
+    for kind in kinds:
+        for found in math.nan, math.inf, -math.inf:
+            with pytest.raises(InvalidRow, match=r"Row 1 .*\$.d: '(NaN|-?Infinity)' is not of type 'number'"):
+                encode(text, {"d": 1.0}, {"d": found, "other": [None]}, kind=kind)
+
+
+def test_own_numbers_that_are_not_finite() -> None:
+    """NaN and infinities are strings by a schema made from the column, also if a row is validated for its nulls."""
+    kind = pa.struct([("d", pa.float64()), ("enum", pa.list_(pa.field("element", pa.string(), nullable=False)))])
+    rows = [{"d": found, "enum": ["null"]} for found in (math.nan, math.inf, -math.inf)]
+    documents = [f'{{"d":"{name}","enum":["null"]}}'.encode() for name in ("NaN", "Infinity", "-Infinity")]
+    assert encode(schema_of(kind), *rows, kind=kind) == documents
+    assert encode("d double, enum array<string>", *rows) == documents
+
+
+def test_structs_without_fields() -> None:
+    """An empty struct is an empty object, in arrays, maps and structs too; an object is read as an empty struct."""
+    empty = pa.struct([])
+    kind = pa.struct(
+        [("e", empty), ("l", pa.list_(empty)), ("m", pa.map_(pa.string(), empty)), ("s", pa.struct([("e", empty)]))]
+    )
+    rows = [
+        {"e": {}, "l": [{}, None, {}], "m": [("k", {}), ("n", None)], "s": {"e": {}}},
+        None,
+        {"e": None, "l": [], "m": [], "s": {"e": None}},
+    ]
+    column = pa.array([None, *rows], kind)
+    schema = parse(schema_of(kind))
+    documents = schema.encoder(kind).encode(column.slice(1))
+    first = b'{"e":{},"l":[{},null,{}],"m":{"k":{},"n":null},"s":{"e":{}}}'
+    assert documents.to_pylist() == [first, None, b'{"l":[],"m":{},"s":{}}']
+    decoded = schema.decoder(None, kind).decode(documents)
+    decoded.column.validate(full=True)
+    assert decoded.column.to_pylist() == rows
+    whole = parse('{"type": "object"}')
+    assert whole.encoder(empty).encode(pa.array([{}, None], empty)).to_pylist() == [b"{}", None]
+    decoded = whole.decoder(None, empty).decode(pa.array([b'{"a": 1}', b"{}", b"null", None, b"[]"]))
+    assert decoded.column.to_pylist() == [{}, {}, None, None, None]
+    assert list(decoded.malformed) == [4]
 
 
 def test_null_elements() -> None:
@@ -393,7 +519,7 @@ def test_deep_values() -> None:
     tree = (
         '{"properties": {"a": {"$ref": "#/definitions/T"}}, "definitions": {"T": {"items": {"$ref": "#/definitions/T"}}}}'
     )
-    with pytest.raises(InvalidRow, match=r"Row 1 .* nested too deeply"):
+    with pytest.raises(InvalidRow, match=r"Row 1 .* the schema cannot validate it: maximum recursion"):
         encode(tree, {}, {"a": ["[" * 900 + "]" * 900]})
 
 

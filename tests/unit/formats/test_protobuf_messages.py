@@ -107,7 +107,7 @@ def test_times() -> None:
         b"\x0a\x05\x08\x01\x10\xcf\x0f\x12\x0b\x10\xb1\xf0\xff\xff\xff\xff\xff\xff\xff\x01",
         b"\x0a\x0a\x08" + b"\xff" * 8 + b"\x7f",
     )
-    assert decoded.malformed == {1: "a time is outside 64 bits of microseconds"}
+    assert decoded.malformed == {1: "a time in field t, number 1, is outside 64 bits of microseconds"}
     assert [decoded.column.field(i)[0].value for i in (0, 1)] == [1_000_001, -1]
 
 
@@ -143,6 +143,21 @@ def test_names_of_methods() -> None:
     schema = one("optional int32 HasField = 1; optional int32 FromString = 2; repeated int32 from = 3;")
     row = {"HasField": 1, "FromString": None, "from": [3]}
     assert fields_of(schema, encode(schema, row)[0] or b"") == row
+
+
+def test_structs_without_fields() -> None:
+    """A frame may ask for none of a message's fields, in lists and maps too; such structs can be written."""
+    schema = parse(
+        'syntax = "proto3"; message T { E e = 1; repeated E l = 2; map<string, E> m = 3; } message E { int32 n = 1; }'
+    )
+    empty, value = pa.struct([]), pa.field("value", pa.struct([]), False)
+    kind = pa.struct([("e", empty), ("l", pa.list_(value.with_name("element"))), ("m", pa.map_(pa.string(), value))])
+    rows = [{"e": {}, "l": [{}, {}], "m": [("k", {})]}, None, {"e": None, "l": [], "m": []}]
+    decoded = schema.decoder(None, kind).decode(schema.encoder(kind).encode(pa.array(rows, kind)))
+    decoded.column.validate(full=True)
+    assert decoded.column.to_pylist() == rows
+    assert not decoded.malformed
+    assert schema.encoder(empty).encode(pa.array([{}, None], empty)).to_pylist() == [b"", None]
 
 
 def test_projection() -> None:
@@ -238,8 +253,13 @@ def test_other_types_to_encode() -> None:
         ("int32 f = 1;", 2**31, pa.int64(), "in the field f .*: Value out of range: 2147483648"),
         ("uint32 f = 1;", -1, pa.int64(), "Value out of range: -1"),
         ("enum E { A = 0; } E f = 1;", "B", pa.string(), 'unknown enum label "B"'),
-        ("repeated int32 f = 1;", [1, None], pa.list_(pa.int32()), "in the field f"),
-        ("map<string, int32> f = 1;", [("k", None)], pa.map_(pa.string(), pa.int32()), "in the field f"),
+        ("repeated int32 f = 1;", [1, None], pa.list_(pa.int32()), "in the field f .*: f.element is null"),
+        (
+            "map<string, int32> f = 1;",
+            [("k", None)],
+            pa.map_(pa.string(), pa.int32()),
+            "f.value is null",
+        ),
     ],
 )
 def test_values_that_do_not_fit(field: str, value: Any, kind: pa.DataType, says: str) -> None:

@@ -48,7 +48,7 @@ def unordered(value: Any, kind: pa.DataType) -> Any:
 
 MALFORMED = {
     "was not a utf8 string": "text that is not UTF-8",
-    "a time is outside 64 bits of microseconds": "a time outside 64 bits",
+    "is outside 64 bits of microseconds": "a time outside 64 bits",
     "the bytes are no ": "a tag of more than 32 bits",
 }
 """What makes a record malformed that Spark reads, by our reason."""

@@ -94,9 +94,23 @@ def test_wanted_fields(parse: Callable[[], Schema]) -> None:
 
 @DOUBLED
 def test_too_many_wanted_fields(parse: Callable[[], Schema]) -> None:
-    """The fields that a frame asks for are limited, too, even if it declares another type than the schema's."""
+    """The fields that a frame asks for are limited, too."""
+    wanted: pa.DataType = pa.struct([])
+    for _ in range(14):
+        wanted = pa.struct([("a", wanted), ("b", wanted)])
     with pytest.raises(OptionError, match=r"more than 20000 fields"):
-        parse().projection(pa.struct([("f3", pa.struct([("b", pa.int32())])), (f"f{DOUBLINGS - 1}", pa.int32())]))
+        parse().projection(pa.struct([(f"f{DOUBLINGS - 1}", wanted)]))
+
+
+@DOUBLED
+def test_another_wanted_type(parse: Callable[[], Schema]) -> None:
+    """A frame that declares another type than the schema's is told the names of the fields, of which there are few."""
+    declared = pa.struct([("f3", pa.struct([("b", pa.int32())])), (f"f{DOUBLINGS - 1}", pa.list_(pa.int32()))])
+    text = "the schema has struct<a, b> (Arrow's names); declare this type, with the fields that you need"
+    assert list(projection_problems("value", declared, parse().projection(declared))) == [
+        f"value.f3.b cannot be int32; {text}",
+        f"value.f{DOUBLINGS - 1} cannot be list<item: int32>; {text}",
+    ]
 
 
 @pytest.mark.parametrize("keyword", ["allOf", "oneOf", "anyOf"])
@@ -126,8 +140,13 @@ def test_exponential_defaults() -> None:
     decoded = schema.decoder(writer, pa.struct([pa.field("f0", one, False)])).decode(pa.array([b""], pa.binary()))
     assert decoded.column.to_pylist() == [{"f0": {"x": 1}}]
     last = pa.struct([pa.field(f"f{DOUBLINGS - 1}", pa.struct([]), False)])
-    with pytest.raises(OptionError, match="more than 20000 fields"):
+    with pytest.raises(
+        OptionError, match=r"the Avro field f39 has more than 20000 values, .*\. Leave the field out of a frame"
+    ):
         schema.decoder(writer, last)
+    many = {"name": "f", "type": [{"type": "array", "items": "int"}, "null"], "default": [0] * 20_000}
+    with pytest.raises(OptionError, match=r"the Avro field f has more than 20000 values, .* or add it to a frame to write"):
+        avro.parse(json.dumps({"type": "record", "name": "top", "fields": [many]})).encoder(pa.struct([]))
 
 
 def test_recursion_as_deep_as_the_frame() -> None:
