@@ -58,9 +58,8 @@ def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: i
     """A binary array of consecutive strings with these sizes."""
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.broadcast_to(sizes, count), out=offsets[1:])
-    return pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
-    )
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:

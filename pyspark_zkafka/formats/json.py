@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -59,6 +60,7 @@ _NON_FINITE = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-I
 _FRACTION = (r"(\.[0-9]{6})[0-9]+", r"\1")  # Spark, too, cuts what is finer than microseconds
 _ZONE = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _SPACES = b" \t\r\n"
+_AS_JAVA = {ord(","): None, ord("_"): "x", ord(" "): "x"}  # Spark removes commas, and Java refuses the others
 _PLAIN = Context(prec=1000, rounding=ROUND_HALF_UP)
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 _ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"'))
@@ -134,9 +136,8 @@ class JsonDecoder:
         malformed: dict[int, str] = {}
 
         def parse(row: int, loads: Callable[[bytes], Any]) -> Any:
-            document = documents[row]
             try:
-                return None if document is None else loads(document)
+                return None if documents[row] is None else loads(documents[row])
             except (ValueError, RecursionError) as exc:
                 malformed[row] = f"the bytes are no JSON: {exc}"
                 return None
@@ -175,7 +176,6 @@ _VALIDATED = json.JSONDecoder(parse_float=_exact)  # 19.99 is a multiple of 0.01
 
 
 def _exact_loads(document: bytes) -> Any:
-    """Parse a document without a loss of decimal digits."""
     return _EXACT.decode(document.decode())
 
 
@@ -311,8 +311,8 @@ def _scalars(values: list[Any], kind: pa.DataType, path: str, text: _Text) -> pa
         return numbers
     elif pa.types.is_decimal(kind):
         _check(values, {int, float, Decimal, str}, path, kind)
-        unit = Decimal(1).scaleb(-kind.scale)
-        return _converted(values, lambda v: Decimal(v).quantize(unit, context=_PLAIN), path, kind)
+        rounded = partial(Decimal.quantize, exp=Decimal(1).scaleb(-kind.scale), context=_PLAIN)
+        return _converted(values, lambda v: rounded(Decimal(v.translate(_AS_JAVA) if type(v) is str else v)), path, kind)
     elif pa.types.is_binary(kind):
         _check(values, {str}, path, "base64")
         return _converted(values, lambda v: base64.b64decode(v, validate=True), path, kind)

@@ -34,7 +34,6 @@ _CONSTRAINTS = (
 )  # fmt: skip
 """Keywords that demand more than the types, which are checked once for a column."""
 
-
 _FORMATS = {"date-time": pa.timestamp("us", "UTC"), "date-time-local": pa.timestamp("us"), "date": pa.date32()}
 """Types of strings by `format`. OpenAPI's registry of formats has date-time-local."""
 

@@ -200,8 +200,8 @@ def _field_column(message_class: Any, field: FieldDescriptor, kind: pa.DataType)
             # The runtime's own order differs from process to process, and a repeated task must return the same rows.
             try:
                 found = [(key, entries[key]) for entries in maps for key in sorted(entries)]
-            except TypeError:  # in proto2, text that is not UTF-8 is bytes
-                raise ValueError(f"a key of the map {name} is not UTF-8") from None
+            except TypeError:  # the runtime returns such keys of proto2 as bytes
+                raise ValueError(f"a key of field {field.name}, number {field.number}, is not UTF-8") from None
             columns = keys([key for key, _ in found], None), items([item for _, item in found], None)
             return pa.MapArray.from_arrays(offsets_of(maps), *columns, type=kind)
 

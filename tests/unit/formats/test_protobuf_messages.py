@@ -138,6 +138,16 @@ def test_malformed_bytes() -> None:
     assert "utf8" in decoded.malformed[2]
 
 
+def test_keys_that_are_not_utf8() -> None:
+    """A map of proto2 with such a key, alone or among others, makes its record malformed, and no other."""
+    schema = one("map<string, int32> m = 1;", "proto2")
+    bad, good = b"\x0a\5\x0a\1\xff\x10\1", b"\x0a\5\x0a\1k\x10\1"
+    decoded = decode(schema, good, bad, bad + good, good)
+    assert decoded.column.to_pylist() == [{"m": [("k", 1)]}, None, None, {"m": [("k", 1)]}]
+    assert list(decoded.malformed) == [1, 2]
+    assert decoded.malformed[2] == "a key of field m, number 1, is not UTF-8"
+
+
 def test_names_of_methods() -> None:
     """A field may have the name of a method of Python's messages, or of a keyword."""
     schema = one("optional int32 HasField = 1; optional int32 FromString = 2; repeated int32 from = 3;")
