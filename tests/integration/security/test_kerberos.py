@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_zkafka import ConsumerGroup
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.applications import Application, Request
 from tests.support.eventually import eventually
@@ -223,10 +224,10 @@ def test_kdc_that_is_down(
 
 
 def test_zookeeper(cluster: LocalCluster) -> None:
-    """Where brokers log in to ZooKeeper by Kerberos, reads need no login, and groups can commit."""
-    with cluster.zookeeper() as client:
+    """Where only brokers log in to ZooKeeper by Kerberos, reads need no login there, and neither do members of groups."""
+    connect = cluster.zookeeper_connect
+    with cluster.zookeeper() as client, ConsumerGroup(connect, "billing", subscribe=["orders"]):
         acl, _ = client.get_acls("/brokers/topics/orders")
-        identities = {(entry.id.scheme, entry.id.id) for entry in acl}
-    assert identities == {("sasl", f"{BROKER}@{REALM}"), ("world", "anyone")}
-    for auth in ({}, {"zookeeper.auth": "digest:alice:open-sesame"}):
-        assert read_values({"zookeeper.connect": cluster.zookeeper_connect, "subscribe": "orders", **auth}) == TEN
+        assert {(entry.id.scheme, entry.id.id) for entry in acl} == {("sasl", f"{BROKER}@{REALM}"), ("world", "anyone")}
+        assert len(client.get_children("/consumers/billing/ids")) == 1
+    assert read_values({"zookeeper.connect": connect, "subscribe": "orders"}) == TEN
