@@ -46,6 +46,8 @@ class AdminRequests:
         self._config = {**shared, "bootstrap.servers": bootstrap_servers}
         self._servers = bootstrap_servers
         self._timeout_s = int(properties.get("socket.timeout.ms", 30_000)) / 1000
+        is_sasl = str(properties.get("security.protocol", "")).startswith("SASL")
+        self._is_kerberos = is_sasl and properties.get("sasl.mechanism", "GSSAPI") == "GSSAPI"
         self._opened = ExitStack()
         self._clients = ExitStack()
         self._client: AdminClient | None = None
@@ -103,7 +105,8 @@ class AdminRequests:
 
         librdkafka reports nothing while it waits for an answer: each attempt is longer than the last. A connected broker
         without an answer for five seconds may be slow. The next attempt has the rest of the time and its own connection,
-        because brokers answer the requests of a connection one after the other.
+        because brokers answer the requests of a connection one after the other. With Kerberos, a client connects only after
+        it has run kinit, and a new one would run it again.
         """
         began, is_slow = time.monotonic(), False
         while True:
@@ -128,7 +131,7 @@ class AdminRequests:
                 raise reported from error
             # Without a connection the code is another one.
             is_slow = error.args[0].code() == KafkaError._TIMED_OUT and waited_s > PATIENCE_S
-            if found is not None or is_slow or attempt_s > _FORGOTTEN_AFTER_S:
+            if found is not None or is_slow or (attempt_s > _FORGOTTEN_AFTER_S and not self._is_kerberos):
                 self._replace_client()
 
     def _reported(self, doing: str, waited_s: float) -> ZKafkaError | None:

@@ -74,6 +74,10 @@ _REFUSED_CODES = {
         "or set kafka.enable.idempotence to false"
     ),
 }
+_KERBEROS = (
+    "check kafka.sasl.kerberos.principal, keytab and service.name, that the keytab is on the driver and on every executor, "
+    "and that the KDC can be reached; what kinit says is in standard error"
+)
 _UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
 _NO_COORDINATOR = (
     "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
@@ -160,8 +164,8 @@ class ErrorReports:
         return self.refusal(doing) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
-        """The error if no broker can be reached, by the last report. None otherwise."""
-        if not self._all_down:
+        """The error if no broker can be reached, by the last report. None otherwise, and after a refusal."""
+        if not self._all_down or self._refusal is not None:
             return None
         return BROKERS_UNAVAILABLE(f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
 
@@ -215,5 +219,5 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     if code in _NO_COORDINATOR_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {_NO_COORDINATOR}")
     if code in _REFUSED_CODES:
-        return REFUSED_BY_BROKER(f"{text}; {_REFUSED_CODES[code]}")
+        return REFUSED_BY_BROKER(f"{text}; {_KERBEROS if 'GSSAPI' in text else _REFUSED_CODES[code]}")
     return KAFKA_ERROR(f"{text}; see librdkafka's documentation of that error")

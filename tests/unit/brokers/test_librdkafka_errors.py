@@ -49,6 +49,15 @@ def test_missing_token() -> None:
     assert "HTTP 503" not in reports.error(silence, "requesting metadata").message
 
 
+def test_kerberos_has_advice_of_its_own() -> None:
+    """A failed login by Kerberos names its properties and the KDC, and no password."""
+    text = "SASL handshake failed (start (-1)): SASL(-1): generic failure: GSSAPI Error: No Kerberos credentials available"
+    message = from_kafka(KafkaError(KafkaError._AUTHENTICATION, text), "reading t-0").message
+    assert "check kafka.sasl.kerberos.principal, keytab and service.name" in message
+    assert "that the KDC can be reached" in message
+    assert "password" not in message
+
+
 def test_a_refusal_is_kept_for_its_request() -> None:
     """Reports after a refusal do not hide it until the next request."""
     reports = ErrorReports()

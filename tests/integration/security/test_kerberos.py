@@ -1,0 +1,233 @@
+"""Kerberos with a real KDC: clients log in to a broker, and the broker logs in to ZooKeeper.
+
+The confluent-kafka of this environment has no Kerberos. Clients are processes with another one, see `Kdc`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_zkafka import ConsumerGroup
+from pyspark_zkafka.testing import LocalCluster
+from tests.support.applications import Application, Request
+from tests.support.eventually import eventually
+from tests.support.kerberos import REALM, Kdc
+from tests.support.security import TEN, Options, read_values
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+BROKER, ZOOKEEPER = "kafka/127.0.0.1", "zookeeper/127.0.0.1"
+TICKET_S = 8
+SESSION_MS = 4000
+"""Time after which a connection to the listener RENEWED must log in again."""
+KINIT = f"timeout 10 kinit -l {TICKET_S}s -t %{{sasl.kerberos.keytab}} -k %{{sasl.kerberos.principal}}"
+ADVICE = "check kafka.sasl.kerberos.principal, keytab and service.name"
+SOON_S = 25
+ORDERS = [value.decode() for value in TEN]
+ONE_READ = Path(__file__).parents[1] / "drivers" / "one_read.py"
+
+
+@pytest.fixture(scope="module")
+def kdc() -> Iterator[Kdc]:
+    """The KDC, with the principals of the servers and of two users."""
+    with Kdc(BROKER, ZOOKEEPER, "alice", "mallory") as kdc:
+        yield kdc
+
+
+@pytest.fixture(scope="module")
+def cluster(kdc: Kdc, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A broker with two listeners for Kerberos, which itself logs in to ZooKeeper, and protects its znodes; ten orders."""
+    jaas = tmp_path_factory.mktemp("jaas") / "jaas.conf"
+    jaas.write_text(f"Server {{ {kdc.jaas(ZOOKEEPER)} }};\nClient {{ {kdc.jaas(BROKER)} }};\n")
+    jvm = [f"-Djava.security.auth.login.config={jaas}", f"-Djava.security.krb5.conf={kdc.config}"]
+    accepts = kdc.jaas(BROKER)
+    with LocalCluster(
+        brokers=1,
+        listeners={"KERBEROS": "SASL_PLAINTEXT", "RENEWED": "SASL_PLAINTEXT"},
+        broker_config={
+            "sasl.enabled.mechanisms": "GSSAPI",
+            "sasl.kerberos.service.name": "kafka",
+            "listener.name.kerberos.gssapi.sasl.jaas.config": accepts,
+            "listener.name.renewed.gssapi.sasl.jaas.config": accepts,
+            "listener.name.renewed.gssapi.connections.max.reauth.ms": str(SESSION_MS),
+            "zookeeper.set.acl": "true",
+        },
+        broker_jvm_options=[*jvm, f"-Dzookeeper.server.principal={ZOOKEEPER}@{REALM}"],
+        zookeeper_config={"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+        zookeeper_jvm_options=jvm,
+    ) as cluster:
+        cluster.create_topic("orders", partitions=2)
+        cluster.produce("orders", [{"value": value, "partition": n % 2} for n, value in enumerate(TEN)])
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def login(kdc: Kdc, cluster: LocalCluster) -> Callable[..., Options]:
+    """Options that log in as alice, with her keytab and tickets that last for some seconds."""
+    keytab = kdc.keytab("alice")
+
+    def options(listener: str = "KERBEROS", **others: str) -> Options:
+        renamed = {f"kafka.sasl.kerberos.{name.replace('_', '.')}": value for name, value in others.items()}
+        return {
+            "kafka.bootstrap.servers": cluster.listener_servers(listener),
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "GSSAPI",
+            "kafka.sasl.kerberos.service.name": "kafka",
+            "kafka.sasl.kerberos.principal": f"alice@{REALM}",
+            "kafka.sasl.kerberos.keytab": keytab,
+            "kafka.sasl.kerberos.kinit.cmd": KINIT,
+            "kafka.sasl.kerberos.min.time.before.relogin": "2000",
+            **renamed,
+        }
+
+    return options
+
+
+@pytest.fixture
+def read(kdc: Kdc, tmp_path: Path) -> Callable[[Options], dict[str, Any]]:
+    """Reads the topic orders in a process that has no ticket yet, and returns the values, or the error, and the seconds."""
+
+    def run(options: Options) -> dict[str, Any]:
+        environ = {**os.environ, **kdc.environ(f"{tmp_path.name}-{time.monotonic_ns()}")}
+        command = [sys.executable, str(ONE_READ), json.dumps({**options, "subscribe": "orders"})]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environ)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture
+def application(kdc: Kdc, tmp_path: Path) -> Iterator[Application]:
+    """A Spark application, all of whose processes have a confluent-kafka with Kerberos."""
+    application = Application(tmp_path / "application", cores=2, environment=kdc.environ(tmp_path.name))
+    yield application
+    application.close()
+
+
+@pytest.fixture
+def copy(cluster: LocalCluster, tmp_path: Path) -> Callable[..., Request]:
+    """Makes a query that copies a new topic, which a login reads and whose copy is written without one."""
+
+    def make(topic: str, login: Options) -> Request:
+        for name in (topic, f"{topic}-copy"):
+            cluster.create_topic(name)
+        return Request(
+            checkpoint=str(tmp_path / "checkpoint"),
+            source={**login, "subscribe": topic, "startingOffsets": "earliest"},
+            writes=[{"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": f"{topic}-copy"}],
+            trigger={"processingTime": "1 second"},
+        )
+
+    return make
+
+
+def assert_fails_soon(found: Mapping[str, Any]) -> None:
+    """Fail unless a read ended with an error that says what to do, and much sooner than by a time-out."""
+    assert "REFUSED_BY_BROKER" in found["error"]
+    assert ADVICE in found["error"]
+    assert found["seconds"] < SOON_S
+
+
+def copies_for(seconds: float, cluster: LocalCluster, topic: str) -> None:
+    """Fail unless a running query copies what is produced during some seconds, each record within a minute."""
+    plain = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": f"{topic}-copy"}
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = b"%d" % time.monotonic_ns()
+        cluster.produce(topic, [{"value": value}])
+        eventually(lambda value=value: value in read_values(plain), 60, poll_s=0.5)
+
+
+def test_reads_and_writes(
+    login: Callable[..., Options], application: Application, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A batch read, a batch write and an exactly-once write, all of them by Kerberos."""
+    cluster.create_topic("copied", partitions=2)
+    cluster.create_topic("copied-once", partitions=2)
+    source = {**login(), "subscribe": "orders", "startingOffsets": "earliest"}
+    batch = Request(checkpoint="", source=source, writes=[{**login(), "topic": "copied"}], is_batch=True)
+    stream = Request(
+        checkpoint=str(tmp_path / "checkpoint"),
+        source=source,
+        writes=[{**login(), "topic": "copied-once", "deliveryGuarantee": "exactly-once"}],
+    )
+    assert application.run(batch).error is None
+    assert application.run(stream).error is None
+    plain = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.isolation.level": "read_committed"}
+    for topic in ("copied", "copied-once"):
+        assert read_values({**plain, "subscribe": topic}) == TEN
+
+
+def test_wrong_logins(kdc: Kdc, login: Callable[..., Options], read: Callable[[Options], dict[str, Any]]) -> None:
+    """A principal that the keytab lacks, an old key and an unknown service are errors within seconds, with what to do."""
+    old = kdc.keytab("mallory")
+    kdc.change_keys("mallory")
+    mallory = f"mallory@{REALM}"
+    wrong = [login(principal=mallory), login(principal=mallory, keytab=old), login(service_name="kavka")]
+    for options in wrong:
+        assert_fails_soon(read(options))
+    assert read(login())["values"] == ORDERS
+
+
+def test_slow_kinit(login: Callable[..., Options], read: Callable[[Options], dict[str, Any]]) -> None:
+    """A KDC that takes some seconds for a ticket only delays a read."""
+    assert read(login(kinit_cmd=f"sleep 6; {KINIT}"))["values"] == ORDERS
+
+
+def test_tickets_that_expire(
+    kdc: Kdc, login: Callable[..., Options], application: Application, cluster: LocalCluster, copy: Callable[..., Request]
+) -> None:
+    """A query reads for some lifetimes of a ticket, while the broker asks for a new login every few seconds."""
+    application.start(copy("renewed", login("RENEWED")))
+    copies_for(3 * TICKET_S, cluster, "renewed")
+    granted = kdc.logins("alice")
+    copies_for(TICKET_S, cluster, "renewed")
+    assert kdc.logins("alice") > granted
+
+
+def test_tickets_that_are_not_renewed(
+    login: Callable[..., Options], application: Application, copy: Callable[..., Request]
+) -> None:
+    """Without another kinit, a query fails at the first login after the end of its ticket, and says what to do."""
+    outcome = application.run(copy("expired", login("RENEWED", min_time_before_relogin="3600000")), timeout_s=120)
+    assert ADVICE in str(outcome.error)
+
+
+def test_kdc_that_is_down(
+    kdc: Kdc,
+    login: Callable[..., Options],
+    application: Application,
+    cluster: LocalCluster,
+    copy: Callable[..., Request],
+    read: Callable[[Options], dict[str, Any]],
+) -> None:
+    """Without the KDC, a query reads on, also after the end of its ticket, and new logins fail in bounded time."""
+    application.start(copy("connected", login()))
+    copies_for(1, cluster, "connected")
+    with kdc.down():
+        copies_for(2 * TICKET_S, cluster, "connected")
+        assert_fails_soon(read(login()))
+    with kdc.silent():
+        assert_fails_soon(read(login()))
+    assert read(login())["values"] == ORDERS
+    copies_for(1, cluster, "connected")
+
+
+def test_zookeeper(cluster: LocalCluster) -> None:
+    """Where only brokers log in to ZooKeeper by Kerberos, reads need no login there, and neither do members of groups."""
+    connect = cluster.zookeeper_connect
+    with cluster.zookeeper() as client, ConsumerGroup(connect, "billing", subscribe=["orders"]):
+        acl, _ = client.get_acls("/brokers/topics/orders")
+        assert {(entry.id.scheme, entry.id.id) for entry in acl} == {("sasl", f"{BROKER}@{REALM}"), ("world", "anyone")}
+        assert len(client.get_children("/consumers/billing/ids")) == 1
+    assert read_values({"zookeeper.connect": connect, "subscribe": "orders"}) == TEN
