@@ -55,14 +55,6 @@ def test_entries_of_maps() -> None:
     assert [key for key, _ in fields_of(schema, payload)["m"]] == list("abcdefghijkl")
 
 
-def test_keys_that_are_not_utf8() -> None:
-    """A key of proto2 that is not UTF-8 makes its record malformed, also next to others, and the others are unharmed."""
-    schema = one("map<string, int32> m = 1;", "proto2")
-    decoded = decode(schema, b"\x0a\3\x0a\1a\x0a\3\x0a\1\xff", b"\x0a\3\x0a\1\xff", b"\x0a\3\x0a\1a")
-    assert decoded.column.to_pylist() == [None, None, {"m": [("a", 0)]}]
-    assert decoded.malformed[0] == "a key of the map m is not UTF-8"
-
-
 def test_negative_zero_is_on_the_wire() -> None:
     """In a field without presence, -0.0 and NaN are written, and 0.0 is absent."""
     schema = one("double d = 1; float f = 2;")
