@@ -24,6 +24,8 @@ WORKS = (
     ("read", "tiny", 0.1),
     ("write", "small", 1.0),
     ("write", "big", 1.0),
+    ("write", "huge", 1.0),
+    ("write", "tiny", 0.1),
 )
 """Work, shape, and the number of records in proportion to the scale."""
 _MASTER = "local[1]"
