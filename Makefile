@@ -33,8 +33,8 @@ demo: $(DEMO_READY)
 test: $(READY)
 	$(PYTEST) $(if $(CLUSTER),--zkafka-cluster $(CLUSTER)) $(PYTEST_ARGS)
 
-# Every test there is, also of the wheels and the site, with faults at random chosen by SEED. SHARD=2/6 runs the second of six
-# parts, which are balanced to take less than 25 minutes each; RECORD=1 records the durations that balance them.
+# Every test there is, also of the wheels, the site and Kerberos, with faults at random chosen by SEED. SHARD=2/6 runs the second
+# of six parts, which are balanced to take less than 25 minutes each; RECORD=1 records the durations that balance them.
 test-all: $(RELEASE_READY) $(DOCS_READY)
 	$(PYTEST) -m "long or not long" --zkafka-require-servers $(if $(SHARD),--zkafka-shard $(SHARD)) \
 		$(if $(SEED),--zkafka-seed $(SEED)) $(if $(RECORD),--zkafka-record) $(PYTEST_ARGS)
