@@ -56,7 +56,7 @@ def run(
     quick: Annotated[bool, typer.Option(help="Less of what is measured as well as throughput.")] = False,
     output: Annotated[Path, typer.Option(help="Where the figures go.")] = ROOT / "build" / "run.json",
 ) -> None:
-    """Compare the given works, on the running cluster or on one that ends with the command."""
+    """Compare the given works, on the running cluster or on a temporary one."""
     wanted, names = _names(only, (*WORKS, *extras.NAMES)), _names(engines, ENGINES)
     works = [work for work in wanted if work in WORKS and any(work in ENGINES[name].works for name in names)]
     cases = [Case(work, shape, scale, names, rounds) for work in works for shape in _names(records, SHAPES)]

@@ -1,8 +1,8 @@
 """Time until every partition of a group is owned again, after a member's death, leave and arrival.
 
 Run it as ``.venv/bin/python benchmarks/rebalance.py``; it takes about three minutes. Each member is a separate process,
-which owns partitions and reads nothing, so nothing waits for a micro-batch. The ZooKeeper is real, on this machine. A time
-ends when its owners are those of the range assignor for the remaining members.
+which owns partitions and reads nothing, so nothing waits for a micro-batch. The ZooKeeper is real, on this machine. The
+clock stops when the range assignor's result for the remaining members is in force.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Member:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process. Call `revive` before the next `tell`."""
+        """Kill the process. `tell` works again after `revive`."""
         self._process.kill()
 
     def revive(self) -> None:

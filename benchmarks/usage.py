@@ -21,7 +21,7 @@ _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 @dataclass(frozen=True)
 class Process:
-    """A process: its CPU time, and that of its ended children, in clock ticks."""
+    """CPU times of a process and of its ended children, in clock ticks."""
 
     pid: int
     parent: int
@@ -54,7 +54,7 @@ def used_s(before: Mapping[int, Process], family: Iterable[Process]) -> float:
 
 def _used(process: Process, then: Process | None, ended_ticks: int) -> int:
     own = process.own_ticks - (0 if then is None else then.own_ticks)
-    # An ended child adds all its CPU time, but not every parent is told that its children ended.
+    # A parent that waits for a child inherits the child's whole CPU time. Not every parent waits.
     reaped = process.reaped_ticks - (0 if then is None else then.reaped_ticks)
     return own + max(reaped - ended_ticks, 0)
 

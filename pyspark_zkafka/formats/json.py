@@ -209,7 +209,7 @@ def _loses_digits(value: Any, document: bytes) -> bool:
 
 def _has_floats(value: Any) -> bool:
     values = [value]
-    for found in values:  # which grow
+    for found in values:  # nested values are appended meanwhile
         if type(found) is float:
             return True
         values += found.values() if type(found) is dict else found if type(found) is list else ()

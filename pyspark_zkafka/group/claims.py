@@ -397,7 +397,7 @@ def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned
     ]
     return PARTITION_OWNED(
         f"The offsets of group {group} were not committed: the group owns {listing(shown, _SHOWN)}; "
-        "stop these consumers (one that died is gone when its session expires), join the group with ConsumerGroup, "
+        "stop these consumers and wait until the sessions of dead ones have expired, join the group with ConsumerGroup, "
         "or use another group.id",
         partitions=sorted(owners),
     )

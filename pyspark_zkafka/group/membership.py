@@ -160,8 +160,8 @@ def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
     members = sorted({*found.readable, *found.unreadable})
     if members:
         raise MEMBERS_IN_ZOOKEEPER(
-            f"Group {group} has members that ZooKeeper coordinates: {listing(members, _SHOWN)}; they and this one would "
-            "both read all partitions; stop them first (one that died is gone when its session expires)",
+            f"Group {group} has members that ZooKeeper coordinates: {listing(members, _SHOWN)}; they and this member "
+            "would both read all partitions; stop them first, and wait until the sessions of dead ones have expired",
         )
 
 

@@ -67,7 +67,7 @@ class Registration:
                 if other is not None:
                     raise CONSUMER_ID_TAKEN(
                         f"The group {self.group} has a member {self.consumer} already, of session {session_text(other)}; "
-                        "one that died is gone when its session expires; else stop it, or give this one another "
+                        "if that member is dead, wait until its session expires; else stop it, or give this member another "
                         "consumer.id",
                         session=other,
                     )

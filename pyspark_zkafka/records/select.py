@@ -70,9 +70,9 @@ def open_consumer(
 ) -> Iterator[PartitionConsumer]:
     """Open a consumer of a split's partition, which builds the columns of the schema, for a ``with`` block.
 
-    The consumer is a `DirectConsumer` if possible. If it raises Unsupported, continue with `open_fallback`. Its client may
-    be one that this process used some seconds ago with the same properties. `joint` is the result of `open_joint` for the
-    task of the split.
+    The consumer is a `DirectConsumer` if possible. If it raises Unsupported, continue with `open_fallback`. This process
+    may reuse a client that had the same properties some seconds ago. `joint` is the result of `open_joint` for the task
+    of the split.
     """
     with ExitStack() as opened:
         client = _lease_direct(opened, connection, properties, _level(connection))

@@ -267,8 +267,8 @@ def require_inactive(group: str, activity: Activity, not_done: str) -> None:
     members, claims = listing(activity.members, _SHOWN), listing(activity.claims, _SHOWN)
     found = f"it has the members {members}" if members else f"its partitions {claims} have owners"
     raise GROUP_ACTIVE(
-        f"{not_done}: group {group} must be inactive, but {found}; stop its consumers (one that died is gone when its "
-        "session expires), and run this again",
+        f"{not_done}: group {group} must be inactive, but {found}; stop its consumers, wait until "
+        "the sessions of dead ones have expired, and run this again",
         group=group,
     )
 

@@ -28,7 +28,7 @@ def spans(offset: dict[str, Any], topic: str) -> dict[int, tuple[int, int]]:
 
 
 def plan_until(planner: StreamDriver, start: dict[str, Any], topic: str, partitions: set[int]) -> dict[str, Any]:
-    """Plan micro-batches, each of which finishes at once, until one covers all of the partitions."""
+    """Plan and finish micro-batches until one covers all partitions."""
     ends = [start]
 
     def planned() -> dict[str, Any] | None:

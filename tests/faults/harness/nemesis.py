@@ -95,7 +95,7 @@ def kinds(traits: Collection[str]) -> tuple[Kind, ...]:
 def schedule(
     seed: int, duration_s: float, choice: Sequence[Kind], quiet_s: tuple[float, float] = (2.0, 8.0)
 ) -> tuple[Planned, ...]:
-    """Return faults in the order of time, all of which end within the duration.
+    """Return faults in the order of their times. All end within the duration.
 
     Faults of different resources may overlap. Each kind occurs once before any occurs again, as far as time allows.
     """

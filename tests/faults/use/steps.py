@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 __all__ = ["KINDS", "Step", "Use", "steps_of"]
 
 KINDS = ("alone", "member", "pair")
-"""One query without a group; one that enters and leaves a group and changes its store; two queries in one group."""
+"""A query without a group; a query that joins and leaves a group and changes its store; two queries in one group."""
 
 _MEMBERS = ("zookeeper", "zookeeper", "zookeeper", "kafka", "static")
 _CUTS = ("planned", "read", "done", "idle")

@@ -303,7 +303,7 @@ class Schedule:
             raise Violation(f"an error without a fault: {error}") from error
 
     def _note_planned(self, query: Query, is_idle: bool) -> None:
-        """Note that `latestOffset` succeeded. After the first call, only one that finds records checks for deletions."""
+        """Note that `latestOffset` succeeded. After the first call, only calls that find records check for deletions."""
         lost = set() if is_idle and not query.is_new else query.lost & set(self._subscribed(query.use))
         query.is_new = False
         if query.fails and lost:

@@ -93,7 +93,7 @@ def test_slow(zkafka_cluster: LocalCluster, topic: str) -> None:
 
 
 def test_silence(zkafka_cluster: LocalCluster, topic: str) -> None:
-    """A broker that stays silent for the poll time-out fails the read; one that answers again earlier does not."""
+    """A broker that is silent for the poll time-out fails the read, and a shorter silence does not."""
     with Wire(zkafka_cluster.port(0)) as wire:
         with direct_reader(topic, wire.address) as (left, reader):
             batches = reader.batches()

@@ -133,7 +133,7 @@ class TestConsumerIdTaken:
     def test_waits_for_its_ghost(
         self, chroot: Chroot, new_member: NewMember, third: KazooClient, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """A member joins when the other session with its id expires, such as that of its dead predecessor."""
+        """A member joins when the session of its dead predecessor with the same id expires."""
         chroot.topic("t", 2)
         chroot.register("g", "g_c1", JVM, third)
         chroot.claim("g", TopicPartition("t", 0), b"g_c1-0", third)

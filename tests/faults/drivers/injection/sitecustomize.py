@@ -3,8 +3,8 @@
 Python imports this module at its start, in each process of an application with this folder on its PYTHONPATH.
 
 The folder in the environment variable ZKAFKA_TEST_FAULTS has ``rules.json``, which is read anew at each point: a list of
-rules, each of which fires once. A rule has a `point` and an `action`. It may restrict the `batch`, the `slot` and the
-`attempt`, and have `after` (marks to wait for first) and `seconds` (of `sleep`, or before `kill`). Each point that is
+rules. Each rule fires once. It has a `point` and an `action`. It may be limited to a `batch`, a `slot` and
+an `attempt`, and have `after` (marks to wait for first) and `seconds` (of `sleep`, or before `kill`). Each point that is
 reached leaves a mark, a file that holds the process id: ``commit.after-1-3`` for micro-batch 1, slot 3.
 
 Points are ``before``, ``during`` and ``after`` each of ``begin``, ``commit_offset``, ``commit`` and ``abort`` of a slot's
