@@ -124,7 +124,7 @@ class TestConsumerIdTaken:
         chroot.topic("t", 1)
         chroot.register("g", "g_c1", JVM)
         begin = time.monotonic()
-        with pytest.raises(ConsumerIdTaken, match=r"give this one another consumer\.id"):
+        with pytest.raises(ConsumerIdTaken, match=r"give this member another consumer\.id"):
             new_member("c1", "t", session_ms=1000).join()
         assert 3 <= time.monotonic() - begin < 10
         assert caplog.text.count("waiting for the other session to expire") == 1
