@@ -151,7 +151,7 @@ class _Compiler:
             for i, child in enumerate(children):
                 self.place(first + i, child)
         else:
-            kind = _COLUMNS.get(type, _COLUMN_LONG)
+            kind, count = _COLUMNS.get(type, _COLUMN_LONG), int(pa.types.is_time64(type))
         self._columns[3 * column : 3 * column + 3] = (kind, first, count)
 
     def _child(self, column: int, number: int = 0) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import sys
 import time
@@ -217,7 +218,7 @@ def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: 
 
     def text(found: Any) -> bytes:
         if not isinstance(found, str | bytes | None):
-            found = json.dumps(found, ensure_ascii=False, default=_plain)
+            found = _json(found)
         if not escape or found is None:
             return found.encode() if isinstance(found, str) else found or b""
         shown = found if isinstance(found, str) else found.decode(errors="backslashreplace")
@@ -228,7 +229,7 @@ def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: 
 
     def line(message: Message) -> bytes:
         if form == "json":
-            return json.dumps(record(message, fields), ensure_ascii=False, default=_plain).encode() + b"\n"
+            return _json(record(message, fields)).encode() + b"\n"
         if form == "hex":
             found = hexadecimal(message.key()), hexadecimal(message.value())
         else:
@@ -254,9 +255,24 @@ def record(message: Message, fields: Fields) -> Row:
     }
 
 
+def _json(found: Any) -> str:
+    """Return JSON. Bytes are in base64; other values that JSON has no form for, NaN among them, are strings."""
+    try:
+        return json.dumps(found, ensure_ascii=False, allow_nan=False, default=_plain)
+    except ValueError:
+        return json.dumps(_without_nan(found), ensure_ascii=False, default=_plain)
+
+
 def _plain(value: object) -> str:
-    """Return a decoded value that JSON has no type for: bytes in base64, others as text."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _without_nan(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {name: _without_nan(value) for name, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_without_nan(value) for value in found]
+    return json.dumps(found) if isinstance(found, float) and not math.isfinite(found) else found
 
 
 def _json_field(name: str, found: Any) -> Mapping[str, Any]:

@@ -10,6 +10,8 @@
 
 enum { MOST_DEPTH = 512, EMPTY_ITEMS = 256, OK = 0, FAILED = 1 };
 
+static const int64_t DAY_NS = 86400000000000;
+
 typedef unsigned __int128 wide;
 
 struct column {
@@ -243,6 +245,7 @@ static int append_number(struct avro *avro, struct column *column, int64_t value
             value = value / -unit - (value % -unit < 0);
         else if (unit != 1 && __builtin_mul_overflow(value, unit, &value))
             return flawed(avro, AVRO_TIME, at, value);
+        if (column->count && (value < 0 || value >= DAY_NS)) return flawed(avro, AVRO_TIME, at, value);
         return append_fixed(avro, column, &value, sizeof value);
     case AVRO_COLUMN_FLOAT: {
         float real = (float)value;

@@ -164,7 +164,7 @@ enum {
     AVRO_COLUMN_NULL,
     AVRO_COLUMN_BOOLEAN,
     AVRO_COLUMN_INT,
-    AVRO_COLUMN_LONG,
+    AVRO_COLUMN_LONG, /* `count` is 1 for nanoseconds of a day, else 0 */
     AVRO_COLUMN_FLOAT,
     AVRO_COLUMN_DOUBLE,
     AVRO_COLUMN_DECIMAL, /* 128 bits; `count` is the precision */

@@ -283,6 +283,8 @@ _STRING = record(("a", record(("b", "string"), name="Q")))
             "the decimal at byte 1 has too many digits",
         ),
         (long(logicalType="timestamp-millis"), b"\xff" * 9 + b"\x01", "the time at byte 0 is out of range"),
+        (long(logicalType="time-micros"), b"\x01", "the time at byte 0 is out of range"),
+        (long(logicalType="time-micros"), b"\x80\x80\xbb\xdd\x83\x05", "the time at byte 0 is out of range"),
     ],
 )
 def test_malformed(schema: Any, payload: bytes, expected: str) -> None:

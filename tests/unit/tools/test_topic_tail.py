@@ -131,6 +131,16 @@ def test_json() -> None:
         record(Message(1, unreadable=True), as_text)  # type: ignore[arg-type]
 
 
+def test_numbers_that_json_lacks() -> None:
+    """NaN and infinities are strings, at any depth, in JSON and in decoded text."""
+    decoded = {"a": [float("nan"), 1.5], "b": (float("-inf"), b"\xff")}
+    shown = {"a": ["NaN", 1.5], "b": ["-Infinity", "/w=="]}
+    for form, expected in (("json", {"key": "Infinity", "value": shown}), ("text", shown)):
+        line = line_writer(form, lambda _: (float("inf"), decoded), key=False, meta=False, escape=False)  # type: ignore[arg-type]
+        found = json.loads(line(Message(1)), parse_constant=pytest.fail)  # type: ignore[arg-type]
+        assert (found if form == "text" else {name: found[name] for name in expected}) == expected
+
+
 def test_header_name_that_is_not_utf8() -> None:
     """It is an error after the earlier records. These are many, as Python takes another path for frequent calls."""
     with MockCluster() as cluster:
