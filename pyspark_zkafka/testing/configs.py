@@ -43,12 +43,17 @@ def server_properties(
     return fill({**config, **(spec.broker_config or {})}, {**values, "port": str(port(""))}, port)
 
 
-def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path) -> list[str]:
-    """Return the command line of a server; `file` has its configuration."""
-    if server == ZOOKEEPER:
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return jvm_command(java, spec.zookeeper_heap_mb, spec.zookeeper_jvm_options, main, [str(file)])
-    return jvm_command(java, spec.broker_heap_mb, spec.broker_jvm_options, "kafka.Kafka", [str(file)])
+def main_class(server: Server) -> str:
+    """Return the main class of a server."""
+    return "org.apache.zookeeper.server.quorum.QuorumPeerMain" if server == ZOOKEEPER else "kafka.Kafka"
+
+
+def server_command(spec: ClusterSpec, server: Server, java: Path, file: Path, options: Sequence[str] = ()) -> list[str]:
+    """Return the command line of a server. `file` has its configuration; `options` precede its own JVM options."""
+    is_broker = server != ZOOKEEPER
+    heap_mb = spec.broker_heap_mb if is_broker else spec.zookeeper_heap_mb
+    own = spec.broker_jvm_options if is_broker else spec.zookeeper_jvm_options
+    return jvm_command(java, heap_mb, [*options, *own], main_class(server), [str(file)])
 
 
 def zookeeper_properties(data: Path, port: int) -> dict[str, str]:

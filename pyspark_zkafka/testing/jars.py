@@ -1,4 +1,4 @@
-"""Java on this machine: find it, fetch jars with PySpark's Ivy, and compile small programs."""
+"""Java on this machine: find it, fetch jars with PySpark's Ivy, compile small programs, and archive their classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -27,6 +28,7 @@ _NO_COMPILER = "jdk.compiler not found"
 _ECJ = "org.eclipse.jdt:ecj:3.33.0"  # Eclipse's compiler, which runs on a JRE
 _PATTERN = "[artifact]-[revision](-[classifier]).[ext]"
 _TAIL_LINES = 20
+_QUIET = "-Xlog:disable"  # no warnings in the output about classes that are not archived
 # Ivy first finds all modules, then downloads one jar for each.
 _FOUND = re.compile(r"\s*found \S+#\S+;")
 _FETCHED = re.compile(r"\s*\[SUCCESSFUL \]")
@@ -107,6 +109,43 @@ def _compile(java: Path, jars: str, source: Path, into: Path) -> None:
     if done.returncode != 0:
         output = (done.stderr + done.stdout).strip()
         raise NOT_COMPILED(f"{source.name} could not be compiled by {java}:\n{output}\nset JAVA_HOME to another Java")
+
+
+def class_archive(java: Path, main: str, classpath: str) -> Path:
+    """Return the place of the archive of a program's classes, for one Java and these jars. It may not exist."""
+    jars = [(jar, Path(jar).stat().st_mtime_ns) for jar in classpath.split(":")]
+    digest = hashlib.sha256(repr((java.resolve(), java.stat().st_mtime_ns, jars)).encode()).hexdigest()[:12]
+    return cache_folder() / "archives" / f"{main}-{digest}.jsa"
+
+
+def sharing_classes(archive: Path) -> list[str]:
+    """Return the options of a JVM that shares the archive, which halves the CPU time of its start; none without it."""
+    is_usable = archive.is_file() and archive.stat().st_size > 0
+    return [_QUIET, f"-XX:SharedArchiveFile={archive}"] if is_usable else []
+
+
+@contextmanager
+def archiving_classes(archive: Path) -> Iterator[list[str]]:
+    """Yield the options of a JVM that shares the archive. If there is none, the JVM makes it at its end, in a second.
+
+    The ``with`` block contains the whole run. It stores an empty archive if the JVM makes none, and nothing after an
+    error. There are no options if the cache is read-only.
+    """
+    if archive.is_file():
+        yield sharing_classes(archive)
+        return
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix=".partial-", dir=archive.parent, ignore_cleanup_errors=True)
+    except OSError:
+        yield []
+        return
+    with folder as partial:
+        made = Path(partial) / archive.name
+        yield [_QUIET, f"-XX:ArchiveClassesAtExit={made}"]
+        if not made.is_file():
+            made.touch()
+        made.replace(archive)
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

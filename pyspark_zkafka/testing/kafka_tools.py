@@ -18,7 +18,7 @@ from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing.conditions import TOOL_FAILED, TOOL_TIMED_OUT
 from pyspark_zkafka.testing.configs import jvm_command
-from pyspark_zkafka.testing.jars import find_java, kafka_classpath
+from pyspark_zkafka.testing.jars import archiving_classes, class_archive, find_java, kafka_classpath
 
 _OLD_TOOLS = "1.1.1"
 _APART = "org.apache.kafka.tools."  # in a jar of their own
@@ -39,24 +39,26 @@ def run_kafka_tool(kafka_version: str, main_class: str, *args: str, timeout_s: f
         ``TOOL_FAILED`` if the exit status is not 0; ``TOOL_TIMED_OUT``, after killing the tool; the errors of
         `fetch_jars`. Many tools report a failure only in their output.
     """
-    logging = [f"-Dlog4j.configuration={_LOG4J.as_uri()}"]
-    command = jvm_command(find_java(), _HEAP_MB, logging, main_class, args)
+    java = find_java()
     apart = [f"org.apache.kafka:kafka-tools:{kafka_version}"] if main_class.startswith(_APART) else []
-    environ = {**os.environ, "CLASSPATH": kafka_classpath(kafka_version, *apart)}
-    try:
-        done = subprocess.run(
-            command, env=environ, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace",
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as exc:
-        raise TOOL_TIMED_OUT(
-            f"{main_class} did not end within {timeout_s:g} s; {_outputs(exc.stdout, exc.stderr)}"
-        ) from exc
-    if done.returncode != 0:
-        raise TOOL_FAILED(
-            f"{main_class} of Kafka {kafka_version} ended with {done.returncode}; {_outputs(done.stdout, done.stderr)}",
-            status=done.returncode,
-        )
+    classpath = kafka_classpath(kafka_version, *apart)
+    with archiving_classes(class_archive(java, main_class, classpath)) as options:
+        logging = f"-Dlog4j.configuration={_LOG4J.as_uri()}"
+        try:
+            done = subprocess.run(
+                jvm_command(java, _HEAP_MB, [*options, logging], main_class, args), capture_output=True,
+                env={**os.environ, "CLASSPATH": classpath}, input=stdin or "", encoding="utf-8", errors="replace",
+                timeout=timeout_s, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as exc:
+            raise TOOL_TIMED_OUT(
+                f"{main_class} did not end within {timeout_s:g} s; {_outputs(exc.stdout, exc.stderr)}"
+            ) from exc
+        if done.returncode != 0:
+            raise TOOL_FAILED(
+                f"{main_class} of Kafka {kafka_version} ended with {done.returncode}; {_outputs(done.stdout, done.stderr)}",
+                status=done.returncode,
+            )
     return done.stdout
 
 

@@ -7,8 +7,8 @@ import os
 import secrets
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import configs, readiness, spec
 from pyspark_zkafka.testing.conditions import NOT_READY, SERVER_DID_NOT_END, SERVER_NOT_RUNNING, STORAGE_NOT_FORMATTED
-from pyspark_zkafka.testing.jars import find_java, kafka_classpath
+from pyspark_zkafka.testing.jars import archiving_classes, class_archive, find_java, kafka_classpath, sharing_classes
 from pyspark_zkafka.testing.processes import LOOPBACK, ServerProcesses, Wait
 from pyspark_zkafka.testing.readiness import MetadataWatch
 from pyspark_zkafka.testing.spec import CONTROLLER_LISTENER, ZOOKEEPER, ZOOKEEPER_VERSION, ClusterSpec, Server
@@ -28,6 +28,7 @@ _CONNECT_TIMEOUT_S = 10.0
 _EXIT_TIMEOUT_S = 60
 _FORMAT_TIMEOUT_S = 120
 _FORMAT_HEAP_MB = 128
+_FORMATTER = "kafka.tools.StorageTool"
 _EXPIRED_AT_START = ("fatal exception during startup", "SessionExpiredException")
 
 
@@ -51,32 +52,33 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
 
 
-def format_storage(java: Path, classpath: str, cluster_id: str, files: Iterable[Path]) -> None:
+def format_storage(java: Path, classpath: str, cluster_id: str, files: Collection[Path]) -> None:
     """Format the storage of nodes, given their configuration files, in parallel; takes 1 to 3 s.
 
     Raises `STORAGE_NOT_FORMATTED` with the tool's output.
     """
-    environ = {**os.environ, "CLASSPATH": classpath}
-    arguments = ["format", f"--cluster-id={cluster_id}", "--config"]  # an id may start with a dash
-    tools = [
-        subprocess.Popen(
-            configs.jvm_command(java, _FORMAT_HEAP_MB, (), "kafka.tools.StorageTool", [*arguments, str(file)]),
-            env=environ, cwd=file.parent, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for file in files
-    ]  # fmt: skip
-    try:
-        for tool in tools:
-            output, _ = tool.communicate(timeout=_FORMAT_TIMEOUT_S)
-            if tool.returncode != 0:
-                raise _not_formatted(f"ended with {tool.returncode}; its output is\n{output.strip()}")
-    except subprocess.TimeoutExpired as exc:
-        raise _not_formatted(f"did not end within {_FORMAT_TIMEOUT_S} s") from exc
-    finally:
-        for tool in tools:
-            tool.kill()
-            tool.communicate()
+    archive = class_archive(java, _FORMATTER, classpath)
+    with archiving_classes(archive) if len(files) == 1 else nullcontext(sharing_classes(archive)) as options:
+        arguments = ["format", f"--cluster-id={cluster_id}", "--config"]  # an id may start with a dash
+        tools = [
+            subprocess.Popen(
+                configs.jvm_command(java, _FORMAT_HEAP_MB, options, _FORMATTER, [*arguments, str(file)]),
+                env={**os.environ, "CLASSPATH": classpath}, cwd=file.parent, text=True, errors="replace",
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+            for file in files
+        ]  # fmt: skip
+        try:
+            for tool in tools:
+                output, _ = tool.communicate(timeout=_FORMAT_TIMEOUT_S)
+                if tool.returncode != 0:
+                    raise _not_formatted(f"ended with {tool.returncode}; its output is\n{output.strip()}")
+        except subprocess.TimeoutExpired as exc:
+            raise _not_formatted(f"did not end within {_FORMAT_TIMEOUT_S} s") from exc
+        finally:
+            for tool in tools:
+                tool.kill()
+                tool.communicate()
 
 
 def _not_formatted(found: str) -> LocalClusterError:
@@ -172,9 +174,12 @@ class ClusterServers(ClusterSpec):
 
     def _launch(self, server: Server) -> None:
         file = self._write_properties(server)
-        command = configs.server_command(self, server, self._java, file)
+        command = configs.server_command(self, server, self._java, file, sharing_classes(self._archive(server)))
         self._processes.start(self.server_name(server), command, {"CLASSPATH": self._classpath(server)})
         self._running.add(server)
+
+    def _archive(self, server: Server) -> Path:
+        return class_archive(self._java, configs.main_class(server), self._classpath(server))
 
     def _classpath(self, server: Server) -> str:
         return self._classpaths[ZOOKEEPER_VERSION if server == ZOOKEEPER else self.kafka_version]

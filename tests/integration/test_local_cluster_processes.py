@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.jars import cache_folder
 from tests.support.eventually import eventually
 from tests.support.processes import alive
 
@@ -54,6 +56,13 @@ def test_old_versions(version: str) -> None:
         old.delete_topic("orders")
 
 
+def test_servers_share_archived_classes(breakable_cluster: LocalCluster) -> None:
+    """The servers map the archives of their classes from the cache folder."""
+    for server, main in (("zookeeper", "QuorumPeerMain"), (0, "kafka.Kafka")):
+        maps = Path(f"/proc/{breakable_cluster.pid(server)}/maps").read_text(encoding="utf-8")
+        assert re.search(rf"{cache_folder()}/archives/\S*{main}-[0-9a-f]+\.jsa", maps)
+
+
 def test_broker_that_dies(tmp_path: Path) -> None:
     """A server that cannot start raises an error with its exit status and the end of its log."""
     with pytest.raises(LocalClusterError, match=r"SERVER_DIED.*broker-0 ended with exit status 1(?s:.*)num\.io\.threads"):
@@ -71,6 +80,7 @@ def test_not_ready_in_time() -> None:
 KILLED = """
 import sys, time
 from pyspark_zkafka.testing import LocalCluster
+from pyspark_zkafka.testing.jars import cache_folder
 cluster = LocalCluster(brokers=2).start()
 cluster.pause(1)
 print(cluster.log(0).parent, *[cluster.pid(s) for s in ("zookeeper", 0, 1)], flush=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pyspark_zkafka.errors import LocalClusterError
-from pyspark_zkafka.testing.jars import find_java, java_major
+from pyspark_zkafka.testing.jars import archiving_classes, class_archive, find_java, java_major, sharing_classes
 
 
 def java(folder: Path, says: str) -> Path:
@@ -83,3 +84,70 @@ def test_broken_java(tmp_path: Path, environ: Callable[..., None]) -> None:
     environ(JAVA_HOME=tmp_path)
     with pytest.raises(LocalClusterError, match=r"JAVA_TOO_OLD.*reports hello"):
         find_java()
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of an archive that does not exist, in an empty cache folder."""
+    monkeypatch.setenv("ZKAFKA_CACHE", str(tmp_path / "cache"))
+    jar = tmp_path / "one.jar"
+    jar.touch()
+    return class_archive(java(tmp_path / "java", ""), "Main", str(jar))
+
+
+def written(options: list[str]) -> Path:
+    """Return the file that a JVM with the options writes at its end."""
+    return Path(options[-1].removeprefix("-XX:ArchiveClassesAtExit="))
+
+
+def test_archive_of_classes(archive: Path) -> None:
+    """The first JVM archives its classes, and the next ones share them."""
+    assert sharing_classes(archive) == []
+    with archiving_classes(archive) as options:
+        written(options).write_text("classes")
+        assert not archive.exists()
+    assert archive.read_text() == "classes"
+    assert list(archive.parent.iterdir()) == [archive]
+    shared = ["-Xlog:disable", f"-XX:SharedArchiveFile={archive}"]
+    assert sharing_classes(archive) == shared
+    with archiving_classes(archive) as options:
+        assert options == shared
+
+
+def test_jvm_without_archives(archive: Path) -> None:
+    """A JVM that makes no archive is not asked for one again."""
+    with archiving_classes(archive):
+        pass
+    with archiving_classes(archive) as options:
+        assert options == []
+
+
+def test_no_archive_after_an_error(archive: Path) -> None:
+    """The classes of a failed run are not archived."""
+
+    def fail() -> None:
+        with archiving_classes(archive) as options:
+            written(options).write_text("few classes")
+            raise OSError("ended")
+
+    with pytest.raises(OSError, match="ended"):
+        fail()
+    assert list(archive.parent.iterdir()) == []
+
+
+def test_archives_of_other_jars(archive: Path, tmp_path: Path) -> None:
+    """Another main class, a changed jar and another Java each have an archive of their own."""
+    jar, executable = tmp_path / "one.jar", tmp_path / "java" / "bin" / "java"
+    places = {archive, class_archive(executable, "Other", str(jar))}
+    os.utime(jar, (1, 1))
+    places.add(class_archive(executable, "Main", str(jar)))
+    os.utime(executable, (1, 1))
+    places.add(class_archive(executable, "Main", str(jar)))
+    assert len(places) == 4
+
+
+def test_archives_in_a_read_only_cache(archive: Path) -> None:
+    """Without a place for the archive, the JVM makes none."""
+    archive.parent.parent.touch()
+    with archiving_classes(archive) as options:
+        assert options == []
