@@ -51,6 +51,7 @@ def test_reading_on_after_expiry(
     assert query.offsets(1) == []
 
 
+@pytest.mark.long
 def test_partition_without_leader(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
     """A partition without a leader stays owned and waits for one, while the other partitions are read."""
     group = new_group(assignment={0: [0], 1: [1]})
@@ -69,6 +70,7 @@ def test_partition_without_leader(zkafka_cluster: LocalCluster, new_group: NewGr
     assert running.isActive
 
 
+@pytest.mark.long
 def test_new_partitions_and_topics(zkafka_cluster: LocalCluster, new_group: NewGroup, stream: NewStream) -> None:
     """Partitions and topics created while a query runs are claimed in numerical order and read from their beginning."""
     group = new_group(partitions=2)

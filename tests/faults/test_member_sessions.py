@@ -83,6 +83,7 @@ def test_lost_watches(chroot: Chroot, new_member: NewMember, wire: Wire) -> None
             assert [plain.owner, by_filter.owner] == sessions
 
 
+@pytest.mark.long
 def test_stop_and_fork(chroot: Chroot, new_member: NewMember, wire: Wire, processes: MemberProcesses) -> None:
     """Members leave within 6 seconds though ZooKeeper is silent; a forked child is a separate member."""
     chroot.topic("t", 4)

@@ -137,6 +137,7 @@ class TestReplacedTopic:
 class TestBrokers:
     """Leaders that change, stop or do not answer."""
 
+    @pytest.mark.long
     def test_leader_stops_after_planning(self, zkafka_cluster: LocalCluster, new_topic: NewTopic, options: Options) -> None:
         """A split whose planned leader has stopped is read from the next leader."""
         topic = new_topic(replication=3)
@@ -166,6 +167,7 @@ class TestBrokers:
             zkafka_cluster.restart(plan.splits[0].leader)
         assert seen == list(range(3000))
 
+    @pytest.mark.long
     def test_offline(
         self,
         zkafka_cluster: LocalCluster,
@@ -261,6 +263,7 @@ def test_compaction(zkafka_cluster: LocalCluster, new_topic: NewTopic, options: 
     assert found == sorted(set(found))
 
 
+@pytest.mark.long
 def test_retries(
     zkafka_cluster: LocalCluster,
     new_topic: NewTopic,

@@ -67,6 +67,7 @@ def read_by_fetch_11(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.Recor
         yield from SplitReader(split, consumer, policy, lambda: "same").batches()
 
 
+@pytest.mark.long
 def test_cut_off_below_a_reader(
     zkafka_cluster: LocalCluster, new_topic: MakeTopic, zookeeper: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:

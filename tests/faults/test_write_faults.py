@@ -90,6 +90,7 @@ def test_leader_killed(
     assert Counter(n for _, n in written(zookeeper, topic)) == dict.fromkeys(range(40_000), 1)
 
 
+@pytest.mark.long
 def test_too_few_in_sync(
     zkafka_cluster: LocalCluster, new_topic: NewTopic, zookeeper: dict[str, str], options: Callable[..., WriteOptions]
 ) -> None:

@@ -99,6 +99,7 @@ def test_resets_are_those_of_kafka(zkafka_cluster: LocalCluster, topic: str, gro
         assert planned == kafka_reset(zkafka_cluster, group, "--topic", topic, *scenario, "--dry-run"), scenario
 
 
+@pytest.mark.long
 def test_resets_from_a_file_are_those_of_kafka(
     zkafka_cluster: LocalCluster, topic: str, group: str, tmp_path: Path
 ) -> None:
@@ -345,6 +346,7 @@ def test_the_ids_znode_stays_as_it_was(chroot: Chroot) -> None:
     assert chroot.other.get_children("/consumers/h") == ["offsets"]
 
 
+@pytest.mark.long
 def test_more_partitions_than_fit_into_a_transaction(chroot: Chroot) -> None:
     """Five thousand offsets take several transactions; if a member joins between them, the error has the number written."""
     offsets = {TopicPartition(f"a-topic-of-some-length-{n % 10}", n // 10): n for n in range(5_000)}

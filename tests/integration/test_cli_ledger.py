@@ -155,6 +155,7 @@ def test_unreadable_entry(query: Query) -> None:
     assert query.listed() == []
 
 
+@pytest.mark.long
 def test_delete(query: Query) -> None:
     """`delete` removes exactly the groups of the query, and a dry run none."""
     other = new_query(query.cluster)

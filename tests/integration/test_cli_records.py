@@ -78,6 +78,7 @@ def test_round_trip(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTo
     assert all(row["timestamp"].endswith("Z") for row in rows)
 
 
+@pytest.mark.long
 def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """Each start, partition and count selects its records, and bytes are shown in hexadecimal and Base64."""
     topic, now_ms = new_topic(partitions=2, config=KEPT), time.time_ns() // 1_000_000
@@ -108,6 +109,7 @@ def test_starts(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTopic)
     assert shown.split("\t")[3:] == ["-", "v19"]
 
 
+@pytest.mark.long
 def test_refused(run: Command, new_topic: NewTopic) -> None:
     """Unknown topics and partitions, malformed starts, and lines without a key are errors; no topic is created."""
     topic, missing = new_topic(), f"none-{secrets.token_hex(4)}"
@@ -183,6 +185,7 @@ def test_broken_pipe(words: Callable[..., list[str]], zkafka_cluster: LocalClust
             following.kill()
 
 
+@pytest.mark.long
 def test_formats(run: Command, new_topic: NewTopic) -> None:
     """`tail` decodes with the options of a read; an undecodable record is shown unchanged, with a note."""
     topic = new_topic(partitions=1)

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from pyspark_zkafka.testing import run_kafka_tool
 from pyspark_zkafka.tools import app
 from tests.support.eventually import eventually
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
@@ -75,6 +76,7 @@ def check_changes(run: Run, topic: str, replicas: int) -> None:
     eventually(lambda: len(rows(run("topics", "describe", topic, "--json"))) == 5, 30, "there are not 5 partitions")
 
 
+@pytest.mark.parametrize("run", ["zookeeper", *seldom("brokers")], indirect=True)
 def test_changes(run: Run, zkafka_cluster: LocalCluster) -> None:
     """Topics are created and altered as Kafka's own tool confirms, and refusals give the brokers' reason."""
     topic = f"cli-{secrets.token_hex(4)}"
@@ -121,6 +123,7 @@ def test_lag(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> Non
     assert "LAG" not in run("groups", "list").stdout
 
 
+@pytest.mark.long
 def test_watch(breakable_cluster: LocalCluster) -> None:
     """A watch lists partitions while a replica is out of sync, and Ctrl-C ends it quietly."""
     topic = f"watched-{secrets.token_hex(4)}"

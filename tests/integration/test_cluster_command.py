@@ -95,6 +95,7 @@ os.write(1, f"{servers}\n".encode())  # print would write the line in two parts
 """
 
 
+@pytest.mark.long
 def test_shared(cache: Path) -> None:
     """Processes that share a cluster start it once; it outlives them, and ends with the process that owns it."""
     sharing = f"{sys.executable} -c '{SHARING}'"

@@ -62,6 +62,7 @@ class TestCommitted:
         with pytest.raises(Exception, match=rf"NO_COMMITTED_OFFSET.*{topic}-1"):
             read({**options, "auto.offset.reset": "error"}).collect()
 
+    @pytest.mark.long
     def test_outside_the_log(self, read: Read, zkafka_cluster: LocalCluster, topic: str) -> None:
         """An offset beyond the log raises an error, or with failOnDataLoss=false a read without records."""
         options = self.commit(zkafka_cluster, topic, b"99")

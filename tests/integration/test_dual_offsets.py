@@ -12,7 +12,6 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from pyspark_zkafka import ConsumerGroup
 from tests.support.fill import fill
-from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +23,8 @@ pytestmark = pytest.mark.server
 DUAL = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
 
 
-@pytest.mark.parametrize("membership", ["zookeeper", *seldom("none")])
+@pytest.mark.long
+@pytest.mark.parametrize("membership", ["zookeeper", "none"])
 def test_idle_partitions(
     spark: SparkSession,
     zookeeper: dict[str, str],

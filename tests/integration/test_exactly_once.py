@@ -260,6 +260,7 @@ def test_threads_in_foreach_batch(copy: Copy) -> None:
     assert copy.written() == once(range(100))
 
 
+@pytest.mark.long
 def test_named_in_a_micro_batch(copy: Copy) -> None:
     """A write may not get its name and number during an interrupted micro-batch, but may before the next one."""
 
@@ -280,6 +281,7 @@ def test_named_in_a_micro_batch(copy: Copy) -> None:
     assert copy.written() == once(range(200))
 
 
+@pytest.mark.long
 def test_number_that_is_left_out(copy: Copy) -> None:
     """A named write that loses its batchId during an interrupted micro-batch is refused until it is restored."""
 

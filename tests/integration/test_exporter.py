@@ -101,6 +101,7 @@ def test_a_scrape(zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -
     assert value(found, "zkafka_consumergroup_partition_owned", **{**owned, "partition": 1}) == 0
 
 
+@pytest.mark.long
 def test_zookeeper_fails(zkafka_cluster: LocalCluster) -> None:
     """While ZooKeeper is unreachable, scrapes return zkafka_up 0; the exporter recovers afterwards."""
     _, _, chroot = zkafka_cluster.zookeeper_connect.partition("/")

@@ -250,6 +250,7 @@ class TestReadsWithARegistry:
         query.wait_for(2)
         assert [row.value.asDict() for row in query.rows] == [{"id": 1, "customer": "a"}, {"id": 2, "customer": "b"}]
 
+    @pytest.mark.long
     def test_a_stream_survives_its_registry(
         self, stream: Callable[..., Stream], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:

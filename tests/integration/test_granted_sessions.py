@@ -94,6 +94,7 @@ class TestSessionTimeout:
             with ZooKeeperClient(replace(chroot.config, session_timeout_ms=asked_ms)) as client:
                 assert client.session_timeout_ms == granted_ms
 
+    @pytest.mark.long
     def test_expired_unnoticed(self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember) -> None:
         """A member cut off from ZooKeeper owns nothing once others may claim, although it requested a longer session."""
         chroot.topic("t", 4)
@@ -108,6 +109,7 @@ class TestSessionTimeout:
             assert first.owned() == {}
             wire.mend()
 
+    @pytest.mark.long
     def test_waits_for_its_ghost(self, chroot: Chroot, new_member: NewMember) -> None:
         """A member waits for its id's last session as long as sessions may last, although it requested a shorter one."""
         chroot.topic("t", 2)

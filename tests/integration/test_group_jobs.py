@@ -86,7 +86,8 @@ def job(
     return made
 
 
-@pytest.mark.parametrize("job", [*seldom("zookeeper"), "dual"], indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("job", ["zookeeper", "dual"], indirect=True)
 def test_next_jobs(job: Job) -> None:
     """Consecutive jobs write each record once, also after a job without new records or without its commit.
 

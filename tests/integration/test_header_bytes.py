@@ -18,7 +18,7 @@ Read = Callable[..., "DataFrame"]
 HeaderOfAnyName = Callable[[str, bytes], None]
 
 
-@pytest.mark.parametrize("path", ["librdkafka", "direct"])
+@pytest.mark.parametrize("path", [*seldom("librdkafka"), "direct"])
 def test_written(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_topic: NewTopic, path: str) -> None:
     """A write refuses a header key that is not UTF-8 and quotes it, before its batch is sent."""
     topic = new_topic()
@@ -41,7 +41,7 @@ def test_values(spark: SparkSession, zookeeper: dict[str, str], read: Read, new_
     assert [[(h.key, h.value) for h in row.headers] for row in found] == [[("k", b"1\xff")]] * 2
 
 
-@pytest.mark.parametrize("path", ["direct", "librdkafka"])  # both_paths/test_records.py has librdkafka
+@pytest.mark.parametrize("path", ["direct", *seldom("librdkafka")])  # both_paths/test_records.py has librdkafka
 def test_read(read: Read, new_topic: NewTopic, header_of_any_name: HeaderOfAnyName, path: str) -> None:
     """A read with headers fails with the record's offset if a header name is not UTF-8; without headers it succeeds."""
     topic = new_topic()

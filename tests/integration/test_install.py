@@ -20,6 +20,8 @@ from tests.support.source_tree import copy_source_tree
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
+pytestmark = pytest.mark.long
+
 DRIVER = Path(__file__).parent / "drivers" / "round_trip.py"
 Build = Callable[..., Path]
 
@@ -117,7 +119,6 @@ def test_no_compiler_no_library(without_compiler: Path) -> None:
     assert "Root-Is-Purelib: true\nTag: py3-none-any\n" in about
 
 
-@pytest.mark.long
 def test_pure_by_choice(build: Build) -> None:
     """ZKAFKA_NATIVE_PATH=off builds a wheel without the library despite a compiler."""
     wheel = build("cc", ZKAFKA_NATIVE_PATH="off")
@@ -125,7 +126,6 @@ def test_pure_by_choice(build: Build) -> None:
     assert not [name for name in files_of(wheel) if name.endswith(".so")]
 
 
-@pytest.mark.long
 def test_no_pure_wheel_by_mistake(build: Build) -> None:
     """ZKAFKA_NATIVE_PATH=on makes the build fail without a compiler."""
     with pytest.raises(AssertionError, match="/bin/false"):
@@ -140,7 +140,6 @@ def test_pure_python_is_said(pure: Path) -> None:
     assert Path(place.strip()).is_relative_to(pure.parent)
 
 
-@pytest.mark.long
 def test_compiled_path_is_said(compiled: Path) -> None:
     """`zkafka --version` says that the compiled code is used."""
     assert "the compiled code is used\n" in run(compiled / "zkafka", "--version")
@@ -152,7 +151,6 @@ def test_pure_python_works(pure: Path, zkafka_cluster: LocalCluster, new_topic: 
     assert run(pure / "python", DRIVER, servers, new_topic(partitions=2), "auto") == "100 written, 100 read\n"
 
 
-@pytest.mark.long
 def test_compiled_path_works(compiled: Path, zkafka_cluster: LocalCluster, new_topic: Callable[..., str]) -> None:
     """A package installed with a compiler writes and reads with the compiled code."""
     servers = zkafka_cluster.bootstrap_servers

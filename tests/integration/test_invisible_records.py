@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.transactions import abort, commit, transaction
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ Read = Callable[..., "DataFrame"]
 class TestInvisibleRecords:
     """Transactions, and records larger than a fetch."""
 
+    @pytest.mark.long
     def test_transactions(self, read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """Aborted records are skipped with read_committed only, and markers always, even at the end of the log."""
         topic = new_topic()

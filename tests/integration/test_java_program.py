@@ -48,7 +48,8 @@ def jre(tmp_path: Path) -> Path:
     return script
 
 
-@pytest.mark.parametrize("kind", ["jdk", *seldom("jre")])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["jdk", "jre"])
 def test_compiled_once(source: Path, jre: Path, kind: str) -> None:
     """A program is compiled once, at its first use, even by a Java without a compiler, and runs with its Kafka's jars."""
     java = jre if kind == "jre" else find_java()

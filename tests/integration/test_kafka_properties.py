@@ -65,8 +65,10 @@ VECTORS = Path(__file__).parents[1] / "vectors" / "librdkafka_config_names.json"
 LIBRDKAFKA: dict[str, str] = json.loads(VECTORS.read_text(encoding="utf-8"))["properties"]
 PASSED_ON = sorted(set(LIBRDKAFKA) - set(REFUSED) - {row.name for row in PROPERTIES})
 FILES_AND_CRYPTOGRAPHY = ("https.", "sasl.", "ssl.")  # librdkafka evaluates these when a client is created
+SLOW = ("bootstrap.servers-producer", "metadata.broker.list-consumer", "metadata.broker.list-producer")
+"""Pairs that take seconds. Consumers with bootstrap.servers take less, and stay in everyday tests."""
 PAIRS = [
-    pytest.param(row, role, id=f"{row.name}-{role}")
+    pytest.param(row, role, id=f"{row.name}-{role}", marks=[pytest.mark.long] if f"{row.name}-{role}" in SLOW else [])
     for row in OF_LIBRDKAFKA
     for role in ROLES
     if ROLES[role] in row.clients
@@ -87,6 +89,7 @@ def test_the_recorded_names_are_the_installed_ones() -> None:
     assert {target for row in OF_LIBRDKAFKA for target in row.target_names()} <= set(LIBRDKAFKA)
 
 
+@pytest.mark.long
 def test_librdkafka_takes_what_is_passed_on() -> None:
     """A real client can be created with any value that the driver accepts for a property passed on unchanged."""
     for name in PASSED_ON:

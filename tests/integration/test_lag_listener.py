@@ -63,6 +63,7 @@ def test_a_limited_query_of_a_group(
     assert commits[-1]
 
 
+@pytest.mark.long
 def test_a_query_without_a_group(
     spark: SparkSession,
     zookeeper: dict[str, str],

@@ -48,6 +48,7 @@ def test_stop_and_restart(breakable_cluster: LocalCluster) -> None:
     assert breakable_cluster.produce("moved", [{"value": b"y"}]) == {0: [1]}
 
 
+@pytest.mark.long
 def test_kill(breakable_cluster: LocalCluster) -> None:
     """After a kill the process is gone, a new leader follows when the session has expired, and restart waits for that."""
     breakable_cluster.create_topic("killed", assignment={0: [1, 2]})

@@ -88,6 +88,7 @@ time.sleep(100)
 """
 
 
+@pytest.mark.long
 def test_killed_parent_leaves_nothing() -> None:
     """When the process with the cluster is killed, its servers, even a paused one, and their data disappear."""
     with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as parent:

@@ -66,6 +66,7 @@ def test_write(spark: SparkSession, options: dict[str, str]) -> None:
     assert values(spark, options, "written") == sorted(b"v%d" % n for n in range(20))
 
 
+@pytest.mark.long
 def test_stream(
     spark: SparkSession, options: dict[str, str], orders: str, zkafka_mock_cluster: MockCluster, tmp_path: Path
 ) -> None:

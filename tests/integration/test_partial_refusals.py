@@ -16,7 +16,7 @@ from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import LATEST
 from pyspark_zkafka.testing import LocalCluster
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.long]
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LETS_IN, REFUSES = 0, 1

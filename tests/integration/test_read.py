@@ -12,6 +12,7 @@ from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
 from tests.support.all_columns import COLUMNS, expected_rows, produce_all_columns, shown
 from tests.support.fill import fill
+from tests.support.tiers import seldom
 from tests.support.topics import KEPT
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def test_projection(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopi
     assert read({"subscribe": topic}, schema="value binary").count() == 1
 
 
+@pytest.mark.long
 def test_batch_for_librdkafka_alone(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
     """A batch too large for direct decompression is read correctly between other batches."""
     topic, size = new_topic(), 70 * 1024 * 1024
@@ -151,7 +153,7 @@ def test_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic) -
         assert sorted(int(r.value) for r in frame.collect()) == list(range(1000))
 
 
-@pytest.mark.parametrize("transport", ["direct", "librdkafka"])
+@pytest.mark.parametrize("transport", ["direct", *seldom("librdkafka")])
 def test_joined_splits(read: Read, zkafka_cluster: LocalCluster, new_topic: NewTopic, transport: str) -> None:
     """minRecordsPerPartition creates fewer Spark partitions, even across topics, and all records are read once."""
     topics = [new_topic(partitions=5), new_topic(partitions=2)]

@@ -6,12 +6,16 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.documentation import ROOT, blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pyspark_zkafka.testing import LocalCluster
+
+pytestmark = pytest.mark.long
 
 
 def change(op: str, before: str | None, after: str | None) -> str:

@@ -11,7 +11,6 @@ import pytest
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, DataLoss, UnknownTopic, ZooKeeperError
 from pyspark_zkafka.options.batch import parse_read
 from pyspark_zkafka.read.batch_planner import plan_batch
-from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,9 +75,10 @@ class TestRefused:
             plan_batch(parse_read({**options, "fetchOffset.numRetries": "0"}))
         assert time.monotonic() - begin < 5
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("servers", "cause"),
-        [("127.0.0.1:1", "refused"), *seldom(("no-such-host.invalid:9092", "resolve"))],
+        [("127.0.0.1:1", "refused"), ("no-such-host.invalid:9092", "resolve")],
     )
     def test_no_brokers(self, servers: str, cause: str) -> None:
         """Unreachable brokers raise an error within seconds, with the cause."""

@@ -76,6 +76,7 @@ class TestDiscovery:
         assert [found.offsets(p, f"{topic}-more") for p in (0, 1)] == [[0, 1, 2]] * 2
         assert len(found.rows) == 10
 
+    @pytest.mark.long
     def test_while_stopped(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """Topics and partitions created while no query runs are read from their beginning by the next run."""
         topic = new_topic()

@@ -79,7 +79,8 @@ class TestRestart:
         assert sorted(r for batch in rest for r in batch) == [*((0, n) for n in range(5, 10)), (2, 0), (2, 1)]
         assert len(rest) > 1
 
-    @pytest.mark.parametrize("connection", ["zookeeper", *seldom("bootstrap")], indirect=True)
+    @pytest.mark.long
+    @pytest.mark.parametrize("connection", ["zookeeper", "bootstrap"], indirect=True)
     def test_topic_removed_from_the_subscription(
         self, stream: NewStream, connection: dict[str, str], zkafka_cluster: LocalCluster, new_topic: NewTopic
     ) -> None:

@@ -77,6 +77,7 @@ class TestStarts:
         lenient = initial(new_driver({**outside, "failOnDataLoss": "false"}))
         assert positions(lenient, timed) == {"0": 4, "1": 10, "2": 0}
 
+    @pytest.mark.long
     def test_latest(self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: NewTopic) -> None:
         """By default a query reads only records produced after its start."""
         topic = new_topic()

@@ -246,6 +246,7 @@ def test_admin(view: View, chroot: Chroot) -> None:
     assert {row.topic for row in view("admin", {**here, "subscribe": "k11-del"})} == {"k11-del"}
 
 
+@pytest.mark.long
 def test_brokers_down(view: View, caplog: pytest.LogCaptureFixture) -> None:
     """With all brokers down, partitions are shown offline and offsets without lag, with a warning."""
     with LocalCluster(brokers=1) as cluster, cluster.zookeeper() as client:

@@ -57,6 +57,7 @@ def test_murmur2_vectors(spark: SparkSession, write: Callable[..., None], read: 
     assert found == expected
 
 
+@pytest.mark.long
 def test_same_partitions_as_spark(
     spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic, zkafka_cluster: LocalCluster
 ) -> None:
@@ -270,6 +271,7 @@ class TestCommitOffsets:
         with zkafka_cluster.zookeeper() as client:
             assert client.exists(f"/consumers/g-{sink}/offsets") is None
 
+    @pytest.mark.long
     def test_owned(
         self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster
     ) -> None:

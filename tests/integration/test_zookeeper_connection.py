@@ -129,6 +129,7 @@ def test_an_ensemble_that_stops_answering_is_an_error_in_time(
         assert time.monotonic() - started < 6  # the session time-out
 
 
+@pytest.mark.long
 def test_many_reads_without_a_connection_are_an_error_in_time(zookeeper_config: ZooKeeperConfig, wire: Wire) -> None:
     """A round of many requests without a server fails after the connection time-out, and succeeds later."""
     paths = [f"/none/{number}" for number in range(1500)]

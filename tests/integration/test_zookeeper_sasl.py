@@ -18,7 +18,7 @@ from pyspark_zkafka.testing import LocalCluster
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from tests.support.options import ensemble_config
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.long]
 
 LOGIN = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_alice="open-sesame"; };\n'
 

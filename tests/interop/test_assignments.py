@@ -29,7 +29,8 @@ def topics(zkafka_cluster: LocalCluster) -> dict[str, int]:
     return TOPICS
 
 
-@pytest.mark.parametrize("version", ["1.1.1", *seldom("0.8.2.2")])
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["1.1.1", "0.8.2.2"])
 def test_roundrobin(group: Group, topics: dict[str, int], version: str) -> None:
     """Our members and JVM consumers compute the same roundrobin assignment, in the order of the JVM's version."""
     strategy = ROUNDROBIN[version]

@@ -87,6 +87,7 @@ def in_kafka(group: Group, topic: Topic) -> Iterator[Callable[[], dict[TopicPart
     consumer.close()
 
 
+@pytest.mark.long
 def test_offsets_in_kafka_and_zookeeper(
     group: Group, topic: Topic, in_kafka: Callable[[], dict[TopicPartition, int]]
 ) -> None:

@@ -130,7 +130,8 @@ def watches(cluster: LocalCluster) -> int:
     return int(re.findall(r"^zk_watch_count\t(\d+)", asked(cluster, "mntr"), flags=re.MULTILINE)[0])
 
 
-@pytest.mark.parametrize("kind", ["static", *seldom("white_list")])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["static", "white_list"])
 def test_watches(group: Group, new_topic: NewTopic, kind: str) -> None:
     """A query watches what a JVM consumer watches, and also the brokers."""
     topic = new_topic(partitions=2)

@@ -16,6 +16,7 @@ from pyspark_zkafka.records.native.decompression import decompress
 from pyspark_zkafka.records.native.record_decoder import RecordDecoder
 from tests.native.decoding import ALL, PARTITION
 from tests.support.record_batches import Batch, Row
+from tests.support.tiers import repetitions
 
 BOUND_BYTES = 2_000
 ZSTD = 4
@@ -57,7 +58,7 @@ def logs(draw: st.DrawFn) -> list[Part]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=repetitions(300))
 @given(parts=logs(), whole=st.data())
 def test_decoder(parts: list[Part], whole: st.DataObject) -> None:
     """All records before the first flaw are read, each at its own offset; then each poll reports the flaw."""

@@ -17,6 +17,7 @@ from tests.native.decoding import ALL, PARTITION, Limits, assert_same, decoded, 
 from tests.support.cases import each
 from tests.support.message_sets import MessageSet, message
 from tests.support.record_batches import CODECS, Batch, Row
+from tests.support.tiers import repetitions
 
 KNOWN = ["none", "gzip", "snappy", "xerial", "lz4"]
 GZIP = CODECS["gzip"][0]
@@ -184,7 +185,7 @@ SETS = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=repetitions(200))
 @given(
     st.lists(SETS, max_size=6),
     st.builds(Limits, st.integers(1, 20), st.integers(1, 200), st.integers(1, 60) | st.just(2**62)),

@@ -86,6 +86,7 @@ class TestGaps:
         with pytest.raises(DataLoss, match=reason):
             plan_batch(parse_read({**given, "zookeeper.connect": peers.cluster.zookeeper_connect}))
 
+    @pytest.mark.long
     def test_start_behind_the_log(self, peers: Peers, begins_at_40: str) -> None:
         """Without failOnDataLoss, Spark's connector refuses a start beyond the log; ours reads the other partitions."""
         options = {"subscribe": begins_at_40, **filled({"startingOffsets": (101, 8)}, begins_at_40)}

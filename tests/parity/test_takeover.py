@@ -15,6 +15,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.stream import is_late
+from tests.support.tiers import seldom
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +60,7 @@ def show(folder: Path, *options: str) -> Any:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize(("first", "second"), [("zkafka", "kafka"), ("kafka", "zkafka")])
+@pytest.mark.parametrize(("first", "second"), [*seldom(("zkafka", "kafka")), ("kafka", "zkafka")])
 @pytest.mark.parametrize("unfinished", [pytest.param(False, marks=pytest.mark.long), True])
 def test_takeover(
     run: Run,

@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from tests.support.planned_stream import T0, T1, T2, Member, Session, driver
 from tests.support.stream_offsets import positions
+from tests.support.tiers import repetitions
 
 PARTITIONS = [T0, T1, T2]
 PATIENCE_S = 20.0
@@ -72,14 +73,14 @@ class Cluster(Session):
 KINDS = [*LEADERS, *OWNERS]
 
 
-@settings(max_examples=150)
+@settings(max_examples=repetitions(150))
 @given(happening=faults(LEADERS))
 def test_all_partitions(happening: list[Fault]) -> None:
     """A query without a group reads all partitions to their ends, or ends with an error."""
     check(Cluster(happening, None), happening)
 
 
-@settings(max_examples=250)
+@settings(max_examples=repetitions(250))
 @given(happening=faults(LEADERS | OWNERS))
 def test_member(happening: list[Fault]) -> None:
     """A group member reads all partitions that no other live member owns to their ends, or ends with an error."""

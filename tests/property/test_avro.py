@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pyspark_zkafka.formats import avro
 from pyspark_zkafka.formats.codec import Decoded
+from tests.support.tiers import repetitions
 
 _INTS = st.integers(-(2**31), 2**31 - 1)
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -257,7 +258,7 @@ def decode(writer: Any, reader: Any, payloads: list[bytes | None], type: pa.Data
     return done
 
 
-@settings(max_examples=60)
+@settings(max_examples=repetitions(60))
 @given(pairs())
 def test_evolution(pair: tuple[Any, Any, list[bytes], list[Any]]) -> None:
     """Payloads decode to the same values as with fastavro, whatever the reader's schema."""
@@ -323,7 +324,7 @@ def test_encoded_again(pair: tuple[Any, Any, list[bytes], list[Any]]) -> None:
         assert_same(ours, fastavro.schemaless_reader(io.BytesIO(payload), reader), reader)
 
 
-@settings(max_examples=60)
+@settings(max_examples=repetitions(60))
 @given(pairs(), st.data())
 def test_damaged(pair: tuple[Any, Any, list[bytes], list[Any]], data: st.DataObject) -> None:
     """A damaged payload decodes to null with a reason, or to another value, and does not change other rows."""

@@ -26,6 +26,7 @@ from pyspark_zkafka.records.direct.settings import Login
 from pyspark_zkafka.tools.admin_reassign import parse_reassignment
 from pyspark_zkafka.tools.offset_files import parse_offsets_file
 from tests.support.cases import each
+from tests.support.tiers import repetitions
 
 DEPTHS = (500, 900, 960, 980, 990, 995, 100_000)
 DEEP = [text for n in DEPTHS for text in ("[" * n + "]" * n, '{"a":' * n + "1" + "}" * n)]
@@ -146,7 +147,7 @@ def test_ledger_entries(name: str) -> None:
             assert 0 <= offset < 2**63
 
 
-@settings(max_examples=100)
+@settings(max_examples=repetitions(100))
 @given(JSON | st.fixed_dictionaries({"version": st.just(1), "topics": st.dictionaries(st.sampled_from(["a", ".."]), JSON)}))
 def test_checkpoints(found: Any) -> None:
     """Any JSON is read as an offset of a checkpoint that round-trips, or is refused."""
@@ -205,7 +206,7 @@ SERVER_FIRST = st.sampled_from(
 SERVER_FINAL = st.sampled_from(["", "v=", "v=QUFB", "v=\xe9", "e=x", "v=" + "A" * 10_000, "x", "m=1,v=QUFB"])
 
 
-@settings(max_examples=200)
+@settings(max_examples=repetitions(200))
 @given(SERVER_FIRST | st.text(max_size=30), SERVER_FINAL | st.text(max_size=30), st.booleans())
 def test_logins(first: str, final: str, broken: bool) -> None:
     """Any answer to a SCRAM login is refused quickly, as the broker does not know the password."""

@@ -17,6 +17,7 @@ from pyspark_zkafka.errors import CodecError
 from pyspark_zkafka.model.znodes import admin, brokers, groups
 from pyspark_zkafka.model.znodes import topics as znodes
 from tests.support.cases import each
+from tests.support.tiers import repetitions
 
 Decoder = Callable[[str, "bytes | None"], object]
 
@@ -165,7 +166,7 @@ EDITS = st.tuples(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=repetitions(150))
 @given(number=st.integers(0, MOST_SEEDS - 1), edits=st.lists(EDITS, min_size=1, max_size=4))
 @each("kind", DECODERS)
 def test_damaged_znodes(kind: str, number: int, edits: list[tuple[int, int, bytes]]) -> None:

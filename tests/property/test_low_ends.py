@@ -13,6 +13,7 @@ from pyspark_zkafka.model.checkpoint import StreamOffset
 from pyspark_zkafka.model.nouns import Claim, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, Position
 from tests.support.planned_stream import T0, T1, Member, Session, driver
+from tests.support.tiers import repetitions
 
 SHORTER_THAN_RETRIES_S = 2.5
 
@@ -56,7 +57,7 @@ def election() -> st.SearchStrategy[LowEnd]:
 STEPS = st.lists(st.sampled_from(["produce", "plan", "restart", "claim again", "wait"]), min_size=5, max_size=20)
 
 
-@settings(max_examples=150)
+@settings(max_examples=repetitions(150))
 @given(elections=st.lists(election(), max_size=5), steps=STEPS, is_member=st.booleans())
 def test_low_ends(elections: list[LowEnd], steps: list[str], is_member: bool) -> None:
     """Each micro-batch starts at the end of the last one, and all records are read, through restarts and rebalances."""

@@ -15,6 +15,7 @@ from pyspark_zkafka.model.topic_names import is_topic_name
 from pyspark_zkafka.model.znodes import admin, brokers, groups
 from pyspark_zkafka.model.znodes import topics as znodes
 from pyspark_zkafka.model.znodes.codec import encode_json
+from tests.support.tiers import repetitions
 
 INT = st.integers(-(2**31), 2**31 - 1)
 ID = st.integers(0, 2**31 - 1)
@@ -145,7 +146,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=repetitions(200))
 @given(st.none() | st.binary(max_size=40) | VALUES.map(lambda value: json.dumps(value).encode()))
 def test_no_bytes_break_a_decoder(data: bytes | None) -> None:
     """A decoder returns a value or raises `CodecError` for any znode."""

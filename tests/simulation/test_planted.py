@@ -244,8 +244,17 @@ PLANTS = {
     take_two_equal_offsets_for_current: ["two stores"],
 }
 
+FOUND_LATE = (start_without_the_group, ignore_marks_with_two_stores, take_two_equal_offsets_for_current)
+"""Bugs that take many schedules to find."""
 
-@pytest.mark.parametrize(("plant", "kinds"), PLANTS.items(), ids=[plant.__name__ for plant in PLANTS])
+
+@pytest.mark.parametrize(
+    ("plant", "kinds"),
+    [
+        pytest.param(plant, kinds, id=plant.__name__, marks=[pytest.mark.long] if plant in FOUND_LATE else [])
+        for plant, kinds in PLANTS.items()
+    ],
+)
 def test_found(plant: Plant, kinds: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A random schedule breaks an invariant with the planted bug."""
     plant(monkeypatch)

@@ -124,8 +124,17 @@ PLANTS = {
     begin_at_the_end_what_is_assigned_late: STATIC,
 }
 
+FOUND_LATE = (commit_after_coming_back, take_a_static_assignment_for_final)
+"""Bugs that take many schedules to find."""
 
-@pytest.mark.parametrize(("plant", "kinds"), PLANTS.items(), ids=[plant.__name__ for plant in PLANTS])
+
+@pytest.mark.parametrize(
+    ("plant", "kinds"),
+    [
+        pytest.param(plant, kinds, id=plant.__name__, marks=[pytest.mark.long] if plant in FOUND_LATE else [])
+        for plant, kinds in PLANTS.items()
+    ],
+)
 def test_found(plant: Plant, kinds: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A random schedule breaks an invariant with the planted bug."""
     plant(monkeypatch)

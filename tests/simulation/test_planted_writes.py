@@ -16,6 +16,7 @@ from tests.simulation import tasks
 from tests.simulation.tasks import WIDTH, Requests, Task
 from tests.simulation.transactions import Broker, Row
 from tests.simulation.writes import simulate
+from tests.support.tiers import seldom
 
 FIRST_SCHEDULE, MOST_SCHEDULES = 6_000, 4_000
 
@@ -223,7 +224,7 @@ def ignore_another_write(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "plant",
     [
-        look_before_fencing,
+        *seldom(look_before_fencing),
         fence_nobody,
         remember_across_fencing,
         commit_without_the_entry,

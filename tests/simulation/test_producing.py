@@ -10,8 +10,9 @@ import pytest
 from pyspark_zkafka.model import producing
 from pyspark_zkafka.model.producing import Batch, Producing
 from tests.simulation.producing import Schedule
+from tests.support.tiers import repetitions, seldom
 
-SCHEDULES = 1_500
+SCHEDULES = repetitions(1_500, everyday=300)
 MOST_SCHEDULES = 5_000
 
 
@@ -142,7 +143,7 @@ MISTAKES = (
     fail_a_batch_behind_a_refused_one,
     call_lost_batches_unwritten,
     send_more_than_brokers_remember,
-    renew_the_producer_at_once,
+    *seldom(renew_the_producer_at_once),
     never_wrap_sequences,
     drop_lost_requests,
 )

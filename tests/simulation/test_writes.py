@@ -8,7 +8,7 @@ from tests.simulation.schedules import shortest
 from tests.simulation.writes import STEPS, simulate
 
 SCHEDULES = pytest.mark.parametrize(
-    "seeds", [range(500), pytest.param(range(500, 1_500), marks=pytest.mark.long)], ids=["first", "more"]
+    "seeds", [range(200), pytest.param(range(200, 1_500), marks=pytest.mark.long)], ids=["first", "more"]
 )
 
 

@@ -91,7 +91,7 @@ def is_refused(error: str) -> bool:
     return "[FENCED]" in error or ("[TRANSACTION_FAILED]" in error and "INVALID_TXN_STATE" in error)
 
 
-@pytest.mark.parametrize("pause_after", [IN_TRANSACTION, len(WHOLE) // 1000])
+@pytest.mark.parametrize("pause_after", [IN_TRANSACTION, *seldom(len(WHOLE) // 1000)])
 def test_zombie(
     zkafka_cluster: LocalCluster,
     options: dict[str, str],
@@ -111,6 +111,7 @@ def test_zombie(
     assert numbers(zkafka_cluster.bootstrap_servers, options["topic"], committed=False)[0] == 2
 
 
+@pytest.mark.long
 def test_zombie_behind_a_later_batch(
     zkafka_cluster: LocalCluster, options: dict[str, str], query: SlotQuery, worker: Callable[..., TaskProcess]
 ) -> None:
@@ -176,6 +177,7 @@ def test_late_entry_of_a_fenced_attempt(
     assert visible(zkafka_cluster, options) == once(range(20))
 
 
+@pytest.mark.long
 def test_slot_moves_and_returns(
     zkafka_cluster: LocalCluster, options: dict[str, str], worker: Callable[..., TaskProcess]
 ) -> None:

@@ -21,6 +21,8 @@ from tests.support.transactions import wait_until_forgotten
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 IMPATIENT = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "transactional.id.expiration.ms": "3000",

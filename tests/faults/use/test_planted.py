@@ -36,6 +36,7 @@ def test_found_by_the_model(one_broker: LocalCluster, name: str) -> None:
 def test_found_by_another_test(name: str) -> None:
     """The test named with the fault fails."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "tests.faults.use.planting"]
+    command += ["-m", "long or not long"]  # as many examples as in this run
     done = subprocess.run(
         [*command, "--timeout=60", PLANTS[name].test],
         env={**os.environ, "ZKAFKA_PLANT": name},

@@ -54,6 +54,7 @@ class TestFailedWrites:
         assert re.search(r"topic-\w+-\d+-0: MSG_SIZE_TOO_LARGE: Broker: .*; of 1 records handed over", found[0].message)
         assert found[1] == {0: []}
 
+    @pytest.mark.long
     def test_unknown_partition(self, write: Write) -> None:
         """A row for a partition that the brokers do not have fails the write."""
         found = write([(frame(value=[b"v"]), [4])], partitions=2, counted=5, **{"delivery.timeout.ms": 2000})

@@ -9,8 +9,15 @@ from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
 from tests.support.memberships import MemberGroup
+from tests.support.tiers import seldom
 
 ALL = [0, 1, 2, 3]
+
+CONSUMER = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
+classic_seldom = pytest.mark.parametrize(
+    "group", ["zookeeper", *seldom("cooperative-sticky", "range"), CONSUMER], indirect=True
+)
+"""For tests of what classic groups have in common with the groups of KIP-848."""
 
 
 def test_alone(group: MemberGroup) -> None:
@@ -40,6 +47,7 @@ def test_sharing_and_leaving(group: MemberGroup) -> None:
     assert all(first.owned()[tp].sequence > before[tp].sequence for tp in moved)
 
 
+@classic_seldom
 def test_idle_members(group: MemberGroup) -> None:
     """With more members than partitions some members own nothing, and take over when others leave.
 
@@ -74,6 +82,7 @@ def test_commits(group: MemberGroup) -> None:
     assert store.commit(lower, proof_of(first.owner), lower.keys()).lost == set()
 
 
+@classic_seldom
 def test_hold(group: MemberGroup) -> None:
     """A member keeps and can commit a revoked partition until its work is done.
 
@@ -96,6 +105,7 @@ def test_hold(group: MemberGroup) -> None:
     assert len(first.owned()) == 2
 
 
+@classic_seldom
 def test_hold_ends(group: MemberGroup, caplog: pytest.LogCaptureFixture) -> None:
     """After rebalance.hold.ms a partition is released with a warning even while it is read, and its commit is lost."""
     first = group.member(hold_ms=300)
@@ -109,6 +119,7 @@ def test_hold_ends(group: MemberGroup, caplog: pytest.LogCaptureFixture) -> None
     assert sorted(tp.partition for tp in done.lost) == numbers(second)
 
 
+@classic_seldom
 def test_pattern(group: MemberGroup) -> None:
     """A pattern follows its topics: later ones are assigned, and after the last is deleted the member owns nothing."""
     topic = f"{group.topic}-brief"

@@ -136,6 +136,7 @@ def test_members_in_kafka_alone(group: HalfMigrated) -> None:
     assert (value("kafka_consumergroup_members"), value("zkafka_consumergroup_kafka_members")) == (0, 1)
 
 
+@pytest.mark.long
 def test_brokers_that_do_not_answer(group: HalfMigrated) -> None:
     """If no broker answers, members in ZooKeeper are listed, and members in Kafka are reported as unknown."""
     found = group.run("members", "--bootstrap-server", "127.0.0.1:1")

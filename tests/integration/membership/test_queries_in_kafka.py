@@ -62,9 +62,8 @@ def java_properties(group: MemberGroup) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("kind", "version"),
     [
-        ("cooperative-sticky", "3.9.1"),
         ("consumer", "4.3.1"),
-        *seldom(("range", "3.9.1"), ("roundrobin", "4.3.1")),
+        *seldom(("cooperative-sticky", "3.9.1"), ("range", "3.9.1"), ("roundrobin", "4.3.1")),
     ],
 )
 def test_beside_java(
@@ -173,6 +172,7 @@ def test_available_now_beside_another(
     assert {(row.partition, row.offset) for row in query.rows} == {(n, offset) for n in mine for offset in range(5)}
 
 
+@pytest.mark.long
 def test_once(new_group: Callable[[str], MemberGroup], stream: Callable[..., Stream]) -> None:
     """Trigger.Once reads all available records in each run, although partitions are assigned only some seconds later."""
     group = new_group("cooperative-sticky")

@@ -22,6 +22,8 @@ from tests.support.memberships import PROMPT, MemberGroup
 from tests.support.stream import Stream
 from tests.support.tiers import seldom
 
+pytestmark = pytest.mark.long
+
 KRAFT = {**PROMPT, **CONFIG, "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 MISSED = {
     "topic": r"an ACL must allow (Read, Write or Describe|Read) on the topic",

@@ -71,6 +71,7 @@ class TestSession:
             eventually(lambda: settled([first, second], 4))
             assert shares(first, second) == [2, 2]
 
+    @pytest.mark.long
     def test_suspended(self, zkafka_cluster: LocalCluster, chroot: Chroot, new_member: NewMember) -> None:
         """A pause of ZooKeeper shorter than the session time-out changes no znode and no claim."""
         chroot.topic("t", 4)

@@ -23,6 +23,7 @@ from tests.support.security import (
     password_login,
     read_values,
 )
+from tests.support.tiers import seldom
 from tests.support.token_server import TokenServer, unsecured_token
 
 if TYPE_CHECKING:
@@ -132,7 +133,8 @@ def test_client_certificate(
 
 
 @pytest.mark.parametrize(
-    ("more", "listener"), [({"kafka.ssl.ca.location": "other authority"}, "TLS"), ({}, "TLS"), ({}, "ELSEWHERE")]
+    ("more", "listener"),
+    [({"kafka.ssl.ca.location": "other authority"}, "TLS"), *seldom(({}, "TLS"), ({}, "ELSEWHERE"))],
 )
 def test_distrust(
     fortress: LocalCluster,

@@ -18,6 +18,8 @@ from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.testing import LocalCluster
 
+pytestmark = pytest.mark.long
+
 T0 = TopicPartition("t", 0)
 
 

@@ -101,6 +101,7 @@ class TestLogin:
         options = parse_read({**brokers, **login, "subscribe": "orders"})
         fails_soon(ClusterStateError, "REFUSED_BY_BROKER.*PLAIN,SCRAM-SHA-256", lambda: plan_batch(options))
 
+    @pytest.mark.long
     def test_through_spark(self, spark: SparkSession, brokers: Options, topic: str) -> None:
         """Frames are written and read with a login; a wrong login fails with an error that says what to check."""
         options = {**brokers, "kafka.security.protocol": "SASL_PLAINTEXT", **JAVA_PLAIN}

@@ -134,6 +134,7 @@ class TestTls:
             OptionError, r"ssl\.ca\.location failed.*on the driver and on every executor", lambda: plan_batch(options)
         )
 
+    @pytest.mark.long
     def test_client_certificate(self, tls: Options, pem: dict[str, str], shown: Callable[..., None]) -> None:
         """A listener with client authentication accepts PEM, locked or not, and PKCS12, and refuses clients without any."""
         mutual = {**tls, "listener.name": "MUTUAL"}

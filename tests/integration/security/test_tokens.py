@@ -15,6 +15,7 @@ from pyspark_zkafka.testing import LocalCluster
 from tests.integration.security.conftest import RENEWED_S
 from tests.support.security import TEN, Options, fails_soon, read_values, write_values
 from tests.support.signed_tokens import PROVIDER, Signer
+from tests.support.tiers import seldom
 
 BOTH = pytest.mark.parametrize("transport", ["direct", "librdkafka"])
 
@@ -67,7 +68,8 @@ def test_in_spark(spark: SparkSession, login: Callable[..., Options], signer: Si
     assert 1 <= signer.count() - before < 9
 
 
-@pytest.mark.parametrize("transport", ["direct", pytest.param("librdkafka", marks=pytest.mark.long)])
+@pytest.mark.long
+@BOTH
 def test_renewed_on_idle_connections(login: Callable[..., Options], signer: Signer, transport: str) -> None:
     """Idle connections whose token and session expired log in again with a new token."""
     config = signer.config(lifetime_s=RENEWED_S)
@@ -81,7 +83,7 @@ def test_renewed_on_idle_connections(login: Callable[..., Options], signer: Sign
     assert signer.count() > before
 
 
-@BOTH
+@pytest.mark.parametrize("transport", ["direct", *seldom("librdkafka")])
 def test_refused_and_failing(
     login: Callable[..., Options], transport: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

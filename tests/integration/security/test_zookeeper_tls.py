@@ -121,6 +121,7 @@ class TestZooKeeperTls:
         fails_soon(ZooKeeperError, "CERTIFICATE_VERIFY_FAILED", lambda: plan_batch(parse_read(other)), within_s=5)
         assert read_values({**other, "zookeeper.ssl.endpoint.identification.algorithm": ""}) == TEN
 
+    @pytest.mark.long
     def test_wrong_port(self, tls: Options, fortress: LocalCluster) -> None:
         """TLS on the plain port, and plain text on the TLS port, fail within the time-out."""
         plain = {**tls, "zookeeper.connect": fortress.zookeeper_connect}
