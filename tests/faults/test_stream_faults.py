@@ -288,8 +288,7 @@ class Journal:
             self._thread.join(90)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("ends", [["kill"], ["kill", "stop", "kill"]], ids=" ".join)
+@pytest.mark.parametrize("ends", [["kill"], *seldom(["kill", "stop", "kill"])], ids=" ".join)
 def test_leaders_killed(stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, ends: list[str]) -> None:
     """While leaders are killed or stopped, streams read every acknowledged record once, in the order of its partition."""
     topic = new_topic(partitions=2, replication=3, config={"min.insync.replicas": "2"})
@@ -421,7 +420,6 @@ class TestAvailableNow:
         found.run()
         assert [set(found.offsets(number)) for number in range(2)] == [set(range(20))] * 2
 
-    @pytest.mark.long
     def test_restart_after_a_kill(
         self, stream: NewStream, zkafka_cluster: LocalCluster, new_topic: MakeTopic, planner_pid: Callable[[], int]
     ) -> None:

@@ -7,8 +7,6 @@ import pytest
 from tests.support.applications import Application
 from tests.support.copied_rows import Copy, kill
 
-pytestmark = pytest.mark.long
-
 TWO_OF_FOUR = (
     {"point": "commit_offset.before", "batch": 1, "slot": 2, "after": ["never"], "action": "wait"},
     kill("commit_offset.before", 3, after=("commit.after-1-0", "commit.after-1-1")),
@@ -16,12 +14,14 @@ TWO_OF_FOUR = (
 """Kills the application when slots 0 and 1 of micro-batch 1 have committed, and slots 2 and 3 have sent their rows."""
 
 
+@pytest.mark.long
 def test_undisturbed(copy: Copy) -> None:
     """An undisturbed query writes each row once, in as many micro-batches as its limit implies."""
     assert copy.complete().batches == ((0, 400), (1, 400), (2, 400))
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_all_slots_committed(any_copy: Copy) -> None:
     """A query killed after all slots committed, but before its checkpoint did, finds the rows in the log."""
     any_copy.killed(kill("driver_commit.before"))
@@ -42,6 +42,7 @@ def test_some_slots_committed(any_copy: Copy, application: Application) -> None:
     assert any_copy.counts(committed=False).total() > any_copy.rows
 
 
+@pytest.mark.long
 def test_entry_sent_and_not_committed(any_copy: Copy) -> None:
     """A query killed with its rows and ledger entry in an uncommitted transaction writes the rows again."""
     any_copy.killed(kill("commit_offset.after", 1))
@@ -49,6 +50,7 @@ def test_entry_sent_and_not_committed(any_copy: Copy) -> None:
     any_copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_commit_under_way(copy: Copy) -> None:
     """A query killed during a commit writes each row once, whether or not the commit succeeded."""
     for batch, slot, seconds in ((0, 0, 0.0), (1, 3, 0.001), (2, 2, 0.003)):
@@ -57,6 +59,7 @@ def test_commit_under_way(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_before_and_after(copy: Copy) -> None:
     """A query killed before it sends its first row, and after a commit in its last micro-batch, writes each row once."""
     copy.killed(kill("begin.before", 0, batch=0))
@@ -66,6 +69,7 @@ def test_before_and_after(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_first_and_last_micro_batch(copy: Copy) -> None:
     """A query killed after its first or last micro-batch can replay it."""
     copy.killed(kill("driver_commit.before", batch=0))
@@ -74,6 +78,7 @@ def test_first_and_last_micro_batch(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_killed_in_the_replay(copy: Copy) -> None:
     """A query killed again during the replay, with some slots verified, verifies all of them in the end."""
     copy.killed(*TWO_OF_FOUR)
@@ -84,6 +89,7 @@ def test_killed_in_the_replay(copy: Copy) -> None:
     copy.expect_each_once()
 
 
+@pytest.mark.long
 def test_at_least_once(copy: Copy) -> None:
     """Without exactly-once, the same kill repeats a micro-batch, and the check notices it."""
     writes = [copy.at_least_once()]
@@ -93,6 +99,7 @@ def test_at_least_once(copy: Copy) -> None:
     assert (len(found), found.total()) == (1200, 1600)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [(4,), (4, "key")])
 def test_shuffled_rows(copy: Copy, columns: tuple[int | str, ...]) -> None:
     """Rows repartitioned in turn or by a column land in the same slots after a restart."""
