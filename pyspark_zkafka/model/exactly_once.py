@@ -184,7 +184,10 @@ def _look(attempt: Attempt, own: Entry | None) -> Generator[Step, Any, Await]:
         return Await(slots)
     elsewhere: Elsewhere = yield ReadOthers(with_former=_may_be_renumbered(attempt, entries))
     _require_not_former(attempt, elsewhere.former)
-    return Await(slots, _awaited_elsewhere(attempt, elsewhere.others))
+    places = _awaited_elsewhere(attempt, elsewhere.others)
+    if attempt.write and _was_accepted(attempt, entries):
+        places = ()  # these are other writes of the same foreachBatch, which may come after this one
+    return Await(slots, places)
 
 
 def _verify(attempt: Attempt, own: Entry) -> Generator[Step, Any, Result]:
@@ -237,15 +240,20 @@ def _awaited_elsewhere(attempt: Attempt, others: Mapping[str, Collection[Entry]]
     )
 
 
+def _was_accepted(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
+    """True if the write has an entry of this batch under its present name: no other name is its former one."""
+    return any(entry.batch == attempt.batch for entry in entries.values())
+
+
 def _may_be_renumbered(attempt: Attempt, entries: Mapping[int, Entry]) -> bool:
     """True if batchId may have been set or left out since the write tried this batch.
 
-    A batch with an entry under the present name was accepted before. A job may be any query's write, and is suspect only
-    while it has no entry at all: queries and jobs often have the same numbers.
+    A job may be any query's write, and is suspect only while it has no entry at all: queries and jobs often have the same
+    numbers.
     """
     if attempt.is_job:
         return not entries
-    return bool(attempt.write) and all(entry.batch != attempt.batch for entry in entries.values())
+    return bool(attempt.write) and not _was_accepted(attempt, entries)
 
 
 def _require_not_former(attempt: Attempt, former: Mapping[str, Collection[Entry]]) -> None:

@@ -95,6 +95,8 @@ def identify(context: TaskContext, options: WriteOptions, ledger: LedgerPlan) ->
                 f"batchId is {once.batch}, but the write belongs to micro-batch {batch}; pass the number that Spark passes "
                 "to the function of foreachBatch, and start its threads anew in each call",
             )
+        if not _is_uuid(run):  # a job group of the user, which may be the same in the next run
+            return Writing(name, Attempt(slot, once.batch, call, is_job=True), query)
         return Writing(name, Attempt(slot, once.batch, run, call, is_named=True), query)
     if query is None or batch is None:
         if (job := ledger.job) is not None:

@@ -249,6 +249,18 @@ def test_waits_for_another_write() -> None:
     assert follow(NAMED, script) == Result(10, was_written=False)
 
 
+@pytest.mark.parametrize("attempt", [FOREACH, NAMED])
+def test_next_to_another_write(attempt: Attempt) -> None:
+    """A write of a foreachBatch that has recorded a slot does not wait for the other writes that are recorded.
+
+    These may come after it, or need its cores.
+    """
+    recorded = replace(OTHER, run=attempt.run, write=attempt.write)
+    looks: Script = [(Begin(), None), (ReadLedger(), {0: recorded}), (ReadOthers(), Elsewhere(ELSEWHERE, {}))]
+    commit = Commit(replace(WRITTEN, write=attempt.write))
+    assert follow(attempt, [*looks, (Send(), ROWS), (commit, None)]) == Result(10, was_written=False)
+
+
 def test_waits_for_another_write_in_vain() -> None:
     """If the recorded write is not repeated, it was renamed, and the transaction is aborted."""
     looks: Script = [(Begin(), None), (ReadLedger(), {}), (ReadOthers(True), Elsewhere(ELSEWHERE, {}))]

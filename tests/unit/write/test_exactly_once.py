@@ -182,6 +182,7 @@ OTHER_TOPIC = ("zkafka-writer.audit", "invoices")
         (Context(), NAMED, (f"zkafka-{QUERY}-invoices", "orders"), 7, ""),
         (Context(), NAMED, (f"team-{QUERY}-orders", "orders"), 7, ""),
         (Context(), NAMED, OTHER_TOPIC, 7, "LEDGER_MOVED"),
+        (of_query("another run"), NAMED, OTHER_TOPIC, 7, "LEDGER_MOVED"),
     ],
 )
 def test_renumbered(
@@ -240,12 +241,22 @@ def test_batch_job() -> None:
     assert found.attempt == Attempt(3, 7, CALL, is_job=True)
 
 
-@pytest.mark.parametrize("run", [RUN, "etl"])
-def test_numbered_write_in_foreach_batch(run: str) -> None:
-    """A named write in foreachBatch has the same name with and without Spark's micro-batch, so it can move to Connect."""
+@each(
+    ("run", "attempt"),
+    [
+        (RUN, Attempt(3, 7, RUN, CALL, is_named=True)),
+        ("etl", Attempt(3, 7, CALL, is_job=True)),
+        ("", Attempt(3, 7, CALL, is_job=True)),
+    ],
+)
+def test_numbered_write_in_foreach_batch(run: str, attempt: Attempt) -> None:
+    """A named write in foreachBatch has the same name with and without Spark's micro-batch, so it can move to Connect.
+
+    A job group of the user may be the same in the next run. Each call is then a run of its own.
+    """
     found = identified(of_query(run), call=CALL, **NAMED)
     assert (str(found.name), found.query) == ("zkafka-writer.audit", QUERY)
-    assert found.attempt == Attempt(3, 7, run, CALL, is_named=True)
+    assert found.attempt == attempt
 
 
 def test_another_number_in_foreach_batch() -> None:
