@@ -93,19 +93,20 @@ class Registry:
                 self._unknown = {key: entry for key, entry in self._unknown.items() if now < entry[0]}
             self._unknown[key] = now + _UNKNOWN_FOR_S, reason
             raise UnknownSchema(reason)
-        found = self._by_id[key] = self._stored(schema, key if isinstance(key, int) else None)
+        found = self._by_id[key] = self._stored(schema, key if isinstance(key, int) else None, what)
         return found
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
         """Return a version of a subject, by default the latest, which is never cached. Raises UNKNOWN_SUBJECT."""
         asked = version or "latest"
-        found = self._ask(f"version {asked} of subject {subject}", "get_version", subject, asked)
+        what = f"version {asked} of subject {subject}"
+        found = self._ask(what, "get_version", subject, asked)
         if found is None:
             raise UNKNOWN_SUBJECT(
                 f"The schema registry {self._place} has no {asked} version of subject {subject}; register a schema, or "
                 "correct the subject or version",
             )
-        return self._stored(found.schema, found.schema_id)
+        return self._stored(found.schema, self._checked_id(found.schema_id, what), what)
 
     def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
         """Return the id of a schema under a subject, after registering the schema with `auto`.
@@ -116,13 +117,14 @@ class Registry:
 
         method = "register_schema_full_response" if auto else "lookup_schema"
         own = Schema(schema.text, schema.kind)
-        found = self._ask(f"the schema of subject {subject}", method, subject, own, normalize)
-        if found is None or found.schema_id is None:
+        what = f"the schema of subject {subject}"
+        found = self._ask(what, method, subject, own, normalize)
+        if found is None:
             raise UNKNOWN_SUBJECT(
                 f"The schema registry {self._place} has not the schema to write under subject {subject}; register it, "
                 "or set auto.register.schemas=true or use.latest.version=true",
             )
-        return int(found.schema_id)
+        return self._checked_id(found.schema_id, what)
 
     def close(self) -> None:
         """Close the connections."""
@@ -130,10 +132,17 @@ class Registry:
             self._opened.close()
             self._opened = None
 
-    def _stored(self, schema: Schema, schema_id: int | None) -> StoredSchema:
+    def _stored(self, schema: Schema, schema_id: int | None, what: str) -> StoredSchema:
         references: dict[str, str] = {}
         self._add_references(schema, references)
-        return StoredSchema(schema.schema_str or "", schema.schema_type or "AVRO", references, schema_id)
+        if not schema.schema_str or not isinstance(schema.schema_str, str):
+            raise self._no_registry(what)
+        return StoredSchema(schema.schema_str, schema.schema_type or "AVRO", references, schema_id)
+
+    def _checked_id(self, found: object, what: str) -> int:
+        if not isinstance(found, int) or not 0 <= found <= _MOST_ID:
+            raise self._no_registry(what)
+        return found
 
     def _add_references(self, schema: Schema, found: dict[str, str]) -> None:
         for reference in schema.references or ():
@@ -176,11 +185,8 @@ class Registry:
                 ) from error
             except _transport_errors() as error:
                 reason = str(error) or type(error).__name__
-            except ValueError as error:
-                raise SCHEMA_REGISTRY_ERROR(
-                    f"{self._place} did not answer with JSON when it was asked for {what}; correct the path in "
-                    "schema.registry.url",
-                ) from error
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the client does not check answers
+                raise self._no_registry(what) from error
             if deadline.left_s < pause_s:
                 raise SCHEMA_REGISTRY_UNAVAILABLE(
                     f"The schema registry {self._place} did not return {what} within {_PATIENCE_S:.0f} s: {reason}; check "
@@ -199,8 +205,11 @@ class Registry:
             )
         if error.http_status_code in (409, 422):
             return SCHEMA_NOT_REGISTERED(f"The schema registry {self._place} does not accept {what}: {found}; correct it")
+        return self._no_registry(what, f": {found}")
+
+    def _no_registry(self, what: str, found: str = "") -> ZKafkaError:
         return SCHEMA_REGISTRY_ERROR(
-            f"{self._place} did not answer as a schema registry when it was asked for {what}: {found}; correct the path in "
+            f"{self._place} did not answer as a schema registry when it was asked for {what}{found}; correct the path in "
             "schema.registry.url",
         )
 

@@ -33,6 +33,10 @@ from pyspark_zkafka.options.values import (
 )
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign")
+_BROKER = re.compile(
+    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([^\s/:]+(:[0-9]{1,5})?|[^\s/]*:[^\s/]*:[^\s/]*)", re.IGNORECASE
+)
+"""What librdkafka takes as the address of a broker: also with a protocol, without a port, or of IPv6."""
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
 _HOST_NAME_CHECK = "zookeeper.ssl.endpoint.identification.algorithm"
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
@@ -66,6 +70,11 @@ def _connection(given: OptionParser, role: Role) -> ConnectionOptions:
     given.refuse_if(
         not given.has("zookeeper.connect") and not any(map(given.text, _BOOTSTRAP)),
         "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper",
+    )
+    brokers = [broker.strip() for broker in (bootstrap or "").split(",") if broker.strip()]
+    given.refuse_if(
+        bootstrap is not None and not (brokers and all(map(_BROKER.fullmatch, brokers))),
+        f"kafka.bootstrap.servers is {bootstrap!r}; expected host:port[,host:port...]",
     )
     listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))
     return ConnectionOptions(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))

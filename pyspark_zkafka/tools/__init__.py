@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import Annotated
 
@@ -115,6 +116,9 @@ def _demo(
 
 def main() -> None:
     """Run the command; a ZKafkaError is written as one line to standard error."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by the caller; a connection would get its number
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - stays open
     if logging.lastResort is not None:  # the handler of commands, which configure no logging
         logging.lastResort.setFormatter(LogFormatter())
     try:

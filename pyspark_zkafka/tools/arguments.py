@@ -74,7 +74,7 @@ def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = Fals
     for text in texts or ():
         name, equals, value = text.partition("=")
         name = name.strip()
-        if not equals or not name or (strict and (not value.strip() or "=" in value)):
+        if not equals or not name or not name.isprintable() or (strict and (not value.strip() or "=" in value)):
             raise typer.BadParameter(f"found {text!r}; write NAME=VALUE", param_hint=option)
         if strict and name in found:
             raise typer.BadParameter(f"{name} is given twice; give one value for each name", param_hint=option)

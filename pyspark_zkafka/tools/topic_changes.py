@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from pyspark_zkafka.conditions import INVALID_OPTION, TOPIC_REFUSED
-from pyspark_zkafka.model.topic_names import describe_bad_names
+from pyspark_zkafka.conditions import TOPIC_REFUSED
+from pyspark_zkafka.options.kinds import TOPIC
 from pyspark_zkafka.tools.admin_config import parse_settings
 from pyspark_zkafka.tools.arguments import require_topics
 from pyspark_zkafka.tools.command import Target, Topic, changes_cluster, open_servers
@@ -46,8 +46,7 @@ def create(
 
     Example: zkafka topics create orders --partitions 12 --replication-factor 3 --config retention.ms=604800000
     """
-    if (problem := describe_bad_names("TOPIC", [topic])) is not None:
-        raise INVALID_OPTION(problem)
+    TOPIC.read("TOPIC", topic)
     settings = parse_settings(config or ())
     counts = (partitions or _BROKERS_DEFAULT, replication_factor or _BROKERS_DEFAULT)
     with open_servers(target) as servers:
@@ -69,6 +68,7 @@ def alter(target: Target, topic: Topic, partitions: _MorePartitions) -> None:
 
     Example: zkafka topics alter orders --partitions 24 --bootstrap-server broker1:9092
     """
+    TOPIC.read("TOPIC", topic)
     with open_servers(target) as servers:
         admin = servers.admin
         found = admin.snapshot([topic]).topics

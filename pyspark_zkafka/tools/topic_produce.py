@@ -16,6 +16,7 @@ from pyspark_zkafka.tools.arguments import parse_pairs
 from pyspark_zkafka.tools.command import Target, Topic, reads_cluster
 
 _READ_BYTES = 1024 * 1024
+_ANY_BYTES = "surrogateescape"  # as Python decodes arguments that are not UTF-8
 _SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -53,10 +54,11 @@ def produce(
     from pyspark_zkafka.write.plan import plan_write
     from pyspark_zkafka.write.writers import RowSender
 
-    separator = None if key_separator is None else key_separator.replace("\\t", "\t").encode()
+    separator = None if key_separator is None else key_separator.replace("\\t", "\t").encode(errors=_ANY_BYTES)
     if separator == b"":
         raise INVALID_OPTION("--key-separator is empty; write the text between key and value")
-    headers = [(name, value.encode()) for name, value in parse_pairs(header, "--header").items()]
+    pairs = [pair for given in header or () for pair in parse_pairs([given], "--header").items()]
+    headers = [(name, value.encode(errors=_ANY_BYTES)) for name, value in pairs]
     _ = target.connection  # names a missing cluster in the command's own words
     options = parse_write({"kafka.allow.auto.create.topics": "false", **target.options, "topic": topic})
     check_columns(_SCHEMA, topic)
@@ -104,8 +106,9 @@ def make_batch(
         for number, line in enumerate(lines):
             key, found, value = line.partition(separator)
             if not found:
+                shown = separator.decode(errors=_ANY_BYTES)
                 raise INVALID_OPTION(
-                    f"Line {before + number + 1} has no key separator {separator.decode()!r}; {before} records before it "
+                    f"Line {before + number + 1} has no key separator {shown!r}; {before} records before it "
                     "are written. Correct the line, or leave --key-separator out"
                 )
             keys[number], values[number] = key, value

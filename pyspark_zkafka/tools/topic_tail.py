@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from pyspark_zkafka.model.offsets import LATEST, NamedPosition, OffsetSpec, reso
 from pyspark_zkafka.model.records import CORRUPT_COLUMNS, UNREADABLE_HEADERS, build_batch, read_headers
 from pyspark_zkafka.model.view_tables import Row
 from pyspark_zkafka.options.batch import parse_read
-from pyspark_zkafka.options.kinds import parse_position
+from pyspark_zkafka.options.kinds import TOPIC, parse_position
 from pyspark_zkafka.options.times import parse_time
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.retries import Retry
@@ -74,6 +75,7 @@ def tail(
     zkafka topics tail orders --from earliest --exit --key;
     zkafka topics tail orders --option value.format=avro-confluent --option schema.registry.url=http://registry1:8081
     """
+    TOPIC.read("TOPIC", topic)
     spec = OffsetSpec("--from", everywhere=parse_text("--from", start, parse_start)).at(time.time_ns() // 1_000_000)
     fields = as_text if option is None else decoder(target, topic, parse_pairs(option, "--option"))
     form = "json" if target.output.as_json else form
@@ -187,7 +189,7 @@ def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
     """
     from pyspark_zkafka.formats.decoding import BatchDecoder, pin_formats
 
-    pinned = pin_formats(parse_read({**target.options, "subscribe": topic, **given, "mode": "PERMISSIVE"}))
+    pinned = pin_formats(parse_read({**target.options, "subscribe": topic, **given}))
     if pinned is None:
         raise INVALID_OPTION("--option names no format; use value.format=... or key.format=...")
     unknown = [name for name, type in pinned.types.items() if type is None]
@@ -195,7 +197,7 @@ def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
         raise INVALID_OPTION(f"The type of the column {unknown[0]} is unknown; use --option {unknown[0]}.schema=...")
     types: dict[str, pa.DataType] = {"key": pa.binary(), "value": pa.binary(), **pinned.types}
     types |= {name: kinds[0] for name, kinds in CORRUPT_COLUMNS.items()}
-    batches = BatchDecoder(pinned, pa.schema(list(types.items())))
+    batches = BatchDecoder(replace(pinned, mode="PERMISSIVE"), pa.schema(list(types.items())))
 
     def fields(message: Message) -> tuple[Any, Any]:
         partition = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -207,10 +209,21 @@ def decoder(target: Target, topic: str, given: Mapping[str, str]) -> Fields:
         if (reason := row["_corrupt_reason"]) is not None:
             target.output.note(f"{partition} at offset {message.offset()}: {reason}")
         found = {"key": message.key(), "value": message.value()}
-        found |= {name: row[name] for name in pinned.columns if row.get(name) is not None}
+        found |= {name: _objects(row[name], types[name]) for name in pinned.columns if row.get(name) is not None}
         return tuple(_text(one) if isinstance(one, bytes) else one for one in found.values())  # type: ignore[return-value]
 
     return fields
+
+
+def _objects(found: Any, kind: pa.DataType) -> Any:
+    """Return a decoded value with dictionaries for maps, which Arrow returns as pairs."""
+    if found is None or not pa.types.is_nested(kind):
+        return found
+    if pa.types.is_struct(kind):
+        return {field.name: _objects(found[field.name], field.type) for field in kind}
+    if pa.types.is_map(kind):
+        return {key: _objects(value, kind.item_type) for key, value in found}
+    return [_objects(element, kind.value_type) for element in found]
 
 
 def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: bool) -> Callable[[Message], bytes]:

@@ -218,9 +218,12 @@ def server(status: int, body: bytes) -> Iterator[tuple[str, list[Any]]]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             requests.append((self.path, dict(self.headers)))
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_response(status)
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the name that http.server calls
 
         def log_message(self, *_: object) -> None:
             pass
@@ -244,12 +247,39 @@ def test_login() -> None:
     assert requests[0][1]["Authorization"] == "Basic YWxpY2U6c2VjcmV0"
 
 
-def test_a_web_page() -> None:
-    """An address that returns a web page is no registry."""
-    with server(200, b"<html>") as (url, _):
+@each(
+    "answer",
+    [
+        b"", b"<html>", b"null", b"[]", b"5", b"{}", b"[" * 100_000, b'{"id": 1, "schema": null}',
+        b'{"id": "x", "schema": {}}', b'{"id": 1, "schema": "x", "references": 5}',
+    ],
+)  # fmt: skip
+def test_other_answers(answer: bytes) -> None:
+    """An address that answers with a web page, or with other JSON, is no registry. Nothing of the answer is kept."""
+    with server(200, answer) as (url, _):
         found = Registry(RegistryOptions((url,), ()))
-        with pytest.raises(errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer with JSON"):
-            found.schema(7)
+        for ask in (lambda: found.schema(7), lambda: found.subject("s")):
+            with pytest.raises(
+                errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer as a schema reg"
+            ):
+                ask()
+        found.close()
+
+
+@each("number", ["null", '"x"', "-1", "99999999999"])
+def test_other_ids(number: str) -> None:
+    """An answer whose id does not fit into a payload is none of a registry."""
+    with server(200, f'{{"id": {number}, "schema": "x"}}'.encode()) as (url, _):
+        found = Registry(RegistryOptions((url,), ()))
+        asks = (
+            lambda: found.subject("s"),
+            lambda: found.register("s", StoredSchema("x", "AVRO"), auto=True, normalize=False),
+        )
+        for ask in asks:
+            with pytest.raises(
+                errors.SchemaRegistryRefused, match=r"SCHEMA_REGISTRY_ERROR.*did not answer as a schema reg"
+            ):
+                ask()
         found.close()
 
 

@@ -220,6 +220,22 @@ def test_brokers_by_two_names() -> None:
         parse_connection({"kafka.Bootstrap.Servers": "k:1", "kafka.metadata.broker.list": "k:2"})
 
 
+@each(
+    "servers",
+    ["k", "k:9092,", "k1:1, k2:2", "[::1]:9092", "::1", "fe80::1%eth0", "SASL_SSL://k:9093", "a_b.c-d:1"],
+)
+def test_brokers(servers: str) -> None:
+    """An address of a broker has the forms of librdkafka."""
+    assert parse_connection({"kafka.bootstrap.servers": servers}).bootstrap_servers == servers.strip()
+
+
+@each("servers", [",", "http://k:9092", "k:http", "k/9092", "k1:1 k2:2", "k:123456"])
+def test_wrong_brokers(servers: str) -> None:
+    """A text that has no address of a broker is refused with the expected form, before anything is connected."""
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is .*; expected host:port"):
+        parse_connection({"kafka.bootstrap.servers": servers})
+
+
 @pytest.mark.parametrize("name", ["kafka.bootstrap.servers", "kafka.metadata.broker.list"])
 def test_no_brokers(name: str) -> None:
     """An empty list of brokers is a problem."""

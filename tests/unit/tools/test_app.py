@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,16 @@ def test_file_of_a_reset(tmp_path: Path, text: str, problem: str) -> None:
 def test_help(command: str) -> None:
     """The help of each command has an example."""
     assert f"Example: zkafka groups {command}" in CliRunner().invoke(zkafka, ["groups", command, "--help"]).stdout
+
+
+@each(
+    ("closed", "arguments", "says"),
+    [("<&-", "groups import -", "it is empty"), (">&-", "checkpoint show .", "NOT_A_CHECKPOINT")],
+)
+def test_closed_streams(closed: str, arguments: str, says: str) -> None:
+    """A command whose input or output is closed, as some daemons start it, behaves as with /dev/null."""
+    script = f"{sys.executable} -m pyspark_zkafka.tools {arguments} {closed}"
+    done = subprocess.run(
+        script, shell=True, capture_output=True, text=True, check=False, env={"ZKAFKA_ZOOKEEPER": "127.0.0.1:1"}
+    )
+    assert (says in done.stderr, done.stderr.count("\n")) == (True, 1), done.stderr

@@ -83,6 +83,8 @@ def test_refusals(validator: Admin, show: Show) -> None:
     assert len(validator.asked) == 2
     with pytest.raises(OptionError, match="TOPIC"):
         show(create, "a/b")
+    with pytest.raises(OptionError, match="TOPIC"):
+        show(alter, "", 4)
     with pytest.raises(ClusterStateError, match="t has 2 partitions, and their number can only grow"):
         show(alter, "t", 2)
     with pytest.raises(UnknownTopic):

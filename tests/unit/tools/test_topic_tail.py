@@ -19,7 +19,7 @@ from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
 from pyspark_zkafka.testing import MockCluster
 from pyspark_zkafka.tools.command import Target
-from pyspark_zkafka.tools.topic_tail import Format, as_text, decoder, line_writer, parse_start, read, record
+from pyspark_zkafka.tools.topic_tail import Format, as_text, decoder, line_writer, parse_start, read, record, tail
 from tests.support.cases import each
 from tests.support.foreign_headers import write_header
 
@@ -164,6 +164,28 @@ def test_decoded_time_beyond_the_calendar(new_target: Callable[..., Target], cap
     assert fields(written) == (None, written.value())  # type: ignore[arg-type]
     assert "t-0 at offset 5: a date or time cannot be shown" in capsys.readouterr().err
     assert fields(Message(6, b"\x02"))[1] == datetime(1970, 1, 1, 0, 0, 0, 1, timezone.utc)  # type: ignore[arg-type]
+
+
+def test_decoded_maps(new_target: Callable[..., Target]) -> None:
+    """Maps are objects at any depth, also empty ones."""
+    schema = "m map<string, array<struct<n: map<string, int>>>>, e map<string, int>, l array<int>, s struct<x: int>"
+    fields = decoder(new_target(as_json=True, dry_run=False), "t", {"value.format": "json", "value.schema": schema})
+    document = {"m": {"a": [{"n": {"b": 1}}, None]}, "e": {}, "l": [], "s": None}
+    assert fields(Message(5, json.dumps(document).encode()))[1] == document  # type: ignore[arg-type]
+
+
+def test_wrong_formats(new_target: Callable[..., Target]) -> None:
+    """An error about options names only what was given."""
+    with pytest.raises(OptionError, match=r"did you mean value\.format") as caught:
+        decoder(new_target(as_json=False, dry_run=False), "t", {"value.formt": "json"})
+    assert "mode" not in str(caught.value)
+
+
+@each("name", ["", "no name", "a/b", "x" * 600])
+def test_names_of_topics(new_target: Callable[..., Target], name: str) -> None:
+    """A name that no topic can have is refused before the cluster is asked."""
+    with pytest.raises(OptionError, match="TOPIC"):
+        tail.__wrapped__(new_target(as_json=False, dry_run=False), name)  # type: ignore[attr-defined]
 
 
 @dataclass
