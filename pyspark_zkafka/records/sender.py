@@ -13,7 +13,10 @@ from pyspark_zkafka.model.rows import OutgoingBatch
 
 _HINTS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Write on the topic",
-    KafkaError.MSG_SIZE_TOO_LARGE: "kafka.message.max.bytes or the topic's max.message.bytes is smaller",
+    KafkaError.MSG_SIZE_TOO_LARGE: (
+        "kafka.message.max.bytes or the topic's max.message.bytes is smaller than the record, or with transport=librdkafka "
+        "than kafka.batch.size"
+    ),
 }
 
 

@@ -127,7 +127,7 @@ def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
         (
             KafkaError.MSG_SIZE_TOO_LARGE,
             "MSG_SIZE_TOO_LARGE: Broker: Message size too large; kafka.message.max.bytes or the topic's max.message.bytes "
-            "is smaller",
+            "is smaller than the record, or with transport=librdkafka than kafka.batch.size",
             None,
         ),
         (KafkaError._MSG_TIMED_OUT, "_MSG_TIMED_OUT: Local: Message timed out", "orders"),
