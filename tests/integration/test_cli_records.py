@@ -69,7 +69,7 @@ def test_round_trip(run: Command, zkafka_cluster: LocalCluster, new_topic: NewTo
     by_ours, by_java = (arrived(zkafka_cluster.bootstrap_servers, topic, 5) for topic in (ours, javas))
     for partition in range(5):
         assert [r[1:3] for r in by_ours[partition]] == [r[1:3] for r in by_java[partition]]
-        assert all(r[3] == [("source", b"cli")] for r in by_ours[partition])
+        assert all(r[3] == [("source", b"cli"), ("source", b"\xff")] for r in by_ours[partition])
 
     shown = lines(run("tail", ours, "--from", "earliest", "--exit", "--key"))
     assert sorted(shown) == sorted(["gone\t", *(f"{key}\t{key.upper()}" for key in keys)])
