@@ -187,7 +187,8 @@ def _unreadable(found: object) -> CheckpointError:
         shown = str(found)[:200]
     except RecursionError:
         shown = "JSON that is nested too deeply"
+    is_other = type(version) is int and version != VERSION
+    problem = f"has version {version} instead of {VERSION}" if is_other else "is damaged, or of another source"
     return UNKNOWN_CHECKPOINT(
-        f"The checkpoint has an offset that this version of zkafka cannot read (version {version!r}, expected {VERSION}): "
-        f"{shown}; use the version that wrote it, or a new checkpointLocation",
+        f"An offset in the checkpoint {problem}: {shown}; use the version that wrote it, or a new checkpointLocation"
     )

@@ -111,9 +111,7 @@ def find_partitions(requested: Iterable[PartitionSpec], snapshot: ClusterSnapsho
             unknown_topics.add(topic)
     unknown = [*sorted(unknown_topics), *sorted(unknown_partitions)]
     if unknown:
-        raise UNKNOWN_TOPIC(
-            f"The cluster has no {listing(unknown)}; nothing was changed; correct the names, or leave them out",
-        )
+        raise UNKNOWN_TOPIC(f"The cluster has no {listing(unknown)}; correct the names, or leave them out")
     return sorted(found)
 
 

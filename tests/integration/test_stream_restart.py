@@ -150,6 +150,6 @@ class TestRestart:
         file = found.checkpoint / "offsets" / "0"
         file.write_text(file.read_text().replace('{"version": 1,', '{"version": 2,'))
         (file.parent / ".0.crc").unlink()
-        expected = r"\[UNKNOWN_CHECKPOINT\] .*\(version 2, expected 1\).* use the version that wrote it, or a new"
+        expected = r"\[UNKNOWN_CHECKPOINT\] .*has version 2 instead of 1.* use the version that wrote it, or a new"
         with pytest.raises(StreamingQueryException, match=expected):
             found.run()

@@ -174,7 +174,9 @@ def test_another_topic_of_the_same_name(
 )
 def test_damaged(found: object) -> None:
     """An offset that this package did not write is refused and quoted."""
-    with pytest.raises(CheckpointError, match=r"\[UNKNOWN_CHECKPOINT\] The checkpoint has an offset that") as caught:
+    with pytest.raises(
+        CheckpointError, match=r"\[UNKNOWN_CHECKPOINT\] An offset in the checkpoint (is damaged|has version 0)"
+    ) as caught:
         StreamOffset.from_json(found)
     assert str(found)[:200] in str(caught.value)
     assert "use the version that wrote it, or a new checkpointLocation" in str(caught.value)
@@ -183,6 +185,6 @@ def test_damaged(found: object) -> None:
 def test_another_version() -> None:
     """A newer version is named together with the expected one, and a long offset is quoted in part."""
     newer = {"version": 2, "topics": {"a": {"known": 1, "partitions": {str(n): [1, 5] for n in range(500)}}}}
-    with pytest.raises(CheckpointError, match=r"\(version 2, expected 1\)") as caught:
+    with pytest.raises(CheckpointError, match=r"has version 2 instead of 1") as caught:
         StreamOffset.from_json(newer)
     assert len(str(caught.value)) < 500
