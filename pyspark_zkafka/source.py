@@ -72,15 +72,13 @@ class ZKafkaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make a batch reader of records or of a view, for a projection of the schema."""
         with prepared_worker():
-            from pyspark.sql.pandas.types import to_arrow_schema
-
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.model.view_tables import require_view_projection
             from pyspark_zkafka.options.batch import parse_read
             from pyspark_zkafka.read.batch_reader import PushdownReader, ViewReader, ZKafkaReader
 
-        options = parse_read(self.options)
-        projection = to_arrow_schema(schema, timezone="UTC")
+            options = parse_read(self.options)
+            projection = _arrow_schema(schema)
         if options.view is not None:
             require_view_projection(options.view, projection)
             return ViewReader(options.view, options, projection)
@@ -97,14 +95,12 @@ class ZKafkaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make a streaming reader for a projection of the schema; it connects when Spark plans with it."""
         with prepared_worker():
-            from pyspark.sql.pandas.types import to_arrow_schema
-
             from pyspark_zkafka.model.records import require_projection
             from pyspark_zkafka.options.stream import parse_stream
             from pyspark_zkafka.read.stream_reader import ZKafkaStreamReader
 
-        options = parse_stream(self.options)
-        projection = to_arrow_schema(schema, timezone="UTC")
+            options = parse_stream(self.options)
+            projection = _arrow_schema(schema)
         pinned = self._pin(options.read)
         require_projection(projection, *_decoded(pinned, projection))
         return ZKafkaStreamReader(options, projection, pinned)
@@ -136,15 +132,28 @@ class ZKafkaDataSource(DataSource):
         return ZKafkaStreamWriter(options, plan_write(options, frame, is_stream=True))
 
     def _write_options(self, schema: StructType, *, overwrite: bool, is_stream: bool) -> tuple[WriteOptions, pa.Schema]:
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         from pyspark_zkafka.model.rows import check_columns
         from pyspark_zkafka.options.batch import parse_append
 
         options = parse_append(self.options, overwrite=overwrite, is_stream=is_stream)
-        frame = to_arrow_schema(schema, timezone="UTC")
+        frame = _arrow_schema(schema)
         check_columns(frame, options.topic, [] if options.formats is None else [c.column for c in options.formats.columns])
         return options, frame
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the frame's schema in Arrow's types. Raises INVALID_SCHEMA for types that Spark cannot convert."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from pyspark_zkafka.conditions import INVALID_SCHEMA
+
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except PySparkException as exc:
+        raise INVALID_SCHEMA(
+            f"The frame {schema.simpleString()} cannot be used: {str(exc).rstrip('.')}; cast or leave out this type"
+        ) from exc
 
 
 def _decoded(pinned: PinnedFormats | None, declared: pa.Schema) -> tuple[dict[str, pa.DataType | None], bool]:

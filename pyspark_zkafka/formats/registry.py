@@ -31,7 +31,7 @@ _REQUEST_TIMEOUT_S = 10
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 5.0
 _UNKNOWN_FOR_S = 30.0
 _MANY_UNKNOWN = 1000
-_HTTP_NOT_FOUND = 404
+_HTTP_NOT_FOUND, _HTTP_CONFLICT = 404, 409
 _MOST_ID = 2**31 - 1
 _NOT_FOUND = frozenset({40401, 40402, 40403, 40406})
 """Confluent's error codes for an unknown subject, version or schema, and for a deleted version."""
@@ -102,8 +102,9 @@ class Registry:
         what = f"version {asked} of subject {subject}"
         found = self._ask(what, "get_version", subject, asked)
         if found is None:
+            named = f"version {version}" if version else "latest version"
             raise UNKNOWN_SUBJECT(
-                f"The schema registry {self._place} has no {asked} version of subject {subject}; register a schema, or "
+                f"The schema registry {self._place} has no {named} of subject {subject}; register a schema, or "
                 "correct the subject or version",
             )
         return self._stored(found.schema, self._checked_id(found.schema_id, what), what)
@@ -121,8 +122,8 @@ class Registry:
         found = self._ask(what, method, subject, own, normalize)
         if found is None:
             raise UNKNOWN_SUBJECT(
-                f"The schema registry {self._place} has not the schema to write under subject {subject}; register it, "
-                "or set auto.register.schemas=true or use.latest.version=true",
+                f"The schema registry {self._place} does not have the schema to write under subject {subject}; register "
+                "it, or set auto.register.schemas=true or use.latest.version=true",
             )
         return self._checked_id(found.schema_id, what)
 
@@ -168,13 +169,16 @@ class Registry:
             self._opened = _client(self._options)
         client = self._opened
         deadline = Deadline.after(_PATIENCE_S, self._timing.clock)
-        pause_s = _FIRST_PAUSE_S
+        pause_s, may_conflict = _FIRST_PAUSE_S, True
         while True:
             try:
                 return getattr(client, method)(*arguments)
             except SchemaRegistryError as error:
                 if error.error_code in _NOT_FOUND or (is_optional and error.http_status_code == _HTTP_NOT_FOUND):
                     return None
+                if error.http_status_code == _HTTP_CONFLICT and may_conflict:
+                    may_conflict = False  # another task may just have created the subject: a real conflict is repeated
+                    continue
                 if error.http_status_code not in (408, 429) and error.http_status_code < 500:
                     raise self._refusal(what, error) from error
                 reason = f"it answered {error.error_message!r} with status {error.http_status_code}"

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 CHECKS = """
 assert orders.count() == 1000
-assert spark.read.parquet("{folder}/data/first-steps").count() == 1000
+assert spark.read.parquet(f"{folder}/rows").count() == 1000
 copied = spark.read.format("zkafka").options(**kafka, subscribe="invoices").load()
 assert copied.count() == 1000
 print("the first hour is over")
@@ -32,17 +32,16 @@ def test_first_steps(tmp_path: Path) -> None:
         if block.language in SHELL:
             shell.append(block.text)
         elif block.language == "python":
-            python.append(
-                block.text.replace('"/checkpoints', f'"{tmp_path}/checkpoints').replace('"/data', f'"{tmp_path}/data')
-            )
+            python.append(block.text)
     program = tmp_path / "first_steps.py"
-    program.write_text("\n".join([*python, CHECKS.format(folder=tmp_path)]))
+    program.write_text("\n".join([*python, CHECKS]))
     *first, last = shell
     assert last.strip() == "zkafka cluster down"
     script = "\n".join([*first[:1], f"trap '{last.strip()}' EXIT", *first[1:], f"python {program}"])
     environ = {
         "HOME": str(home),
         "PATH": os.environ["PATH"],
+        "TMPDIR": str(tmp_path),
         "ZKAFKA_CACHE": str(cache_folder()),
         "ZKAFKA_CLUSTER_DATA": str(tmp_path),
     }

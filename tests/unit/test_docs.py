@@ -100,6 +100,11 @@ def test_python_compiles(block: Block) -> None:
     compile(f"(reader\n{block.text})" if is_fragment(block) else block.text, str(block), "exec")
 
 
+def test_first_steps_need_no_rights() -> None:
+    """A newcomer can paste the blocks of docs/index.md as they are: none writes to a folder in the root folder."""
+    assert [str(block) for block in blocks(DOCS / "index.md") if re.search(r"[\"' ]/\w", block.text)] == []
+
+
 @each("block", [b for b in BLOCKS if b.language in SHELL])
 def test_commands_exist(block: Block) -> None:
     """The package's commands and the Makefile's targets exist, even if they are not run."""

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    YearMonthIntervalType,
+)
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.read.batch_reader import PushdownReader, ZKafkaReader
@@ -42,6 +51,19 @@ def test_schema_that_is_not_ours(column: StructField) -> None:
         source(subscribe="t").streamReader(schema)
     with pytest.raises(OptionError):
         source(view="brokers").reader(schema)
+
+
+def test_types_without_arrow_form() -> None:
+    """A column whose type Spark cannot convert to Arrow is refused as any other wrong type, when read or written."""
+    schema = StructType([StructField("value", StructType([StructField("months", YearMonthIntervalType())]))])
+    as_json = source(subscribe="t", **{"value.format": "json"})
+    for make in (
+        lambda: as_json.reader(schema),
+        lambda: as_json.streamReader(schema),
+        lambda: source(topic="t", **{"value.format": "json"}).writer(schema, overwrite=False),
+    ):
+        with pytest.raises(OptionError, match=r"INVALID_SCHEMA.*YearMonthIntervalType"):
+            make()
 
 
 @pytest.mark.parametrize(

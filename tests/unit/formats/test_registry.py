@@ -145,6 +145,8 @@ class TestSubjects:
         expected = r"UNKNOWN_SUBJECT.*registry http://registry:8081 has no latest version of subject t-value"
         with pytest.raises(errors.SchemaRegistryRefused, match=expected):
             registry(SchemaRegistryError(404, 40401, "no"))[0].subject("t-value")
+        with pytest.raises(errors.SchemaRegistryRefused, match="has no version 9 of subject t-value"):
+            registry(SchemaRegistryError(404, 40402, "no"))[0].subject("t-value", 9)
 
     def test_registration(self) -> None:
         """A schema is registered, or only looked up."""
@@ -158,6 +160,12 @@ class TestSubjects:
         """Without registration, an unknown schema is an error that names the options."""
         with pytest.raises(errors.SchemaRegistryRefused, match=r"UNKNOWN_SUBJECT.*set auto\.register\.schemas=true"):
             registry(UNKNOWN)[0].register("t-value", StoredSchema("x", "AVRO"), auto=False, normalize=False)
+
+    def test_simultaneous_registration(self) -> None:
+        """A registry may refuse a schema while another task registers it under the same new subject: it is asked again."""
+        found, client, _ = registry(SchemaRegistryError(409, 409, "already exists"), stored(Schema("x"), 9))
+        assert found.register("t-value", StoredSchema("x", "AVRO"), auto=True, normalize=False) == 9
+        assert len(client.requests) == 2
 
     def test_incompatible(self) -> None:
         """A refused schema is an error with the registry's reason."""
