@@ -6,6 +6,8 @@ import ast
 import json
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -103,6 +105,16 @@ def test_python_compiles(block: Block) -> None:
 def test_first_steps_need_no_rights() -> None:
     """A newcomer can paste the blocks of docs/index.md as they are: none writes to a folder in the root folder."""
     assert [str(block) for block in blocks(DOCS / "index.md") if re.search(r"[\"' ]/\w", block.text)] == []
+
+
+def test_first_steps_use_their_own_cluster() -> None:
+    """docs/index.md exports the address of the cluster that it starts, also if another one is up."""
+    (text,) = (block.text for block in blocks(DOCS / "index.md") if "zkafka cluster up" in block.text)
+    clusters = [{"name": name, "bootstrap_servers": f"{name}:9092"} for name in ("bench", "default", "tests")]
+    fake = f"zkafka() {{ echo '{json.dumps(clusters)}'; }}"
+    script = f'{fake}\npython() {{ {sys.executable} "$@"; }}\n{text}\necho $ZKAFKA_BOOTSTRAP_SERVER'
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "default:9092"
 
 
 @each("block", [b for b in BLOCKS if b.language in SHELL])

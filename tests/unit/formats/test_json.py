@@ -105,12 +105,22 @@ def test_values(kind: str, text: str, expected: Any) -> None:
         ("struct<a:int>", "[]", "f is [], which is no object"),
         ("string", "NaN", "the bytes are no JSON: "),
         ("string", '"x', "the bytes are no JSON: "),
+        ("string", "'x'", "the bytes are no JSON: "),
+        ("double", "Infinity", "the bytes are no JSON: "),
+        ("string", '"\\ud83d"', "'utf-8' codec"),
         ("decimal(4,2)", "NaN", "the bytes are no JSON: NaN is no number"),
     ],
 )
 def test_malformed_values(kind: str, text: str, says: str) -> None:
     """A value of another type or out of range makes the record malformed, and the reason has its path."""
     assert value(kind, text).startswith(says)
+
+
+@each("more", ["", ", x decimal(5,2)"])
+def test_repeated_names(more: str) -> None:
+    """The last value of a repeated name counts, also in the JSON text of a string."""
+    decoded = decode(parse(f"a int, s string{more}"), b'{"a": 1, "s": {"b": 1, "b": 2}, "a": 2}')
+    assert decoded.column.to_pylist()[0].items() >= {"a": 2, "s": '{"b":2}'}.items()
 
 
 @each("more", ["", ", x decimal(5,2)"])
