@@ -61,7 +61,7 @@ class Member:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process. `tell` works again after `revive`."""
+        """Kill the process. Call `revive` before the next `tell`."""
         self._process.kill()
 
     def revive(self) -> None:

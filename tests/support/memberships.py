@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pyspark_zkafka.brokers.groups import KafkaGroupOffsets
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.member import GroupMember
@@ -20,7 +22,10 @@ from tests.support.options import broker_connection, ensemble_config, group_opti
 if TYPE_CHECKING:
     from pyspark_zkafka.testing import LocalCluster
 
-__all__ = ["KINDS", "PROMPT", "SESSION_MS", "MemberGroup", "kafka_member"]
+__all__ = ["BY_KIP_848", "KINDS", "PROMPT", "SESSION_MS", "MemberGroup", "kafka_member"]
+
+BY_KIP_848 = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
+"""The kind that only Kafka 4 coordinates."""
 
 SESSION_MS = 6000
 """The session time-out of members in Kafka, the minimum that brokers allow."""

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.memberships import MemberGroup
-
-BY_KIP_848 = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
+from tests.support.memberships import BY_KIP_848, MemberGroup
 
 
 @pytest.fixture

@@ -8,16 +8,15 @@ from pyspark_zkafka.group.claims import proof_of
 from pyspark_zkafka.model.planning import SubscribePattern
 from tests.support.eventually import eventually
 from tests.support.members import numbers, settled
-from tests.support.memberships import MemberGroup
+from tests.support.memberships import BY_KIP_848, MemberGroup
 from tests.support.tiers import seldom
 
 ALL = [0, 1, 2, 3]
 
-CONSUMER = pytest.param("consumer", marks=pytest.mark.xdist_group("kafka4"))
 classic_seldom = pytest.mark.parametrize(
-    "group", ["zookeeper", *seldom("cooperative-sticky", "range"), CONSUMER], indirect=True
+    "group", ["zookeeper", *seldom("cooperative-sticky", "range"), BY_KIP_848], indirect=True
 )
-"""For tests of what classic groups have in common with the groups of KIP-848."""
+"""For behaviour that groups of the classic protocol share with groups of KIP-848."""
 
 
 def test_alone(group: MemberGroup) -> None:
