@@ -317,10 +317,14 @@ def schema_of(type: pa.DataType) -> str:
 def _message_text(kind: pa.DataType, name: str, path: str, problems: list[str]) -> list[str]:
     """Return the lines of a message, with the messages of its structs inside."""
     nested: list[str] = []
+    taken = {column.name for column in kind}
 
     def text_of(kind: pa.DataType, column: str, path: str) -> str:
         if pa.types.is_struct(kind):
             inner = f"{column[:1].upper()}{column[1:]}Value"
+            while inner in taken:
+                inner += "_"
+            taken.add(inner)
             nested.extend(_message_text(kind, inner, path, problems))
             return inner
         if kind not in _PROTO_TYPES:

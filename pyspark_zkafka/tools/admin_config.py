@@ -84,7 +84,7 @@ def parse_settings(texts: Collection[str]) -> dict[str, str]:
     >>> parse_settings(["cleanup.policy=[compact,delete]", "retention.ms=1"])
     {'cleanup.policy': 'compact,delete', 'retention.ms': '1'}
     """
-    settings = {name: value.strip() for name, value in parse_pairs(texts, "NAME=VALUE", strict=True).items()}
+    settings = {name: value.strip() for name, value in parse_pairs(texts, "NAME=VALUE", strict=True)}
     return {name: v[1:-1] if v[:1] == "[" and v[-1:] == "]" else v for name, v in settings.items()}
 
 

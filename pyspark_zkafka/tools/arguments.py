@@ -65,20 +65,20 @@ def read_config_file(
     return options
 
 
-def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = False) -> dict[str, str]:
-    """Return the values by name of an option that is given as NAME=VALUE any number of times; raises BadParameter.
+def parse_pairs(texts: Iterable[str] | None, option: str, *, strict: bool = False) -> list[tuple[str, str]]:
+    """Return the names and values of an option that is given as NAME=VALUE any number of times; raises BadParameter.
 
-    The last value of a name counts. With `strict`, a name has one value, which is not empty and does not contain ``=``.
+    With `strict`, a name has one value, which is not empty and does not contain ``=``.
     """
-    found = {}
+    found: list[tuple[str, str]] = []
     for text in texts or ():
         name, equals, value = text.partition("=")
         name = name.strip()
         if not equals or not name or not name.isprintable() or (strict and (not value.strip() or "=" in value)):
             raise typer.BadParameter(f"found {text!r}; write NAME=VALUE", param_hint=option)
-        if strict and name in found:
+        if strict and name in dict(found):
             raise typer.BadParameter(f"{name} is given twice; give one value for each name", param_hint=option)
-        found[name] = value
+        found.append((name, value))
     return found
 
 

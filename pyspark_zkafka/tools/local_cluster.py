@@ -43,7 +43,7 @@ def up(
 
     Example: zkafka cluster up --brokers 1 --kafka-version 1.1.1
     """
-    config = parse_pairs(broker_config, "--config")
+    config = dict(parse_pairs(broker_config, "--config"))
     options = {"brokers": brokers, "kafka_version": tested_version(kafka_version), "broker_config": config}
     options |= {"kraft": kraft, "controllers": controllers}
     cluster = bring_up(name, options)

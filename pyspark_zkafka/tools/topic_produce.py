@@ -57,8 +57,7 @@ def produce(
     separator = None if key_separator is None else key_separator.replace("\\t", "\t").encode(errors=_ANY_BYTES)
     if separator == b"":
         raise INVALID_OPTION("--key-separator is empty; write the text between key and value")
-    pairs = [pair for given in header or () for pair in parse_pairs([given], "--header").items()]
-    headers = [(name, value.encode(errors=_ANY_BYTES)) for name, value in pairs]
+    headers = [(name, value.encode(errors=_ANY_BYTES)) for name, value in parse_pairs(header, "--header")]
     _ = target.connection  # names a missing cluster in the command's own words
     options = parse_write({"kafka.allow.auto.create.topics": "false", **target.options, "topic": topic})
     check_columns(_SCHEMA, topic)

@@ -77,7 +77,7 @@ def tail(
     """
     TOPIC.read("TOPIC", topic)
     spec = OffsetSpec("--from", everywhere=parse_text("--from", start, parse_start)).at(time.time_ns() // 1_000_000)
-    fields = as_text if option is None else decoder(target, topic, parse_pairs(option, "--option"))
+    fields = as_text if option is None else decoder(target, topic, dict(parse_pairs(option, "--option")))
     form = "json" if target.output.as_json else form
     to_line = line_writer(form, fields, key=key, meta=meta, escape=sys.stdout.isatty())
     try:

@@ -156,7 +156,7 @@ def plan(target: Target, topic: _Topic = None, pattern: _Pattern = None, option:
 
     Example: zkafka plan --topic orders --option minPartitions=16 --zookeeper zk1:2181/kafka
     """
-    options = parse_pairs(option, "--option")
+    options = dict(parse_pairs(option, "--option"))
     if topic:
         options["subscribe"] = ",".join(topic)
     if pattern is not None:

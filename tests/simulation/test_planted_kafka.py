@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark_zkafka.read.stream_planner import StreamState
 from tests.simulation import kafka_member
 from tests.simulation.kafka_group import KINDS, simulate
 from tests.simulation.query import SessionOfValues
+from tests.support.tiers import seldom
 
 MOST_SCHEDULES = 1_000
 
@@ -128,14 +129,9 @@ FOUND_LATE = (commit_after_coming_back, take_a_static_assignment_for_final)
 """Bugs that take many schedules to find."""
 
 
-@pytest.mark.parametrize(
-    ("plant", "kinds"),
-    [
-        pytest.param(plant, kinds, id=plant.__name__, marks=[pytest.mark.long] if plant in FOUND_LATE else [])
-        for plant, kinds in PLANTS.items()
-    ],
-)
-def test_found(plant: Plant, kinds: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("plant", [*(p for p in PLANTS if p not in FOUND_LATE), *seldom(*FOUND_LATE)])
+def test_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """A random schedule breaks an invariant with the planted bug."""
     plant(monkeypatch)
+    kinds = PLANTS[plant]
     assert any(simulate(seed, kinds[seed % len(kinds)]) for seed in range(MOST_SCHEDULES))

@@ -192,6 +192,19 @@ def test_schema_of() -> None:
     assert schema.type.field("tiny").type == pa.int32()
 
 
+def test_schema_of_names_that_collide() -> None:
+    """Structs whose messages would have the same name, or a field's name, get messages of their own."""
+    lower, upper = pa.struct([("x", pa.int32())]), pa.struct([("y", pa.string())])
+    schema = parse(
+        schema_of(pa.struct([("a", lower), ("A", upper), ("bValue", pa.int32()), ("BValue", pa.int32()), ("b", lower)]))
+    )
+    assert [[f.name for f in field.type] for field in schema.type if pa.types.is_struct(field.type)] == [
+        ["x"],
+        ["y"],
+        ["x"],
+    ]
+
+
 def test_schema_of_unfit_types() -> None:
     """One error lists every field that Protobuf cannot represent."""
     kind = pa.struct(
