@@ -87,7 +87,7 @@ def _backfill(engine: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             if process.stdin is None or process.stdout is None or process.stdout.readline() != "warm\n":
-                raise RuntimeError(f"the backfill by {ENGINES[engine].label} has not begun")
+                raise RuntimeError(f"the backfill by {ENGINES[engine].label} did not start")
             process.stdin.write("\n")
             process.stdin.flush()
             yield process

@@ -87,7 +87,7 @@ def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
     end = time.monotonic() + _TIMEOUT_S
     while not condition():
         if time.monotonic() > end or query.exception() is not None:
-            raise TimeoutError(f"the query does not come so far: {query.status}, {query.exception()}")
+            raise TimeoutError(f"the query did not get this far: {query.status}, {query.exception()}")
         time.sleep(0.005)
 
 
