@@ -158,7 +158,7 @@ class ConsumerGroup:
         session = self._open()
         owned, owner = self._owned(session)
         snapshot = session.cluster.settled_snapshot()
-        self._reports.check_topics(self._options.read, snapshot, session.cluster.topic_names, may_fail=True)
+        self._reports.report_missing(self._options.read, snapshot, session.cluster.topic_names, may_fail=True)
         starts = StreamStarts(self._options, session)
         initial = session.retry(lambda: starts.initial(owned, session.cluster.snapshot()))
         found = session.retry(lambda: starts.commit(initial)).assigned
@@ -175,7 +175,7 @@ class ConsumerGroup:
         if member is None:
             raise NOT_A_MEMBER("This ConsumerGroup is not a member of a group; set group.id")
         member.rebalance()
-        member.read(())
+        member.set_reading(())
         member.wait_settled()
         return sorted(member.rebalance()), member.require_owner()
 
@@ -191,7 +191,7 @@ class ConsumerGroup:
         session = self._open()
         result = session.offsets.commit(offsets, OwnedBy(owner))
         if session.member is not None:
-            session.member.read(())
+            session.member.set_reading(())
         require_none_lost(result, self._raw["group.id"])
 
 

@@ -132,7 +132,7 @@ class KafkaGroupMember:
         owned: Owned = self._result(self._requests.add_rebalance(), self._hold_s + _MARGIN_S)
         return owned
 
-    def read(self, partitions: Collection[TopicPartition]) -> None:
+    def set_reading(self, partitions: Collection[TopicPartition]) -> None:
         self._reading = frozenset(partitions)
         self.request_rebalance()
 

@@ -146,7 +146,7 @@ class GroupMember:
         retriable errors, and raises others.
         """
         with self._lock:
-            self.read(())
+            self.set_reading(())
             self._serve_once()
             error = self._error
             if error is not None and not error.retriable and not isinstance(error, ConsumerIdTaken):  # it may expire
@@ -155,7 +155,7 @@ class GroupMember:
             self._reading = frozenset(owned)
             return owned
 
-    def read(self, partitions: Collection[TopicPartition]) -> None:
+    def set_reading(self, partitions: Collection[TopicPartition]) -> None:
         with self._lock:
             self._reading = frozenset(partitions)
             if self._step.revoking.keys() - self._reading:

@@ -61,7 +61,7 @@ class Membership(Protocol):
         Raises an error that prevents a rebalance, unless it is retriable.
         """
 
-    def read(self, partitions: Collection[TopicPartition]) -> None:
+    def set_reading(self, partitions: Collection[TopicPartition]) -> None:
         """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
 
     def wait(self, timeout_s: float) -> None:

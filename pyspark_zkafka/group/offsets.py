@@ -118,7 +118,7 @@ class GroupOffsets:
             {tp: offset for tp, offset in written.items() if tp not in kept},
             kept,
             {tp for result in results for tp in result.lost},
-            {tp: mark for result in results for tp, mark in result.mzxids.items()},
+            {tp: mzxid for result in results for tp, mzxid in result.mzxids.items()},
         )
 
     def copy_to_lagging_store(self, partitions: Collection[TopicPartition], proof: OwnedBy | NoOwner = NOBODY) -> None:

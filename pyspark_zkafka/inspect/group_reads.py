@@ -24,7 +24,7 @@ from pyspark_zkafka.inspect.groups import (
 )
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
-from pyspark_zkafka.model.znodes import groups as group_paths
+from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient, group_children, read_group_znodes
 
@@ -54,7 +54,7 @@ def read_groups(
     listed = zookeeper.groups() if names is None else dict.fromkeys(names)
     requested = [name for name in listed if matching is None or matching.search(name)]
     children = group_children(zookeeper, requested)
-    existing = [name for name in requested if group_paths.group_path(name) in children]
+    existing = [name for name in requested if group_znodes.group_path(name) in children]
     if names is not None and len(existing) < len(requested):
         raise unknown_groups((name for name in requested if name not in existing), zookeeper.config.chroot)
     groups = decode_groups(existing, children, read_group_znodes(zookeeper, children))
@@ -96,7 +96,7 @@ def read_part(
 
 def stored_offsets(client: ZooKeeperConnection, groups: Iterable[str]) -> dict[str, StoredOffsets]:
     """Read the stored offsets of groups. Blocks for three rounds of requests, whatever the number of groups."""
-    return {name: stored_in(report) for name, report in read_part(client, groups, group_paths.offsets_path).items()}
+    return {name: stored_in(report) for name, report in read_part(client, groups, group_znodes.offsets_path).items()}
 
 
 def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
@@ -108,7 +108,7 @@ def unknown_groups(names: Iterable[str], chroot: str) -> GroupError:
     missing = list(names)
     clause = f"Group {missing[0]} does not exist" if len(missing) == 1 else f"Groups {listing(missing)} do not exist"
     return UNKNOWN_GROUP(
-        f"{clause} under {chroot}{group_paths.CONSUMERS}; list the groups with `zkafka groups list`; "
+        f"{clause} under {chroot}{group_znodes.CONSUMERS}; list the groups with `zkafka groups list`; "
         "for groups that only Kafka has, use kafka-consumer-groups",
         groups=missing,
     )

@@ -232,6 +232,10 @@ class TriggerLimits:
     min_records: int | None = None
     max_delay_ms: int = 15 * 60 * 1000
 
+    @property
+    def is_unlimited(self) -> bool:
+        return self.max_records is None and self.max_bytes is None and self.min_records is None
+
     def holds_back(self, available_records: int, since_last_ms: float) -> bool:
         """Return True if the micro-batch must wait for more records, as KafkaMicroBatchStream.delayBatch of Spark 4.2.
 

@@ -94,7 +94,7 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
 
-_CONNECTION = ("zookeeper.", "kafka.", "listener.name")
+_OF_EVERY_VIEW = ("zookeeper.", "kafka.", "listener.name")
 
 
 def require_view_projection(view: str, schema: pa.Schema) -> None:
@@ -115,7 +115,7 @@ def view_problems(view: str, names: Iterable[str]) -> list[str]:
 
 
 def _problem(view: str, name: str) -> str | None:
-    if name == "view" or name.startswith(_CONNECTION) or VIEWS[view].of_read:
+    if name == "view" or name.startswith(_OF_EVERY_VIEW) or VIEWS[view].of_read:
         return None
     if name in ("subscribe", "subscribePattern", "subscribeExceptPattern"):
         return None if VIEWS[view].has_topics else f"view={view} cannot be restricted to topics; leave out {name}"

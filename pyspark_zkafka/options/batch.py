@@ -296,7 +296,7 @@ def parse_append(raw: Mapping[str, str], *, overwrite: bool, is_stream: bool) ->
 
 
 def _exactly_once(given: OptionParser, connection: ConnectionOptions) -> ExactlyOnce | None:
-    prefix, ledger, writer, batch = (given.value(name) for name in _OF_EXACTLY_ONCE[:4])
+    ledger = given.value("ledgerTopic")
     if given.value("deliveryGuarantee") != "exactly-once":
         idle = [name for name in _OF_EXACTLY_ONCE if given.has(name)]
         given.refuse_if(bool(idle), f"{' and '.join(idle)} need(s) deliveryGuarantee=exactly-once")
@@ -316,7 +316,7 @@ def _exactly_once(given: OptionParser, connection: ConnectionOptions) -> Exactly
         given.has("batchId") and given.has("commitOffsets"),
         "batchId and commitOffsets exclude each other: the offsets identify a job that commits them; set only one",
     )
-    return ExactlyOnce(prefix, ledger, writer, batch)
+    return ExactlyOnce(given.value("transactionalIdPrefix"), ledger, given.value("writerName"), given.value("batchId"))
 
 
 def _commit(given: OptionParser, connection: ConnectionOptions) -> CommitPlan | None:

@@ -46,7 +46,7 @@ default is 60,000.
 MAX_POLL_INTERVAL_MS = 300_000
 """max.poll.interval.ms of a member that does not set it: the default of librdkafka and of Java."""
 
-_OF_CONNECTION = (
+_CONNECTION_PROPERTIES = (
     *("api.", "bootstrap.servers", "broker.", "client.dns", "client.id", "connections.", "debug", "enable.sasl"),
     *("enable.ssl", "https.", "log", "metadata.", "receive.message.max.bytes", "reconnect.", "retry.", "sasl."),
     *("security.", "socket.", "ssl.", "topic.metadata"),
@@ -59,7 +59,7 @@ def concerns_connection(name: str) -> bool:
     >>> concerns_connection("socket.keepalive.enable"), concerns_connection("fetch.min.bytes")
     (True, False)
     """
-    return name.startswith(_OF_CONNECTION)
+    return name.startswith(_CONNECTION_PROPERTIES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,17 +116,17 @@ class StreamDriver:
         self._state = self._state.assign(owned, self._initial_positions.assigned, snapshot.topics)
         spans = {tp: progress.planned_range(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
-        marks = {name: first_identity(topic, known) for name, topic in snapshot.topics.items()}
-        return StreamOffset(spans, marks).to_json()
+        identities = {name: first_identity(topic, known) for name, topic in snapshot.topics.items()}
+        return StreamOffset(spans, identities).to_json()
 
     def _check_subscribed(self, *, has_end: bool) -> None:
-        """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.check_topics`."""
+        """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.report_missing`."""
         cluster = self._session.cluster
         subscription = self._read.require_subscription()
         snapshot = cluster.snapshot(expected=requested_topics(subscription))
         if not requested_topics(subscription, snapshot.topics):  # a broker that has just started knows no topics
             snapshot = self._session.retry.until(lambda found: bool(found.topics), lambda: cluster.snapshot(anew=True))
-        self._warnings.check_topics(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
+        self._warnings.report_missing(self._read, snapshot, cluster.topic_names, may_fail=True, has_end=has_end)
 
     def fix_bounds(self) -> None:
         """Fix the present ends of the logs as the query's end.
@@ -136,8 +136,8 @@ class StreamDriver:
         """
         self._open()
         self._check_subscribed(has_end=True)
-        ends, marks = self._fixed_ends.fetch()
-        self._state = replace(self._state, bounds=ends, bounded=marks)
+        ends, identities = self._fixed_ends.fetch()
+        self._state = replace(self._state, bounds=ends, bounded=identities)
 
     def latest(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Return the end of the next micro-batch, or `start` if there is nothing to read. Commits, releases and claims.
@@ -165,16 +165,15 @@ class StreamDriver:
         current = finished
         if unsubscribed:
             spans = {tp: span for tp, span in finished.ranges.items() if tp.topic not in unsubscribed}
-            topics = {name: mark for name, mark in finished.topics.items() if name not in unsubscribed}
+            topics = {name: identity for name, identity in finished.topics.items() if name not in unsubscribed}
             current = StreamOffset(spans, topics)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
-        self._warnings.check_topics(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
+        self._warnings.report_missing(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         replaced = replaced_topics(self._state, current, snapshot)
         followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
-        losses = check_topics(self._state, current, snapshot, replaced, followed)
-        self._apply(*losses)
+        self._apply(*check_topics(self._state, current, snapshot, replaced, followed))
         self.commit()
         owned = self._rebalance(snapshot)
         self._assign(owned, finished, snapshot)
@@ -233,8 +232,10 @@ class StreamDriver:
         ranges = [r for r in ranges if r.partition in snapshot.states and r.partition.topic not in again]
         self._set_reading(r.partition for r in ranges)
         pieces = split_ranges(ranges, self._read.min_partitions, self._read.max_records)
-        marks = {name: planned.topics.get(name, TopicIdentity()) for name in snapshot.topics}
-        as_planned = {n: replace(t, topic_id=marks[n].topic_id, czxid=marks[n].czxid) for n, t in snapshot.topics.items()}
+        identities = {name: planned.topics.get(name, TopicIdentity()) for name in snapshot.topics}
+        as_planned = {
+            n: replace(t, topic_id=identities[n].topic_id, czxid=identities[n].czxid) for n, t in snapshot.topics.items()
+        }
         rack, listener = self._read.connection.client_rack, self._read.connection.listener
         splits = make_splits(pieces, replace(snapshot, topics=as_planned), rack, listener)
         return in_fixed_order(splits), self._session.cluster.servers(snapshot)
@@ -306,7 +307,7 @@ class StreamDriver:
         old query. Leaves out topics that were deleted or created again since the start was found.
         """
         now = self._session.cluster.snapshot().topics
-        same = {name for name, mark in start.topics.items() if name in now and not mark.differs_from(now[name])}
+        same = {name for name, identity in start.topics.items() if name in now and not identity.differs_from(now[name])}
         initial = initial.within(same)
         found = self._session.retry(lambda: self._starts.commit(initial))
         others = {tp: PlannedRange(start, start) for tp, start in found.uncommitted.items() if tp not in found.assigned}
@@ -370,7 +371,7 @@ class StreamDriver:
         """
         member = self._session.member
         if member is not None:
-            member.read(())
+            member.set_reading(())
         if self._fixed_ends.wait(self._state.behind(self._existing), since):
             return True
         self._apply(*check_fixed_ends(self._state, finished, self._existing))
@@ -380,7 +381,7 @@ class StreamDriver:
 
     def _set_reading(self, partitions: Iterable[TopicPartition]) -> None:
         if self._session.member is not None:
-            self._session.member.read(list(partitions))
+            self._session.member.set_reading(list(partitions))
 
 
 def commit_positions(state: StreamState, session: StreamSession, warnings: StreamWarnings) -> StreamState:

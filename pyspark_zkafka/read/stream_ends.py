@@ -10,7 +10,7 @@ from pyspark_zkafka.errors import UnknownTopic, ZKafkaError, listing
 from pyspark_zkafka.model.checkpoint import TopicIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST
-from pyspark_zkafka.model.planning import TriggerLimits, describe_offline
+from pyspark_zkafka.model.planning import describe_offline
 from pyspark_zkafka.model.resumption import outdated
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
 from pyspark_zkafka.read.stream_planner import PartitionProgress, StreamState
@@ -138,13 +138,13 @@ class FixedEnds:
         Raises NoLeader for a partition without a leader, unless `offlinePartitions` is skip. Blocks for some requests.
         """
         led, snapshot = self._session.retry(self._led)
-        marks = {name: TopicIdentity.of(topic) for name, topic in snapshot.topics.items()}
+        identities = {name: TopicIdentity.of(topic) for name, topic in snapshot.topics.items()}
         brokers = self._session.cluster.brokers
         ends = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, LATEST)))
         if self._session.member is None:
-            return ends, marks
+            return ends, identities
         starts = self._session.retry(lambda: brokers.list_offsets(dict.fromkeys(led, EARLIEST)))
-        return {tp: end for tp, end in ends.items() if end > starts[tp]}, marks  # an empty log needs no owner
+        return {tp: end for tp, end in ends.items() if end > starts[tp]}, identities  # an empty log needs no owner
 
     def _led(self) -> tuple[list[TopicPartition], ClusterSnapshot]:
         snapshot = self._session.cluster.snapshot()
@@ -236,7 +236,7 @@ class StreamLimits:
 
     def apply(self, ranges: Mapping[TopicPartition, OffsetRange], *, may_wait: bool) -> dict[TopicPartition, OffsetRange]:
         """Limit the ranges; none are left below `minOffsetsPerTrigger` if `may_wait`. Blocks for up to 3 s."""
-        if self._limits == TriggerLimits():
+        if self._limits.is_unlimited:
             return dict(ranges)
         backlog = sum(r.size for r in ranges.values())
         if may_wait:

@@ -116,9 +116,9 @@ class StreamState:
         topics: Mapping[str, Topic],
     ) -> StreamState:
         """Return the state with newly assigned partitions. `topics` are the present ones."""
-        marks = {tp.topic: TopicIdentity.of(topics[tp.topic]) for tp in found if tp.topic in topics}
+        identities = {tp.topic: TopicIdentity.of(topics[tp.topic]) for tp in found if tp.topic in topics}
         state = self._update({tp: replace(progress, claim=owned[tp].sequence) for tp, progress in found.items()})
-        return replace(state, newly_assigned={**self.newly_assigned, **marks})
+        return replace(state, newly_assigned={**self.newly_assigned, **identities})
 
     def start(self, starts: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         """Return the state at the starts that the group has committed. Nothing has been read of these partitions."""
@@ -162,10 +162,10 @@ class StreamState:
         ours = {tp: offset for tp, offset in done.items() if tp in written}
         return replace(self._update(changed), committed={**self.committed, **ours}), moved
 
-    def replace_topic(self, topic: str, mark: TopicIdentity) -> StreamState:
+    def replace_topic(self, topic: str, identity: TopicIdentity) -> StreamState:
         """Return the state without the partitions of a topic that was deleted, or created again."""
         assigned = {tp: progress for tp, progress in self.assigned.items() if tp.topic != topic}
-        return replace(self, assigned=assigned, replaced={**self.replaced, topic: mark})
+        return replace(self, assigned=assigned, replaced={**self.replaced, topic: identity})
 
     def idle_range(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
         """Return the empty range that keeps the position of a partition that is not assigned now."""
@@ -188,10 +188,10 @@ def replaced_topics(state: StreamState, finished: StreamOffset, snapshot: Cluste
     """
     found = {}
     assigned = {tp.topic for tp in state.assigned} if state.newly_assigned else set()
-    newly_assigned = {name: mark for name, mark in state.newly_assigned.items() if name in assigned}
-    for name, mark in {**newly_assigned, **state.bounded, **finished.topics}.items():
+    newly_assigned = {name: identity for name, identity in state.newly_assigned.items() if name in assigned}
+    for name, identity in {**newly_assigned, **state.bounded, **finished.topics}.items():
         topic, seen = snapshot.topics.get(name), state.replaced.get(name, _GONE)
-        if topic is not None and (mark if seen == _GONE else seen).differs_from(topic):
+        if topic is not None and (identity if seen == _GONE else seen).differs_from(topic):
             found[name] = TopicIdentity.of(topic)
     return found
 
@@ -219,17 +219,17 @@ def check_topics(
     kept = {tp: progress for tp, progress in state.assigned.items() if tp.topic in snapshot.topics}
     if len(kept) < len(state.assigned):
         state = replace(state, assigned=kept)
-    gone_before = {name for name, mark in state.replaced.items() if mark == _GONE}
+    gone_before = {name for name, identity in state.replaced.items() if identity == _GONE}
     back = (gone_before & snapshot.topics.keys()) - again.keys()
     if back:
-        state = replace(state, replaced={name: mark for name, mark in state.replaced.items() if name not in back})
+        state = replace(state, replaced={name: identity for name, identity in state.replaced.items() if name not in back})
     if again:
         read = {tp.topic for tp in (*finished.ranges, *state.assigned, *(state.bounds or ()))}
-        for name, mark in again.items():
+        for name, identity in again.items():
             if name in read and name not in followed and name not in gone_before:
                 text = f"topic {name} was deleted and created again; it will be read from its beginning"
                 losses.append(Loss(TOPIC_REPLACED, text))
-            state = state.replace_topic(name, mark)
+            state = state.replace_topic(name, identity)
     return state, losses
 
 
@@ -285,7 +285,7 @@ def end_of(
     for tp, span in finished.ranges.items():
         if tp not in spans and tp in snapshot.states and tp.topic not in state.replaced:
             spans[tp] = state.idle_range(tp, span)
-    before = {name: mark for name, mark in finished.topics.items() if name not in state.replaced}
+    before = {name: identity for name, identity in finished.topics.items() if name not in state.replaced}
     topics = snapshot.topics.items()
-    marks = {name: identity_after(topic, before.get(name, TopicIdentity()), spans) for name, topic in topics}
-    return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(spans, marks)
+    identities = {name: identity_after(topic, before.get(name, TopicIdentity()), spans) for name, topic in topics}
+    return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(spans, identities)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from pyspark_zkafka.model.planning import TriggerLimits
 from pyspark_zkafka.read.batch_reader import ZKafkaReader, split_partitions
 from pyspark_zkafka.worker import TaskObject, concise_errors, exit_on_sigterm, ignoring_sigterm, prepared_worker
 
@@ -44,7 +43,7 @@ class ZKafkaStreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvai
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that Spark passes to `latestOffset`. The trigger Once requests all records instead."""
         limits = self._options.limits
-        if limits == TriggerLimits():
+        if limits.is_unlimited:
             return ReadAllAvailable()
         return ReadMaxRows(_NO_ROW_LIMIT if limits.max_records is None else limits.max_records)
 

@@ -245,7 +245,7 @@ class StreamWarnings:
         if self._is_due(text):
             _log.warning("%s", text)
 
-    def check_topics(
+    def report_missing(
         self,
         read: ReadOptions,
         snapshot: ClusterSnapshot,

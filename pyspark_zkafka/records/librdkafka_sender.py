@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, repeat
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from pyspark_zkafka.brokers.clients import client_config, librdkafka_logger
+from pyspark_zkafka.brokers.clients import INTRODUCTION_S, client_config, librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
 from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset, QueueLimits, Sender, Transactions
 
@@ -40,6 +40,7 @@ class MessageSender(Sender):
         self._handed_over: Counter[tuple[str, int]] = Counter()
         self._failed: Counter[tuple[str, int]] = Counter()
         self._first_failure: Failure | None = None
+        self._is_slow_to_start = str(properties.get("enable.idempotence")).lower() == "true"
 
     def __enter__(self) -> MessageSender:
         self._open = Producer(client_config(self._properties, self._note), logger=librdkafka_logger())
@@ -64,6 +65,8 @@ class MessageSender(Sender):
                     return False
             self._next = None
             self._send(piece)
+            if self._is_slow_to_start:
+                self._hasten(piece.topic)
             self.poll(0)
             if self._first_failure is not None:
                 return False
@@ -109,6 +112,16 @@ class MessageSender(Sender):
     @property
     def transactions(self) -> MessageTransactions:
         return MessageTransactions(self._producer)
+
+    def _hasten(self, topic: str) -> None:
+        """Send the first records at once: librdkafka's idempotent producer may wait 500 ms for its producer id.
+
+        It selects a broker to request the id from when metadata arrives, and otherwise after 500 ms. The first metadata may
+        have replaced the bootstrap servers by the cluster's brokers before any was connected; now one is.
+        """
+        self._is_slow_to_start = False
+        with suppress(KafkaException):  # the cause is reported when the records are not delivered
+            self.leaders(topic, INTRODUCTION_S)
 
     @contextmanager
     def _noting_fatal_errors(self) -> Iterator[None]:

@@ -61,8 +61,6 @@ class CountingProducer:
 
     Its ``with`` block opens and closes it. Within it, use one `counting` block after the other to send. `properties` come
     from `producer_properties`; their queue limits become the limits of the sender.
-
-    The measures for librdkafka are needed by `MessageSender` only, and do no harm to `DirectSender`.
     """
 
     _remedy = "Correct the cause and write again, which duplicates the acknowledged rows"
@@ -134,7 +132,6 @@ class CountingProducer:
 
         Sends the rows of each partition in order. Raises DeliveryFailed if any record since `counting` cannot be delivered.
         """
-        is_first = not self._known_partitions
         needed = int(partitions.max(initial=-1)) + 1
         if self._known_partitions.get(rows.topic, -1) < needed:
             self._known_partitions[rows.topic] = max(needed, self._await_partitions(rows.topic, needed))
@@ -143,9 +140,6 @@ class CountingProducer:
         done = False
         while not done:
             done = self._sender.advance(_ADVANCE_S)
-            if is_first and self._is_on("enable.idempotence"):
-                self._hasten(rows.topic)
-                is_first = False
             self._raise_failure()
             if not done:
                 # The queue is full of incomplete batches: send them, as Java's producer does without buffer memory.
@@ -182,6 +176,7 @@ class CountingProducer:
         Then raises UnknownTopic if the topic does not exist, and NoLeader if no partition has a leader.
         """
         self.begin_request()
+        creates = str(self._properties.get("allow.auto.create.topics")).lower() == "true"
         deadline = Deadline.after(_CREATION_S, self._clock)
         while True:
             try:
@@ -197,7 +192,7 @@ class CountingProducer:
             if late and leaders:
                 raise NO_LEADER(f"No partition of {topic} has a leader. Start a broker that has a replica of it")
             is_unknown = error is not None and error.code() in UNKNOWN_TOPIC_CODES
-            if late or (is_unknown and not self._is_on("allow.auto.create.topics")):
+            if late or (is_unknown and not creates):
                 raise UNKNOWN_TOPIC(
                     f"The cluster has no topic {topic}, and does not create it automatically. "
                     "Create it, or correct the name",
@@ -208,9 +203,6 @@ class CountingProducer:
         """Handle earlier reports, which do not belong to the next request."""
         self._sender.poll(0)
         self._reports.begin()
-
-    def _is_on(self, name: str) -> bool:
-        return str(self._properties.get(name)).lower() == "true"
 
     @property
     def _sender(self) -> Sender:
@@ -230,15 +222,6 @@ class CountingProducer:
             while 0 < (known := len(self._sender.leaders(topic, INTRODUCTION_S)[1])) < needed and not deadline.has_passed:
                 self._sender.poll(0.2)
         return known
-
-    def _hasten(self, topic: str) -> None:
-        """Send the first records at once: librdkafka's idempotent producer may wait 500 ms for its producer id.
-
-        It selects a broker to request the id from when metadata arrives, and otherwise after 500 ms. The first metadata may
-        have replaced the bootstrap servers by the cluster's brokers before any was connected; now one is.
-        """
-        with suppress(KafkaException):  # the cause is reported when the records are not delivered
-            self._sender.leaders(topic, INTRODUCTION_S)
 
     def _raise_failure(self) -> None:
         failure = self._sender.failure or self._refusal()

@@ -130,6 +130,7 @@ def _lease_direct(
         return None
     from pyspark_zkafka.records.consumer import Unsupported
     from pyspark_zkafka.records.direct.client import DirectClient
+    from pyspark_zkafka.records.direct.settings import settings_of
 
     if not _may_log_in(properties, log_level):
         return None
@@ -137,7 +138,7 @@ def _lease_direct(
     key = DirectClient, configuration(properties), most
     try:
         client: DirectClient = opened.enter_context(
-            _clients.lease(key, lambda: DirectClient(properties, most_fetch_bytes=most), _CONSUMER)
+            _clients.lease(key, lambda: DirectClient(settings_of(properties), most_fetch_bytes=most), _CONSUMER)
         )
         return client
     except Unsupported as why:

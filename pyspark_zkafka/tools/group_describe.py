@@ -184,7 +184,7 @@ def _show(target: Target, rows: Sequence[Row], stores: Sequence[Column]) -> None
     layouts = [[*_DESCRIBE, *hosts, *stores], [*_DESCRIBE, *stores]]
     of_one_group = [[*_DESCRIBE[1:], *stores]]
     if stores:
-        of_one_group.append([*_DESCRIBE[1:-1], *stores])  # without the consumer
+        of_one_group.append([*(column for column in _DESCRIBE[1:] if column.name != "consumer"), *stores])
     names = {row["group"] for row in rows}
     if len(names) < 2 or any(target.output.fits(rows, shown) for shown in layouts):
         target.output.rows(rows, layouts[0], empty, layouts[1], *of_one_group)

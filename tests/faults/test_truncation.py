@@ -21,6 +21,7 @@ from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.read.stream_driver import StreamDriver
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.settings import settings_of
 from tests.support.eventually import eventually
 from tests.support.fill import fill
 from tests.support.tiers import seldom
@@ -63,7 +64,10 @@ def read_by_fetch_11(options: ReadOptions, plan: BatchPlan) -> Iterator[pa.Recor
     properties = consumer_properties(options.connection, plan.bootstrap_servers, options.client_group)
     policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
     (split,) = plan.splits
-    with DirectClient(properties, newest_fetch=11) as client, DirectConsumer(client, split, SCHEMA) as consumer:
+    with (
+        DirectClient(settings_of(properties), newest_fetch=11) as client,
+        DirectConsumer(client, split, SCHEMA) as consumer,
+    ):
         yield from SplitReader(split, consumer, policy, lambda: "same").batches()
 
 

@@ -17,6 +17,7 @@ from pyspark_zkafka.read.batch_reader import SplitPartition, ZKafkaReader
 from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.testing import LocalCluster
 from tests.support.both_paths import BOTH
 from tests.support.both_paths_reads import VALUE, Read
@@ -122,7 +123,7 @@ def test_fetches_of_old_brokers(old_cluster: LocalCluster, version: int) -> None
     old_cluster.produce(topic, [{"value": b"%d" % n} for n in range(100)], {"compression.type": "lz4"})
     split = Split(TopicPartition(topic, 0), 0, 100, 0, 0, (0,), (servers,))
     with (
-        DirectClient({"bootstrap.servers": servers}, newest_fetch=version) as client,
+        DirectClient(settings_of({"bootstrap.servers": servers}), newest_fetch=version) as client,
         DirectConsumer(client, split, pa.schema([("value", pa.binary())])) as consumer,
     ):
         (table,) = SplitReader(split, consumer, ReadPolicy(), lambda: "same").batches()

@@ -118,7 +118,7 @@ def test_what_is_being_read_is_kept_for_a_while(group: Group, new_topic: NewTopi
     """A member releases what it reads after rebalance.hold.ms, before a waiting JVM consumer runs out of retries."""
     topic = new_topic(partitions=2)
     ours = group.member("m", {"subscribe": topic, "rebalance.hold.ms": "700"})
-    ours.read(ours.rebalance())
+    ours.set_reading(ours.rebalance())
     four_seconds = {"rebalance.backoff.ms": "1000", "rebalance.max.retries": "4"}
     a = group.jvm("a", version, topics={topic: 1}, properties=four_seconds)
     group.settle("a", "m")
@@ -132,11 +132,11 @@ def test_what_is_no_longer_being_read_is_given_away(group: Group, new_topic: New
     topic = new_topic(partitions=2)
     both = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
     ours = group.member("m", {"subscribe": topic, "rebalance.hold.ms": "60000"})
-    ours.read(ours.rebalance())
+    ours.set_reading(ours.rebalance())
     a = group.jvm("a", topics={topic: 1}, start=False).start(wait=False)
     eventually(lambda: len(group.registrations()) == 2)
     assert ours.owned().keys() == both == group.owners().keys()
-    ours.read([TopicPartition(topic, 1)])
+    ours.set_reading([TopicPartition(topic, 1)])
     group.settle("a", "m")
     assert ours.owned().keys() == {TopicPartition(topic, 1)}
     a.wait_ready()

@@ -76,11 +76,11 @@ class Member:
     def owned(self) -> Mapping[TopicPartition, Claim]:
         return self._claims.owned
 
-    def read(self, partitions: Collection[TopicPartition]) -> None:
+    def set_reading(self, partitions: Collection[TopicPartition]) -> None:
         self._reading = frozenset(partitions)
 
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
-        self.read(())
+        self.set_reading(())
         self.act()
         self._reading = frozenset(self.owned())
         return self.owned()

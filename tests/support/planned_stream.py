@@ -170,7 +170,7 @@ class Member:
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         return self.owned()
 
-    def read(self, partitions: Collection[TopicPartition]) -> None:
+    def set_reading(self, partitions: Collection[TopicPartition]) -> None:
         self.reading = sorted(partitions)
 
     def wait(self, timeout_s: float) -> None:

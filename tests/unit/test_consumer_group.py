@@ -162,7 +162,7 @@ class Joined:
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         return {TopicPartition("t", n): Claim("g_me-0", 1) for n in range(2)}
 
-    def read(self, partitions: object) -> None:
+    def set_reading(self, partitions: object) -> None:
         """Revoke nothing."""
 
     def wait_settled(self) -> bool:

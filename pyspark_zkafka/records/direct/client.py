@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -25,7 +25,7 @@ from pyspark_zkafka.records.direct.messages import (
     metadata_request,
     read_metadata,
 )
-from pyspark_zkafka.records.direct.settings import Settings, parse_servers, settings_of, tls_context
+from pyspark_zkafka.records.direct.settings import Settings, parse_servers, tls_context
 from pyspark_zkafka.records.direct.wire import ConnectionLost, Reader
 from pyspark_zkafka.retries import Deadline
 
@@ -39,7 +39,7 @@ _DECAY = 0.9
 # The longest time that a response may take on a slow link, to keep records arriving.
 _MOST_WAIT_S = 1.0
 
-RETRIABLE = frozenset(
+RETRIABLE_FETCH = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -102,22 +102,21 @@ class FetchSizes:
 
 
 class DirectClient:
-    """Connections by broker, open for a ``with`` block, for one `DirectConsumer` after the other.
+    """Connections by broker, open for a ``with`` block, for one `DirectConsumer` after the other or for a `DirectSender`.
 
-    Create it in the process that uses it, after any fork. The constructor raises Unsupported for a property that is not
-    supported, and ``with`` for a value that cannot be used. `newest_fetch` limits the version of Fetch. Fetches grow from
+    Create it in the process that uses it, after any fork. ``with`` raises Unsupported for a value that cannot be used.
+    `newest_fetch` limits the version of Fetch. Fetches grow from
     the size in the properties to `most_fetch_bytes` if there are enough bytes to read.
     """
 
     def __init__(
         self,
-        properties: Mapping[str, Any],
+        settings: Settings,
         clock: Callable[[], float] = time.monotonic,
         newest_fetch: int = FETCH.newest,
         most_fetch_bytes: int = 0,
-        settings: Settings | None = None,
     ) -> None:
-        self.settings = settings or settings_of(properties)
+        self.settings = settings
         self.clock = clock
         self.newest_fetch = newest_fetch
         self.buffers = (Buffer(), Buffer())
@@ -290,7 +289,7 @@ class PartitionBroker:
         state = found.partitions.get(self._partition.partition, PartitionMetadata(KafkaError.UNKNOWN_TOPIC_OR_PART, -1, -1))
         # A replica that is not available does no harm.
         code = found.error or (NONE if state.error == KafkaError.REPLICA_NOT_AVAILABLE else state.error)
-        if code != NONE and code not in RETRIABLE:
+        if code != NONE and code not in RETRIABLE_FETCH:
             raise Unsupported(f"the metadata of {self._partition.topic} has error {code}")
         if code == NONE and state.leader in found.brokers:
             self._leader, self.epoch = found.brokers[state.leader], state.epoch

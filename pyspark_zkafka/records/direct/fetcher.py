@@ -13,7 +13,7 @@ from pyspark_zkafka.brokers.librdkafka_errors import from_kafka
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import PartitionEvents, Poll, Unsupported
-from pyspark_zkafka.records.direct.client import RETRIABLE, DirectClient, PartitionBroker, planned_leader
+from pyspark_zkafka.records.direct.client import RETRIABLE_FETCH, DirectClient, PartitionBroker, planned_leader
 from pyspark_zkafka.records.direct.connection import Address, Buffer, Connection
 from pyspark_zkafka.records.direct.fetch import (
     FIRST_DIVERGING,
@@ -294,7 +294,7 @@ class Fetcher:
             # Fetch by name from now on, as librdkafka does: the reader decides whether to read the new topic of this name.
             self._topic_id = None
             poll.gone = True
-        elif code in RETRIABLE:
+        elif code in RETRIABLE_FETCH:
             self._fail(KafkaError(code), self._client.settings.retry_backoff)
         else:
             raise Unsupported(f"error {code} of a fetch")

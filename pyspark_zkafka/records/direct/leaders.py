@@ -99,39 +99,39 @@ class LeaderConnections:
 
     def take_in(self) -> None:
         """Send the rest of the posted requests, and take in responses that have arrived."""
-        for number, leader in list(self._leaders.items()):
+        for broker, leader in list(self._leaders.items()):
             if leader.flying:
-                self._take_in(number, leader)
+                self._take_in(broker, leader)
 
-    def is_ready(self, number: int) -> bool:
+    def is_ready(self, broker: int) -> bool:
         """True if there is an open connection to a broker; connects to it, in steps."""
         now = self._clock()
-        found = self._leaders.get(number)
+        found = self._leaders.get(broker)
         if found is not None and not found.connection.is_opening:
             if found.connection.is_open:
                 return self._client.clock() >= found.muted_until and not found.connection.has_unsent
             if found.flying:
                 return False
             found.connection.close()
-            del self._leaders[number]
+            del self._leaders[broker]
             found = None
-        address = self._client.brokers.get(number)
+        address = self._client.brokers.get(broker)
         if address is None:
-            self._producing.lose(number, now)  # looks the leader up again
+            self._producing.lose(broker, now)  # looks the leader up again
             return False
-        if now < self._connect_at.get(number, 0.0):
+        if now < self._connect_at.get(broker, 0.0):
             return False
         if found is None:
-            found = self._leaders[number] = _Leader(self._client.new_connection(address))
-            found.connection.begin_opening(self._client.setup_deadline(self._failures.get(number, 0)))
+            found = self._leaders[broker] = _Leader(self._client.new_connection(address))
+            found.connection.begin_opening(self._client.setup_deadline(self._failures.get(broker, 0)))
         try:
             done = found.connection.continue_opening(self._client.deadline(0))
             if done:
                 self.require_supported(found.connection)
-                self._failures.pop(number, None)
+                self._failures.pop(broker, None)
             return done
         except (ConnectionLost, MalformedResponse, LoginRefused) as error:
-            self._lose(number, error)
+            self._lose(broker, error)
         except Unsupported as why:
             self.unsupported = why
         return False
@@ -160,7 +160,7 @@ class LeaderConnections:
         """The version of Produce to use with a broker. The newest ones belong to the second protocol of transactions."""
         return connection.version(PRODUCE, None if self._protocol() >= SECOND_PROTOCOL else FIRST_PRODUCE)
 
-    def _take_in(self, number: int, leader: _Leader) -> None:
+    def _take_in(self, broker: int, leader: _Leader) -> None:
         try:
             leader.connection.push()
             while leader.flying:
@@ -181,7 +181,7 @@ class LeaderConnections:
                 if version >= _THROTTLING_VERSION:
                     leader.muted_until = self._client.clock() + throttle_ms / 1000
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
-            self._lose(number, error)
+            self._lose(broker, error)
 
     def _answer(self, request: Produce, answers: Mapping[TopicPartition, Produced], now: float) -> None:
         found = {batch.partition: answers[batch.partition] for batch in request.batches if batch.partition in answers}
@@ -197,13 +197,13 @@ class LeaderConnections:
             if answer is not None and answer.error == NONE:
                 self._ends[batch.partition] = answer.offset + batch.records
 
-    def _lose(self, number: int, error: Exception) -> None:
+    def _lose(self, broker: int, error: Exception) -> None:
         """Close the connection to a broker. The broker may have written batches in flight."""
         now = self._clock()
-        self._leaders.pop(number).connection.close()
-        self._producing.lose(number, now)
-        self._failures[number] = self._failures.get(number, 0) + 1
-        pause_s = self._client.settings.reconnect_backoff.wait_s(self._failures[number])
+        self._leaders.pop(broker).connection.close()
+        self._producing.lose(broker, now)
+        self._failures[broker] = self._failures.get(broker, 0) + 1
+        pause_s = self._client.settings.reconnect_backoff.wait_s(self._failures[broker])
         # Each attempt to log in counts towards a lock-out of the user.
-        self._connect_at[number] = now + (max(pause_s, REFUSED_PAUSE_S) if isinstance(error, LoginRefused) else pause_s)
+        self._connect_at[broker] = now + (max(pause_s, REFUSED_PAUSE_S) if isinstance(error, LoginRefused) else pause_s)
         self._report(error)

@@ -78,7 +78,7 @@ class DirectSender(Sender):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         settings, self._settings = producer_settings_of(properties)
-        self._client = DirectClient({}, clock, settings=settings)
+        self._client = DirectClient(settings, clock)
         self._limits = limits
         self._note = note
         self._real_clock = clock
@@ -103,7 +103,7 @@ class DirectSender(Sender):
         if self._settings.transactional_id is not None:
             timeout_ms = self._settings.transaction_timeout_ms
             self._transactions = DirectTransactions(timeout_ms, self._coordinators, self, clock)
-        self._leaders = LeaderConnections(
+        self._connections = LeaderConnections(
             self._client, self._settings, self._producing, self._clock, self._protocol, self._report
         )
         self._ask_at = 0.0
@@ -129,7 +129,7 @@ class DirectSender(Sender):
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._leaders.close()
+        self._connections.close()
         self._coordinators.close()
         self._client.__exit__(*exc)
 
@@ -196,7 +196,7 @@ class DirectSender(Sender):
 
     @property
     def is_moving(self) -> bool:
-        return self._leaders.has_requests
+        return self._connections.has_requests
 
     @property
     def counts(self) -> Counts:
@@ -206,8 +206,8 @@ class DirectSender(Sender):
     def failure(self) -> Failure | None:
         if self._too_large is not None:
             return Failure.of(*self._too_large.partition, _TOO_LARGE)
-        if self._leaders.unsupported is not None:
-            return Failure("the direct transport", f"{self._leaders.unsupported}. Set transport to librdkafka")
+        if self._connections.unsupported is not None:
+            return Failure("the direct transport", f"{self._connections.unsupported}. Set transport to librdkafka")
         failed = self._producing.failed
         if failed is None:
             return self._failure_of_transaction()
@@ -244,7 +244,7 @@ class DirectSender(Sender):
         return self._transactions
 
     def start(self, transactional_id: str, producer: ProducerId) -> None:
-        self._leaders.transactional_id = transactional_id
+        self._connections.transactional_id = transactional_id
         self._producing.start(producer)
 
     def register(self, partitions: Collection[TopicPartition]) -> None:
@@ -305,18 +305,18 @@ class DirectSender(Sender):
         """Send all requests that may be sent, wait for an event, and take in responses."""
         self._unsent_bytes = 0
         producing = self._producing
-        self._leaders.take_in()
+        self._connections.take_in()
         now = self._clock()
         producing.expire(now)
-        if self._too_large is None and self._leaders.unsupported is None and producing.failed is None:
+        if self._too_large is None and self._connections.unsupported is None and producing.failed is None:
             self._look_up(now)
             self._register()
-            for request in producing.requests(now, self._leaders.is_ready):
-                self._leaders.send(request)
+            for request in producing.requests(now, self._connections.is_ready):
+                self._connections.send(request)
         most_s = 0.01 if self._must_ask() else max(producing.wakes_at(now) - now, 0.0)
-        if not self._leaders.wait(min(timeout_s, most_s)) and (wait_s := min(timeout_s, most_s, _METADATA_PAUSE_S)) > 0:
+        if not self._connections.wait(min(timeout_s, most_s)) and (wait_s := min(timeout_s, most_s, _METADATA_PAUSE_S)) > 0:
             time.sleep(wait_s)
-        self._leaders.take_in()
+        self._connections.take_in()
 
     def _register(self) -> None:
         """Add the partitions of the rows, open batches included, to the transaction with one request."""
@@ -345,7 +345,7 @@ class DirectSender(Sender):
         except (ConnectionLost, MalformedResponse) as error:
             self._report(error)
         except Unsupported as why:
-            self._leaders.unsupported = why
+            self._connections.unsupported = why
 
     def _take_over(self, topic: str, found: Metadata) -> None:
         """Pass on the leaders that a broker reports."""
@@ -376,7 +376,7 @@ class DirectSender(Sender):
 
     def _request_producer(self) -> None:
         def message(connection: Connection) -> Request:
-            self._leaders.require_supported(connection)
+            self._connections.require_supported(connection)
             return _NO_TRANSACTIONS.request(connection.version(INIT_PRODUCER_ID))
 
         answer = self._client.ask_any(message)

@@ -37,14 +37,14 @@ class TestHold:
         chroot.topic("t", 4)
         first, second = new_member("c1", "t", hold_ms=60_000, timing=Timing(clock=clock)), new_member("c2", "t")
         with first:
-            first.read([self.P3])
+            first.set_reading([self.P3])
             with second:
                 eventually(lambda: numbers(first) == [0, 1, 3])
                 tries_in_vain(second)
                 assert numbers(first) == [0, 1, 3]
                 assert shares(second) == [0]  # a member claims all its partitions or none
                 clock.stop()
-                first.read(())
+                first.set_reading(())
                 eventually(lambda: settled([first, second], 4))
                 assert numbers(second) == [2, 3]
 
@@ -53,12 +53,12 @@ class TestHold:
         chroot.topic("t", 4)
         first, second = new_member("c1", "t", hold_ms=60_000, timing=Timing(clock=clock)), new_member("c2", "t")
         with first:
-            first.read(list(first.owned()))
+            first.set_reading(list(first.owned()))
             with second:
                 eventually(lambda: not first.settled)
                 tries_in_vain(second)
                 clock.stop()
-                first.read([self.P3])
+                first.set_reading([self.P3])
                 eventually(lambda: numbers(first) == [0, 1, 3])
 
     def test_until_the_next_rebalance(self, chroot: Chroot, new_member: NewMember) -> None:
@@ -81,7 +81,7 @@ class TestHold:
         chroot.topic("t", 4)
         first, second = new_member("c1", "t", hold_ms=700, timing=Timing(clock=clock)), new_member("c2", "t")
         with first:
-            first.read([self.P3])
+            first.set_reading([self.P3])
             clock.stop()
             with second:
                 eventually(lambda: numbers(first) == [0, 1, 3])
@@ -96,7 +96,7 @@ class TestHold:
         """A held partition keeps its claim if it is assigned back before its release."""
         chroot.topic("t", 4)
         with new_member("c1", "t", hold_ms=60_000) as first:
-            first.read([self.P3])
+            first.set_reading([self.P3])
             before = first.owned()[self.P3]
             with new_member("c2", "t"):
                 eventually(lambda: numbers(first) == [0, 1, 3])

@@ -191,7 +191,7 @@ def test_commit_after_a_rebalance(coordinator: Coordinator, new_member: Callable
     """Ownership is checked again before a commit is sent again."""
     member = new_member()
     assign(coordinator, member, T0, T1)
-    member.read(())
+    member.set_reading(())
     coordinator.answers.append(lambda offsets: CommitAnswer(offsets, "again", AGAIN))
     coordinator.answers.append(CommitAnswer)
     original = coordinator.commit
@@ -240,7 +240,7 @@ def test_hold_until_less_is_read(coordinator: Coordinator, new_member: Callable[
     member.rebalance()
     revoke(coordinator, T1)
     eventually(lambda: not member.settled)
-    member.read([T0])
+    member.set_reading([T0])
     eventually(lambda: member.owned().keys() == {T0})
 
 
@@ -285,7 +285,7 @@ def test_requests_of_a_member_that_leaves(coordinator: Coordinator, new_member: 
     coordinator.commit = coordinator.commits.append  # type: ignore[assignment, method-assign]
     commits = [waiting.submit(member.commit, {T0: offset}, 0) for offset in (5, 6)]
     eventually(lambda: coordinator.commits)
-    member.read([T0])
+    member.set_reading([T0])
     member.leave()
     for answer in (*commits, waiting.submit(member.rebalance)):
         with pytest.raises(GroupError, match="NOT_A_MEMBER"):

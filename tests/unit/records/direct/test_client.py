@@ -16,6 +16,7 @@ from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.client import DirectClient, PartitionBroker
 from pyspark_zkafka.records.direct.messages import FETCH, Request
+from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.records.direct.wire import ConnectionLost
 from pyspark_zkafka.retries import Deadline
 from tests.support.fake_partition import METADATA, TP, FakePartition
@@ -25,7 +26,7 @@ NOWHERE = "127.0.0.1:1"
 
 
 def client(*servers: str, **kafka: Any) -> DirectClient:
-    return DirectClient({"bootstrap.servers": ",".join(servers), **kafka})
+    return DirectClient(settings_of({"bootstrap.servers": ",".join(servers), **kafka}))
 
 
 def test_response_that_is_due() -> None:
@@ -94,7 +95,7 @@ class Cluster:
         """Return the broker of a split with these endpoints."""
         given = {name.replace("_", "."): value for name, value in kafka.items()}
         server = f"127.0.0.1:{self.leader.address[1]}"
-        client = self._opened.enter_context(DirectClient({"bootstrap.servers": server, **given}, self.clock))
+        client = self._opened.enter_context(DirectClient(settings_of({"bootstrap.servers": server, **given}), self.clock))
         return PartitionBroker(client, Split(partition, 0, 10, 0, 4, (0,), endpoints))
 
     @property

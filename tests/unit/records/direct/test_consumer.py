@@ -12,6 +12,7 @@ from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError
 from pyspark_zkafka.model.planning import Split
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.consumer import DirectConsumer
+from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.retries import Deadline
 from tests.support.fake_partition import FETCH, LIST_OFFSETS, METADATA, TP, FakePartition, records
 from tests.support.scripted_broker import ScriptedBroker
@@ -27,7 +28,10 @@ def consumer(partition: FakePartition) -> Iterator[DirectConsumer]:
         partition.port = broker.address[1]
         server = f"127.0.0.1:{partition.port}"
         split = Split(TP, 0, 20, 0, 1, (0,), (server,))
-        with DirectClient({"bootstrap.servers": server}) as client, DirectConsumer(client, split, SCHEMA) as opened:
+        with (
+            DirectClient(settings_of({"bootstrap.servers": server})) as client,
+            DirectConsumer(client, split, SCHEMA) as opened,
+        ):
             opened.seek(0)
             yield opened
 

@@ -17,6 +17,7 @@ from pyspark_zkafka.records.consumer import PartitionEvents, Poll
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.fetcher import Fetcher, JointFetches
+from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.records.direct.wire import Reader
 from pyspark_zkafka.retries import Deadline
 from tests.support.eventually import eventually
@@ -43,7 +44,7 @@ def open_fetcher() -> Iterator[Open]:
             server = f"127.0.0.1:{partition.port}"
             given = {name.replace("_", "."): value for name, value in kafka.items()}
             properties = {"bootstrap.servers": server, "reconnect.backoff.ms": 1, **given}
-            client = opened.enter_context(DirectClient(properties))
+            client = opened.enter_context(DirectClient(settings_of(properties)))
             fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             opened.callback(fetcher.abandon)
             return fetcher
@@ -123,7 +124,7 @@ def test_time_of_a_poll() -> None:
     """A poll returns at its deadline while a connection is opened, or while metadata is requested first."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
-        with DirectClient({"bootstrap.servers": servers}) as client:
+        with DirectClient(settings_of({"bootstrap.servers": servers})) as client:
             for endpoints in ((servers,), ()):
                 fetcher = Fetcher(client, Split(TP, 0, UNTIL, 0, 1, (0,), endpoints), PartitionEvents(TP), feed)
                 begin = time.monotonic()
@@ -137,7 +138,9 @@ def test_size_of_records(begin: int) -> None:
     data = records(0, 10)
     with ScriptedBroker(FakePartition(data), WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
-        with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**6) as client:
+        with DirectClient(
+            settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}), most_fetch_bytes=10**6
+        ) as client:
             fetcher = Fetcher(client, Split(TP, begin, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             fetcher.seek(begin)
             assert fetcher.fetch(10, Deadline.after(5), Poll()) is not None
@@ -157,7 +160,7 @@ def test_wait_at_the_end_of_the_log() -> None:
     with ScriptedBroker(partition, WITH_EPOCHS) as broker:
         partition.port = broker.address[1]
         server = f"127.0.0.1:{partition.port}"
-        with DirectClient({"bootstrap.servers": server, "fetch.wait.max.ms": 10}) as client:
+        with DirectClient(settings_of({"bootstrap.servers": server, "fetch.wait.max.ms": 10})) as client:
             fetcher = Fetcher(client, Split(TP, 0, 30, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             while len(waits_ms(broker)) < 11:
                 fetcher.fetch(30, Deadline.after(5), Poll())
@@ -186,7 +189,7 @@ def test_backoff(error: int | None, most_s: float) -> None:
     with ScriptedBroker(partition := FakePartition(*[error] * 12, records(0, 10)), WITH_EPOCHS) as broker:
         partition.port = broker.address[1]
         server = f"127.0.0.1:{partition.port}"
-        with DirectClient({"bootstrap.servers": server}, clock=lambda: now[0]) as client:
+        with DirectClient(settings_of({"bootstrap.servers": server}), clock=lambda: now[0]) as client:
             fetcher = Fetcher(client, Split(TP, 0, 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed, sleep)
             assert fetcher.fetch(10, client.deadline(1000), Poll()) is not None
     assert max(pauses) == most_s
@@ -214,7 +217,7 @@ def test_size_of_fetches(
         partition.port = broker.address[1]
         server = f"127.0.0.1:{partition.port}"
         given = {"bootstrap.servers": server, "max.partition.fetch.bytes": 1_000, "reconnect.backoff.ms": 1, **properties}
-        with DirectClient(given, most_fetch_bytes=10**9) as client:
+        with DirectClient(settings_of(given), most_fetch_bytes=10**9) as client:
             fetcher = Fetcher(client, Split(TP, 0, 10**6 + 10, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             for end in (10, 20):
                 found = fetcher.fetch(end + 1, Deadline.after(5), Poll())
@@ -236,7 +239,9 @@ def test_size_on_a_slow_link() -> None:
 
     with ScriptedBroker(answer_late, WITH_EPOCHS) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
-        with DirectClient({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}, most_fetch_bytes=10**9) as client:
+        with DirectClient(
+            settings_of({"bootstrap.servers": server, "max.partition.fetch.bytes": 1}), most_fetch_bytes=10**9
+        ) as client:
             fetcher = Fetcher(client, Split(TP, 0, 10**6, 0, 1, (0,), (server,)), PartitionEvents(TP), feed)
             for end in (10, 20):
                 assert fetcher.fetch(end + 1, Deadline.after(5), Poll()) is not None
@@ -286,7 +291,7 @@ class Task:
         return time.monotonic() + self.slept_s
 
     def _client(self) -> DirectClient:
-        return self._opened.enter_context(DirectClient(self._properties, self.clock))
+        return self._opened.enter_context(DirectClient(settings_of(self._properties), self.clock))
 
     def _sleep(self, seconds: float) -> None:
         self.slept_s += seconds
@@ -431,7 +436,7 @@ def test_closed(new_task: NewTask) -> None:
 )
 def test_which(splits: list[Split], rack: str, together: set[TopicPartition]) -> None:
     """Several partitions with the same planned leader are fetched together."""
-    with DirectClient({"bootstrap.servers": "a:1", "client.rack": rack}) as client:
+    with DirectClient(settings_of({"bootstrap.servers": "a:1", "client.rack": rack})) as client:
         joint = JointFetches(client, splits)
         assert {split.partition for split in splits if joint.request(split.partition, split.start)} == together
 
@@ -439,7 +444,7 @@ def test_which(splits: list[Split], rack: str, together: set[TopicPartition]) ->
 def test_two_ranges_of_a_partition() -> None:
     """A joint request has a partition once; another range of it is fetched separately."""
     splits = [Split(tp, start, start + 5, 0, 1, (0,), ("a:1",)) for tp, start in ((T0, 0), (T0, 5), (T1, 0))]
-    with DirectClient({"bootstrap.servers": "a:1"}) as client:
+    with DirectClient(settings_of({"bootstrap.servers": "a:1"})) as client:
         joint = JointFetches(client, splits)
     assert [bool(joint.request(split.partition, split.start)) for split in splits] == [True, False, True]
 
@@ -449,7 +454,7 @@ def test_broker_without_a_limit_of_responses() -> None:
     with ScriptedBroker(lambda request: b"", {**RANGES, 1: (0, 2)}) as broker:
         server = f"127.0.0.1:{broker.address[1]}"
         splits = [Split(TopicPartition("t", n), 0, END, 0, 1, (0,), (server,)) for n in range(2)]
-        with DirectClient({"bootstrap.servers": server}) as client:
+        with DirectClient(settings_of({"bootstrap.servers": server})) as client:
             joint = JointFetches(client, splits)
             request = joint.request(splits[0].partition, 0)
             assert request is not None
