@@ -134,9 +134,26 @@ def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
     faults = [f for f in evidence.history.of(Fault) if f.at <= life.at + evidence.terms.slack_s and f.end >= since]
     if not faults:
         yield Violation("I9", life.member, f"run {life.run} failed without a fault: {life.text[:300]}")
-    killed = any(fault.target == life.member for fault in faults)
+    killed = any(fault.target == life.member for fault in faults) or _has_dead_planner(evidence, life)
     if not killed and not _CONDITIONS.intersection(re.findall(r"\[([A-Z][A-Z0-9_]+)\]", life.text)):
         yield Violation("I9", life.member, f"run {life.run} failed without naming the cause: {life.text[:300]}")
+
+
+def _has_dead_planner(evidence: Evidence, life: Life) -> bool:
+    """Return True if a process of this run was killed, and at most one batch was finished since.
+
+    Spark calls the planner between micro-batches. One that was under way, however long, hides the death of the planner.
+    """
+    starts = [o.at for o in evidence.history.of(Life) if (o.member, o.run, o.stage) == (life.member, life.run, "started")]
+    kills = [
+        fault.at
+        for fault in evidence.history.of(Fault)
+        if fault.kind == "planner killed"
+        and fault.target == life.member
+        and max(starts, default=0.0) <= fault.at <= life.at
+    ]
+    finished = [done.at for done in evidence.history.of(Finished) if done.member == life.member and done.at <= life.at]
+    return bool(kills) and sum(at > kills[-1] for at in finished) < 2
 
 
 def recovery_s(evidence: Evidence) -> float | None:

@@ -292,6 +292,15 @@ def failure_without_a_cause(random: Random, history: History) -> History | None:
     return _with(history, Fault(at - 1, at + 1, "stop", "broker 2"), failed)
 
 
+@plant("I9")
+def failure_long_after_a_death(random: Random, history: History) -> History | None:
+    """Let a query fail without a cause two batches after the death of its planner."""
+    at = history.events[-1].at
+    killed, broken = Fault(at, at, "planner killed", "member-7"), Fault(at + 99, at + 100, "stop", "broker 2")
+    done = [Finished(at + 40, "member-7", 1, ()), Finished(at + 80, "member-7", 2, ())]
+    return _with(history, killed, *done, broken, Life(at + 100, "member-7", 0, "failed", "Broken pipe"))
+
+
 @plant("I10")
 def never_at_rest(random: Random, history: History) -> History | None:
     """Never let the lag reach 0."""
@@ -369,6 +378,14 @@ def test_explained_gaps() -> None:
     less = replace(read, offsets=(read.offsets[0], *read.offsets[2:]), digests=(read.digests[0], *read.digests[2:]))
     gap = Gap(read.at, read.topic, read.partition, read.offsets[1], read.offsets[1] + 1, "compacted")
     assert check(_with(_swap(history, read, less), gap)) == []
+
+
+def test_death_in_a_long_batch() -> None:
+    """A planner that was killed during a micro-batch of a minute may end the query after it, without naming a cause."""
+    killed, broken = Fault(10, 10, "planner killed", "m"), Fault(60, 70, "broker killed", "broker 1")
+    done, failed = Finished(69, "m", 3, ()), Life(70, "m", 1, "failed", "Broken pipe")
+    assert "I9" not in _found(History((Life(1, "m", 1, "started"), killed, broken, done, failed)))
+    assert "I9" in _found(History((killed, Life(11, "m", 1, "started"), broken, done, failed)))
 
 
 def test_handed_over_unfinished() -> None:
