@@ -360,6 +360,12 @@ class Unchanged:
         """The parent of members' registrations."""
         return Lookups(get=[group_znodes.ids_path(group)] if self.inactive_only else ())
 
+    def lost(
+        self, client: ZooKeeperConnection, group: str, partitions: Sequence[Partition], found: Results
+    ) -> set[TopicPartition]:
+        """None: an operator needs to own nothing."""
+        return set()
+
     def require_inactive(self, client: ZooKeeperConnection, group: str, not_done: str) -> None:
         """Raise GroupError if the group has members or claims. The message starts with `not_done`."""
         if self.inactive_only:
@@ -376,11 +382,9 @@ class Unchanged:
         return list(NoMembers(group, ids, None if ids is None else client.acl(path)).operations())
 
 
-OwnerProof = OwnedBy | NoOwner | NoJvmOwner
+Proof = OwnedBy | NoOwner | NoJvmOwner | Unchanged
 """A proof: `lookups` has the paths to read before a commit. From the results, `lost` finds the partitions to leave out, and
 `operations` makes operations that fail the transaction if the results are outdated."""
-
-Proof = OwnerProof | Unchanged
 
 NOBODY = NoOwner()
 

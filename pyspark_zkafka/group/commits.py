@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark_zkafka.conditions import COMMIT_CONTENDED, INVALID_OFFSET, OFFSETS_CHANGED
 from pyspark_zkafka.errors import GroupContended, ZooKeeperError
-from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, OwnerProof, Proof, Unchanged
+from pyspark_zkafka.group.claims import NOBODY, NoJvmOwner, NoOwner, Proof, Unchanged
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.znodes import groups as group_znodes
 from pyspark_zkafka.model.znodes.codec import child_path
@@ -106,7 +106,7 @@ def commit_offsets(
 
 
 def find_lost(
-    client: ZooKeeperConnection, group: str, proof: OwnerProof, partitions: Sequence[TopicPartition]
+    client: ZooKeeperConnection, group: str, proof: Proof, partitions: Sequence[TopicPartition]
 ) -> set[TopicPartition]:
     """Find the partitions to leave out of a commit. Raises PartitionOwned to refuse it. Blocks for a round or two."""
     asked = proof.lookups(group, partitions)
@@ -167,9 +167,7 @@ class _Commit:
 
     def _attempt(self, partitions: Sequence[Any]) -> Conflict | None:
         found = self._read(partitions)
-        lost: set[Any] = set()
-        if not isinstance(self.proof, Unchanged):
-            lost = self.proof.lost(self.client, self.group, partitions, found)
+        lost: set[Any] = self.proof.lost(self.client, self.group, partitions, found)
         ours = [tp for tp in partitions if tp not in lost]
         changed = [tp for tp in ours if not self._is_kept(tp, found)]
         if changed:
