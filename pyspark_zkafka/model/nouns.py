@@ -54,6 +54,8 @@ def session_text(session: int) -> str:
 class ClaimOwner:
     """The member of a group that owns a claim: its consumer id and its ZooKeeper session.
 
+    For a member in Kafka, `session` is the number of its incarnation.
+
     >>> str(ClaimOwner("billing_c1", 0x1000A))
     'billing_c1@0x1000a'
     >>> ClaimOwner.parse("billing_c1@0x1000a").session
