@@ -152,8 +152,11 @@ class GroupOffsets:
         if "zookeeper" in self._stores:
             commit_offsets(self._client(), self._group, starts, NoJvmOwner(), sleep=self._sleep)
         elif starts:
+            of_jvms: set[TopicPartition] = set()
+            if self._zookeeper is not None:
+                of_jvms = find_lost(self._zookeeper, self._group, NoJvmOwner(), sorted(starts))
             there = self._kafka.committed(starts)
-            self._kafka.commit({tp: offset for tp, offset in starts.items() if tp not in there})
+            self._kafka.commit({tp: offset for tp, offset in starts.items() if tp not in there and tp not in of_jvms})
         return self.committed(starts)
 
     def _chosen(self, by_store: Mapping[OffsetStore, Stored]) -> Stored:
@@ -207,7 +210,8 @@ class GroupOffsets:
         if self._zookeeper is not None:
             lost = find_lost(self._zookeeper, self._group, proof, sorted(offsets))
         there = self._kafka.committed(offsets)
-        kept = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) >= offset}
+        # An equal offset is written again: brokers forget it some time after its last commit.
+        kept = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) > offset}
         written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in kept}
         self._kafka.commit(written)
         return CommitResult(written, {tp: offset for tp, offset in kept.items() if tp not in lost}, lost)
@@ -250,10 +254,9 @@ class KafkaMemberOffsets:
         ours = {tp: offset for tp, offset in offsets.items() if tp in owned}
         there = self._stored.committed(ours)
         kept = {tp: there[tp] for tp, offset in ours.items() if tp not in resets and there.get(tp, -1) > offset}
-        done = {tp: offset for tp, offset in ours.items() if there.get(tp) == offset}
-        due = {tp: offset for tp, offset in ours.items() if tp not in kept and tp not in done}
+        due = {tp: offset for tp, offset in ours.items() if tp not in kept}
         lost = self._member.commit(due, owner.session, owned) if due else set()
-        written = {tp: offset for tp, offset in {**due, **done}.items() if tp not in lost}
+        written = {tp: offset for tp, offset in due.items() if tp not in lost}
         return CommitResult(written, kept, {*lost, *(offsets.keys() - ours.keys())})
 
     def begin(self, starts: Mapping[TopicPartition, int]) -> Stored:

@@ -29,7 +29,7 @@ _LONG = range(2**63)
 class SourceEnd:
     """The end of a micro-batch in one source: its positions, and, for a source of this package, where it started.
 
-    `in_group` is true if ZooKeeper has the offsets of the source's group.
+    `in_group` is true if the source commits offsets for a group.
     """
 
     format: SourceFormat
@@ -77,7 +77,8 @@ def parse_source_end(offset: str, name: str) -> SourceEnd | None:
         ranges = StreamOffset.from_json(found).ranges
         ends = {tp: planned.until for tp, planned in ranges.items()}
         starts = {tp: planned.start for tp, planned in ranges.items()}
-        return SourceEnd("zkafka", ends, starts, any(planned.mzxid is not None for planned in ranges.values()))
+        in_group = any(planned.committed is not None and planned.left is None for planned in ranges.values())
+        return SourceEnd("zkafka", ends, starts, in_group)
     positions = _kafka_offsets(found)
     return SourceEnd("other") if positions is None else SourceEnd("kafka", positions)
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _IDLE_WAIT_S = 1.0
+_COMMIT_AGAIN_S = 600.0
 
 
 class StreamDriver:
@@ -73,6 +74,7 @@ class StreamDriver:
         self._start: dict[str, Any] | None = None
         self._planned: dict[str, Any] | None = None
         self._parsed: tuple[dict[str, Any], StreamOffset] | None = None
+        self._commit_again_at = clock() + _COMMIT_AGAIN_S
         self._latest: dict[TopicPartition, int] = {}
         self._existing: Collection[TopicPartition] = ()
         self._unsubscribed: tuple[Mapping[str, TopicIdentity], frozenset[str]] = {}, frozenset()
@@ -241,9 +243,17 @@ class StreamDriver:
         return in_fixed_order(splits), self._session.cluster.servers(snapshot)
 
     def commit(self) -> None:
-        """Commit finished positions, if there is a group; see `commit_positions`."""
-        if self._has_group:
-            self._state = commit_positions(self._state, self._session, self._warnings)
+        """Commit finished positions, if there is a group; see `commit_positions`.
+
+        Every ten minutes, commits to Kafka include unchanged positions: brokers forget an offset some time after its last
+        commit, unless the group has members in Kafka.
+        """
+        if not self._has_group:
+            return
+        again = self._read.stores == ("kafka",) and self._clock() >= self._commit_again_at
+        if again:
+            self._commit_again_at = self._clock() + _COMMIT_AGAIN_S
+        self._state = commit_positions(self._state, self._session, self._warnings, again=again)
 
     def report(self) -> dict[str, Any] | None:
         """Return the ends of the logs as last fetched, by topic and partition."""
@@ -384,13 +394,15 @@ class StreamDriver:
             self._session.member.set_reading(list(partitions))
 
 
-def commit_positions(state: StreamState, session: StreamSession, warnings: StreamWarnings) -> StreamState:
-    """Commit the due positions of owned partitions. Logs retriable errors, and retries the commit later.
+def commit_positions(
+    state: StreamState, session: StreamSession, warnings: StreamWarnings, *, again: bool = False
+) -> StreamState:
+    """Commit the due positions of owned partitions; see `StreamState.due`. Logs retriable errors, and retries later.
 
     Leaves out partitions that were revoked and assigned again: another client may have changed the group's offset, where
     the query continues.
     """
-    due = state.due()
+    due = state.due(again=again)
     member = session.member
     owner = None if member is None else member.owner
     if not due or (member is not None and (owner is None or not member.owned())):

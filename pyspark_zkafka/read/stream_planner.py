@@ -50,8 +50,12 @@ class PartitionProgress:
     @property
     def is_due(self) -> bool:
         """True if the position has to be committed."""
-        is_stored = self.committed is not None and self.committed.offset == self.position
-        return self.resets or (not is_stored and self.position >= self.moved_to)
+        return self.resets or (not self.is_stored and self.position >= self.moved_to)
+
+    @property
+    def is_stored(self) -> bool:
+        """True if the position is the group's offset."""
+        return self.committed is not None and self.committed.offset == self.position
 
     def planned_range(self, until: int) -> PlannedRange:
         """Return the range from the position to `until`, with the group's offset if it is known."""
@@ -141,8 +145,10 @@ class StreamState:
         reached = {tp for tp, progress in self.assigned.items() if progress.position >= bounds.get(tp, 0)}
         return {tp: bounds[tp] for tp in sorted(bounds) if tp in existing and tp not in reached}
 
-    def due(self) -> dict[TopicPartition, int]:
-        return {tp: progress.position for tp, progress in self.assigned.items() if progress.is_due}
+    def due(self, *, again: bool = False) -> dict[TopicPartition, int]:
+        """Return the positions to commit; with `again`, also stored ones."""
+        assigned = self.assigned.items()
+        return {tp: progress.position for tp, progress in assigned if progress.is_due or (again and progress.is_stored)}
 
     def commit(
         self,

@@ -35,6 +35,7 @@ from pyspark_zkafka.inspect.groups import OffsetsStorage, StoredOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, Position
 from pyspark_zkafka.options.times import parse_datetime_ms, parse_iso_duration_ms
+from pyspark_zkafka.options.values import OffsetStore
 from pyspark_zkafka.tools.arguments import (
     PartitionSpec,
     find_partitions,
@@ -187,7 +188,7 @@ class OffsetResets:
         values = stored.values
         current = {tp: max(values.get(tp, -1), in_kafka.get(tp, -1)) for tp in {*values, *in_kafka}}
         offsets, warnings = plan_offsets(scenario, partitions, current, partial(list_offsets, self.brokers))
-        return PlannedReset(group, offsets, current, stored, (*warnings, *notes))
+        return PlannedReset(group, offsets, current, stored, (*warnings, *notes, *self._note_higher(group, offsets)))
 
     def apply(self, planned: PlannedReset) -> None:
         """Write the planned offsets. ZooKeeper comes first: its transaction proves that the group has no members.
@@ -216,6 +217,26 @@ class OffsetResets:
                 f"{listing(sorted(failed))}, the others are written: {next(iter(failed.values())).message}",
                 partitions=sorted(failed),
             )
+
+    def _note_higher(self, group: str, offsets: Mapping[TopicPartition, int]) -> list[str]:
+        """Note higher offsets in the store that is not reset: consumers with both stores continue at the higher one."""
+        if self.storage == "both" or self.zookeeper is None:
+            return []
+        place: OffsetStore = "kafka" if self.storage == "zookeeper" else "zookeeper"
+        try:
+            if place == "kafka":
+                others: Mapping[TopicPartition, int] = self.brokers.committed(group)
+            else:
+                others = stored_offsets(self.zookeeper, [group])[group].values
+        except ZKafkaError as error:
+            return [f"Whether {_PLACES[place]} has offsets of the group, too, is unknown: {error.message}."]
+        higher = sorted(tp for tp, offset in offsets.items() if others.get(tp, -1) > offset)
+        if not higher:
+            return []
+        return [
+            f"{_PLACES[place]} has higher offsets of {listing(higher)}, where consumers that commit to both stores "
+            "continue. Reset these, too, with --offsets-storage both."
+        ]
 
     def _require_inactive(self, group: str) -> None:
         if self.zookeeper is not None:

@@ -77,12 +77,31 @@ class KafkaStore:
 
     def __init__(self, **by_partition: int) -> None:
         self.offsets = {TopicPartition("t", int(name[1:])): offset for name, offset in by_partition.items()}
+        self.commits: list[Mapping[TopicPartition, int]] = []
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: offset for tp, offset in self.offsets.items() if tp in partitions}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.offsets |= offsets
+        self.commits.append(offsets)
+
+
+def test_begin_in_kafka(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start of a partition that a JVM consumer owns is not committed to Kafka either."""
+    client.put("/consumers/g/owners/t/0", b"g_jvm-0")
+    kafka = KafkaStore()
+    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
+    begun = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), client).begin({T0: 9, T1: 7})
+    assert {tp: stored.offset for tp, stored in begun.items()} == kafka.offsets == {T1: 7}
+
+
+def test_equal_offset_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An equal offset in Kafka is committed again, since brokers forget old ones. A higher one is kept."""
+    kafka = KafkaStore(p0=7, p1=8)
+    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
+    done = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), None).commit({T0: 7, T1: 7})
+    assert (done.written, done.kept, kafka.commits) == ({T0: 7}, {T1: 8}, [{T0: 7}])
 
 
 def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:

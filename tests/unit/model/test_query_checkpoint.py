@@ -33,6 +33,17 @@ def test_offset_log(lines: list[str], expected: object) -> None:
 
 
 @each(
+    ("numbers", "in_group"),
+    [([3, 9], False), ([3, 9, 3], True), ([3, 9, 3, 901], True), ([3, 9, 3, 901, 3], False), ([3, 9, 3, -1, 3], False)],
+)
+def test_query_in_a_group(numbers: list[int], in_group: bool) -> None:
+    """A query is in a group, in ZooKeeper or in Kafka, if its ranges have the group's offset, and it has not left since."""
+    found = parse_source_end(json.dumps({"version": 1, "topics": {"t": {"known": 1, "partitions": {"0": numbers}}}}), "f")
+    assert found is not None
+    assert found.in_group is in_group
+
+
+@each(
     ("lines", "says"),
     [
         ([], "f is no offset log"),

@@ -554,6 +554,23 @@ def test_two_stores_of_offsets() -> None:
     assert session.leveled == [T0, T1]
 
 
+@pytest.mark.parametrize("dual", ["true", "false"])
+def test_offsets_that_brokers_forget(dual: str) -> None:
+    """Offsets that are in Kafka alone are committed again every ten minutes, although they have not changed."""
+    session = Session(Member(T0))
+    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": dual})
+    end = found.latest(found.initial(), limited=True)
+    found.latest(end, limited=True)
+    assert session.stored == {T0: StoredOffset(100)}
+    session.stored = {}
+    session.now += 590
+    found.latest(end, limited=True)
+    assert session.stored == {}
+    session.now += 20
+    found.latest(end, limited=True)
+    assert session.stored == ({T0: StoredOffset(100)} if dual == "false" else {})
+
+
 @pytest.mark.parametrize(
     ("given", "is_member", "says"),
     [

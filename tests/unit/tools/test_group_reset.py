@@ -158,6 +158,36 @@ def test_shift_of_two_stores(stored: EnsembleClient, brokers: GroupBrokers) -> N
     assert resets("both", stored, brokers).plan("g", parse_partitions(["t:0"]), ShiftBy(1)).offsets == {T0: 61}
 
 
+@pytest.mark.parametrize(
+    ("storage", "note"),
+    [
+        ("zookeeper", ["Kafka has higher offsets of t-0, where consumers that commit to both stores continue"]),
+        ("kafka", ["ZooKeeper has higher offsets of t-0, where consumers that commit to both stores continue"]),
+        ("both", []),
+    ],
+)
+def test_higher_offset_in_the_other_store(
+    stored: EnsembleClient, brokers: GroupBrokers, storage: OffsetsStorage, note: list[str]
+) -> None:
+    """A reset of one store does not set back consumers that also have a higher offset in the other one."""
+    brokers.stored["g"] = {T0: 60, T1: 0}
+    found = resets(storage, stored, brokers).plan("g", parse_partitions(["t:0"]), 30)
+    assert [text.partition(". ")[0] for text in found.notes if "stores" in text] == note
+
+
+class WithoutCoordinator(GroupBrokers):
+    """Brokers without a coordinator."""
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no coordinator answered")
+
+
+def test_unknown_offsets_in_the_other_store(stored: EnsembleClient) -> None:
+    """Offsets in ZooKeeper are reset without a coordinator, and a note says that Kafka's are unknown."""
+    found = resets("zookeeper", stored, WithoutCoordinator({T0: (10, 100)})).plan("g", None, EARLIEST)
+    assert found.notes == ("Whether Kafka has offsets of the group, too, is unknown: no coordinator answered.",)
+
+
 def test_gone_partitions(stored: EnsembleClient, brokers: GroupBrokers) -> None:
     """Offsets of partitions that no longer exist stay, with a note."""
     stored.put("/consumers/g/offsets/gone/0", b"1")
