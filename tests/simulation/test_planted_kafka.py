@@ -33,8 +33,8 @@ def commit_what_others_own(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(driver, "commit_positions", _commit_all)
 
 
-def _commit_all(state: StreamState, session: Any, reports: Any) -> StreamState:
-    due = state.due()
+def _commit_all(state: StreamState, session: Any, reports: Any, *, again: bool = False) -> StreamState:
+    due = state.due(again=again)
     if due:
         session.member.commit(due, session.member.owner.session)
     return state
