@@ -327,6 +327,6 @@ def _commit(given: OptionParser, connection: ConnectionOptions) -> CommitPlan | 
     given.refuse_if(group is None, "commitOffsets needs group.id")
     given.refuse_if(
         "zookeeper" in stores and not given.has("zookeeper.connect"),
-        "commitOffsets writes /consumers/<group>/offsets and needs zookeeper.connect",
+        "commitOffsets writes /consumers/<group>/offsets; set zookeeper.connect, or offsets.storage=kafka",
     )
     return CommitPlan(group or "", given.value("commitOffsets") or {}, stores, owner)

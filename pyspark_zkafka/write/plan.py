@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_zkafka.conditions import UNKNOWN_TOPIC
-from pyspark_zkafka.errors import BrokersUnavailable
+from pyspark_zkafka.errors import BrokersUnavailable, listing
 from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding
 from pyspark_zkafka.model.group_jobs import MAX_ENDS_BYTES, GroupJob, group_job, is_ledger_of, job_names, last_job
 from pyspark_zkafka.model.ledger import Entry, QueryName, SinkIdentity
 from pyspark_zkafka.model.nouns import ClusterSnapshot, Topic, TopicPartition
 from pyspark_zkafka.model.partitioners import Router
+from pyspark_zkafka.model.planning import Assign, missing_topics
 from pyspark_zkafka.options.values import CommitPlan, WriteOptions
 
 if TYPE_CHECKING:
@@ -63,8 +64,8 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
 
     `frame` has the columns to write; None for a writer that only commits.
 
-    Raises ZKafkaError if the cluster cannot be reached, a topic does not exist, or the brokers do not allow the
-    transaction's timeout.
+    Raises ZKafkaError if the cluster cannot be reached, a topic or a partition in commitOffsets does not exist, or the
+    brokers do not allow the transaction's timeout.
     """
     from pyspark_zkafka.cluster import bootstrap_servers, open_cluster
     from pyspark_zkafka.records.select import uses_native
@@ -73,6 +74,8 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
     encoding = None if frame is None else plan_encoding(options, frame)
     with open_cluster(options.connection) as cluster:
         snapshot = cluster.snapshot(named_topics(options))
+        if options.commit is not None and options.commit.offsets:
+            require_partitions(options.commit.offsets, cluster.snapshot({tp.topic for tp in options.commit.offsets}))
     servers = bootstrap_servers(options.connection, snapshot)
     plan = replace(plan_topics(servers, snapshot, options.partitioner), encoding=encoding)
     if options.topic is not None and options.topic not in plan.routers:
@@ -80,6 +83,13 @@ def plan_write(options: WriteOptions, frame: pa.Schema | None = None, *, is_stre
     if options.once is None:
         return plan
     return replace(plan, ledger=_ledger(options, plan, _sink(options, snapshot), is_stream=is_stream))
+
+
+def require_partitions(partitions: Iterable[TopicPartition], snapshot: ClusterSnapshot) -> None:
+    """Raise UnknownTopic if commitOffsets names a partition that does not exist: ZooKeeper would store its offset."""
+    missing = missing_topics(Assign(tuple(partitions)), snapshot)
+    if missing:
+        raise UNKNOWN_TOPIC(f"commitOffsets names {listing(missing)}, which the cluster does not have; correct the names")
 
 
 def plan_topics(bootstrap_servers: str, snapshot: ClusterSnapshot, partitioner: str) -> WritePlan:

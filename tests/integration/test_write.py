@@ -271,6 +271,16 @@ class TestCommitOffsets:
         with zkafka_cluster.zookeeper() as client:
             assert client.exists(f"/consumers/g-{sink}/offsets") is None
 
+    def test_unknown_partitions(
+        self, spark: SparkSession, write: Callable[..., None], read: Read, new_topic: NewTopic
+    ) -> None:
+        """Topics and partitions that do not exist are an error before any row is written."""
+        sink = new_topic()
+        frame, commit = spark.createDataFrame([("v",)], "value string"), {sink: {"0": 1, "9": 1}, f"{sink}-typo": {"0": 1}}
+        with pytest.raises(Exception, match=rf"UNKNOWN_TOPIC.*commitOffsets names {sink}-typo, {sink}-9, which"):
+            write(frame, **{"topic": sink, "group.id": f"g-{sink}", "commitOffsets": json.dumps(commit)})
+        assert read({"subscribe": sink}).count() == 0
+
     @pytest.mark.long
     def test_owned(
         self, spark: SparkSession, write: Callable[..., None], new_topic: NewTopic, zkafka_cluster: LocalCluster

@@ -12,7 +12,7 @@ from pyspark_zkafka.errors import UnknownTopic
 from pyspark_zkafka.model.ledger import SinkIdentity
 from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.options.batch import parse_write
-from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, identity_of, named_topics, plan_topics
+from pyspark_zkafka.write.plan import LedgerPlan, WritePlan, identity_of, named_topics, plan_topics, require_partitions
 
 ONCE = {"deliveryGuarantee": "exactly-once"}
 ORDERS = Topic("orders", {0: (1,), 1: (2,), 2: (1,)}, czxid=77)
@@ -57,6 +57,15 @@ def test_topic_without_partitions() -> None:
     """A topic in creation, without partitions yet, cannot be written to."""
     with pytest.raises(UnknownTopic, match="TOPIC_WITHOUT_PARTITIONS"):
         plan(Topic("new", {}))
+
+
+def test_unknown_partitions_to_commit() -> None:
+    """Offsets of topics and partitions that do not exist cannot be committed, and the error names them."""
+    known = [TopicPartition("orders", 0), TopicPartition("audit", 0)]
+    require_partitions(known, cluster(ORDERS, AUDIT))
+    unknown = [TopicPartition("odrers", 0), TopicPartition("audit", 1)]
+    with pytest.raises(UnknownTopic, match=r"UNKNOWN_TOPIC\] commitOffsets names odrers, audit-1, which the cluster does"):
+        require_partitions([*known, *unknown], cluster(ORDERS, AUDIT))
 
 
 def test_same_topics() -> None:
