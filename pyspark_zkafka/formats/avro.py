@@ -308,20 +308,47 @@ def _has_name(writer: AvroType, reader: AvroType) -> bool:
 
 
 def _branch_for(writer: AvroType, reader: AvroType) -> AvroType | None:
-    """Return the branch of the reader's union: of the same name or kind, or else the first that takes a promoted value."""
+    """Return the branch of the reader's union: of the same name or kind, or else the first that takes a promoted value.
+
+    Without the same full name, records whose fields fit come first, as in ``firstMatchingBranch`` of Java's ``Resolver``.
+    """
     same = [branch for branch in reader.branches if branch.kind == writer.kind and _matches(writer, branch)]
-    named = [branch for branch in same if branch.name == writer.name] or [b for b in same if _has_name(writer, b)] or same
+    fitting = (
+        [branch for branch in same if branch.name == writer.name] or [b for b in same if _has_fields(writer, b)] or same
+    )
+    named = [branch for branch in fitting if _has_name(writer, branch)] or fitting
     return next(iter(named or [branch for branch in reader.branches if _matches(writer, branch)]), None)
 
 
+def _has_fields(writer: AvroType, reader: AvroType) -> bool:
+    """True if the writer has the reader's fields, of kinds that fit, or they have defaults. True for other types."""
+    ours = _matched_fields(writer, reader)
+    pairs = [(theirs.type, ours[theirs.name]) for theirs in writer.fields if theirs.name in ours]
+    found = {field.name for _, field in pairs}
+    return all(_may_fit(theirs, field.type) for theirs, field in pairs) and all(
+        field.has_default or field.name in found for field in reader.fields
+    )
+
+
+def _may_fit(writer: AvroType, reader: AvroType) -> bool:
+    return any(_matches(theirs, ours) for theirs in writer.branches or [writer] for ours in reader.branches or [reader])
+
+
 def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
-    """Return the reader's field for names of the writer's fields: the one of this name, or else with this alias."""
+    """Return the reader's field for names of the writer's fields: the one with this alias, or else of this name.
+
+    As Java's ``Schema.applyAliases``. But a field that has no default is not left without the writer's field of its name,
+    and a field whose name the writer has does not use its aliases. Java refuses both, unless two
+    fields swap their names.
+    """
     names = {f.name for f in writer.fields}
     found = {f.name: f for f in reader.fields if f.name in names}
+    free = names - {f.name for f in reader.fields if not f.has_default}
     for ours in reader.fields:
-        alias = next((alias for alias in ours.aliases if alias in names and alias not in found), None)
+        alias = next((alias for alias in ours.aliases if alias in free), None)
         if ours.name not in names and alias is not None:
             found[alias] = ours
+            free.remove(alias)
     return found
 
 

@@ -49,6 +49,7 @@ _OF_LOGICAL = {
     "interval": pa.duration("us"),
 }
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TEXT_OR_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
 
 
 @dataclass(eq=False, slots=True)
@@ -135,7 +136,8 @@ class _Parser:
 
     def parse(self, text: str, what: str = "") -> AvroType:
         try:
-            found = json.loads(text)
+            # Avro's parser allows comments, such as the licence on top of a file.
+            found = json.loads(_TEXT_OR_COMMENT.sub(lambda part: part[1] or " ", text))
             json.dumps(found, ensure_ascii=False).encode()  # no name has half of a surrogate pair
         except ValueError as error:
             raise invalid(f"{what or 'its text'} is not JSON ({error})") from None
@@ -256,7 +258,11 @@ class _Mapping:
         """Return the type. `within` are the names of the records around it."""
         if avro.logical.endswith("decimal"):
             if avro.precision > _MOST_DIGITS:
-                raise invalid(f"{_at(path)}a decimal has {avro.precision} digits; Spark's have at most {_MOST_DIGITS}")
+                raise INVALID_SCHEMA(
+                    f"The Avro schema has no type in Spark: {_at(path)}a decimal has {avro.precision} digits, and Spark's "
+                    f"have at most {_MOST_DIGITS}; declare the frame's schema without this field, or set the option for "
+                    f"the schema to a copy with precision {_MOST_DIGITS}"
+                )
             return pa.decimal128(avro.precision, avro.scale)
         if avro.kind == "array":
             return pa.list_(self._field("element", avro.item, path, within))

@@ -278,7 +278,7 @@ def _read_schema(option: str, value: str) -> str:
             raise INVALID_OPTION(f"{option} names the file {value}, which cannot be read: {error}") from None
         return value
     try:
-        return content.decode()
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return base64.b64encode(content).decode()
 

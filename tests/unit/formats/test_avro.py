@@ -177,11 +177,30 @@ def test_defaults() -> None:
 
 
 def test_aliases() -> None:
-    """A field is found by its own name before another field's alias; an enum is found by an alias."""
+    """A field without a default is found by its own name before another field's alias; an enum is found by an alias."""
     kind = {"type": "enum", "name": "new.E", "aliases": ["old.E2"], "symbols": ["A"]}
     writer = record(("a", "int"), ("b", "int"), ("e", {**kind, "name": "old.E2"}))
     reader = record(("x", "int", 9, "a"), ("a", "int"), ("y", "int", 8, "b"), ("z", "int", 7, "b"), ("e", kind))
     assert value(writer, reader, b"\x02\x04\x00") == {"x": 9, "a": 1, "y": 2, "z": 7, "e": "A"}
+
+
+def test_reused_name() -> None:
+    """A renamed field keeps its values, also if a new field with a default takes its old name, as with from_avro."""
+    reader = record(("name", "string", "new"), ("full", "string", "none", "name"))
+    assert value(record(("name", "string")), reader, b"\x02a") == {"name": "new", "full": "a"}
+    assert value(reader, {**reader, "doc": "as written"}, b"\x02a\x02b") == {"name": "a", "full": "b"}
+
+
+def test_renamed_branches() -> None:
+    """A record with another name takes the branch of the union whose fields it has, as with from_avro."""
+    number, text = record(("a", "int"), name="X"), record(("a", "string"), ("c", ["null", "int"]), name="Y")
+    writer = [record(("a", "int"), name="A"), record(("a", "string"), ("c", ["int", "null"]), name="B")]
+    done = decode(writer, ["null", number, text], b"\x00\x02", b"\x02\x02b\x00\x04")
+    assert not done.malformed
+    assert done.column.to_pylist() == [
+        {"member0": {"a": 1}, "member1": None},
+        {"member0": None, "member1": {"a": "b", "c": 2}},
+    ]
 
 
 def test_branches() -> None:

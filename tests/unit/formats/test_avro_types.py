@@ -48,12 +48,24 @@ def test_refused_text(text: str, problem: str) -> None:
     assert problem in str(refused.value)
 
 
+def test_comments() -> None:
+    """A schema may have comments, as for Avro's own parser; a text that looks like one is kept."""
+    (field,) = parse(
+        '/* "Licence\n */ {"type": "record", "name": "R", // "\n "fields": [{"name": "a", "type": "string", '
+        '"default": "//\\"/* a */"}]} //'
+    ).root.fields
+    assert field.default == '//"/* a */'
+
+
 @pytest.mark.parametrize(
     ("schema", "problem"),
     [
         (record(("next", ["null", "R"])), "in field next, the record R is in itself; declare the frame's schema without"),
         (record(("a", {"type": "array", "items": record(("b", "R"), name="Q")})), "in field a.element.b, the record R"),
-        ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "a decimal has 39 digits; Spark's have at most 38"),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 39},
+            "a decimal has 39 digits, and Spark's have at most 38; dec",
+        ),
     ],
 )
 def test_no_such_type_in_spark(schema: Any, problem: str) -> None:

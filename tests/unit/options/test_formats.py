@@ -50,9 +50,11 @@ def test_values() -> None:
 
 
 def test_schema_files(tmp_path: Path) -> None:
-    """A schema may be in a file of text or bytes."""
+    """A schema may be in a file of text, also with a byte order mark, or of bytes."""
     file = tmp_path / "order.avsc"
     file.write_text('"int"', encoding="utf-8")
+    assert formats({"value.format": "avro", "value.schema": str(file)}).columns[0].schema == '"int"'
+    file.write_bytes(b'\xef\xbb\xbf"int"')
     assert formats({"value.format": "avro", "value.schema": str(file)}).columns[0].schema == '"int"'
     file.write_bytes(b"\xff\n")
     assert formats({"value.format": "protobuf", "value.schema": str(file)}).columns[0].schema == "/wo="
