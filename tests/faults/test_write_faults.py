@@ -99,7 +99,8 @@ def test_too_few_in_sync(
     zkafka_cluster.stop(2)
     try:
         write = options(topic, **{"kafka.delivery.timeout.ms": "3000"})
-        with pytest.raises(DeliveryFailed, match=rf"{topic}-0: .*of 10 records .* 0 were acknowledged and 10 were not"):
+        counts = "of 10 records .* 0 were acknowledged and 10 were not"
+        with pytest.raises(DeliveryFailed, match=rf"{topic}-0: .*min\.insync\.replicas; {counts}"):
             ZKafkaWriter(write, plan_write(write)).write(batches(1, rows=10))
     finally:
         zkafka_cluster.restart(2)
