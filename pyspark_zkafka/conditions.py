@@ -42,6 +42,9 @@ _log = logging.getLogger(__name__)
 
 DEMO_FAILED = ZKafkaError.define("""DEMO_FAILED
     A check of `zkafka demo` failed. Report the failure with the output of the demo.""")
+VERSIONS_DIFFER = ZKafkaError.define("""VERSIONS_DIFFER
+    Driver and executors have different versions of the package. Install the same version on all of them; see
+    [Deploy](deploy.md#what-to-install).""")
 MATPLOTLIB_MISSING = ZKafkaError.define("""MATPLOTLIB_MISSING
     `pyspark_zkafka.plot` needs matplotlib, which is not installed. Run `pip install 'pyspark-zkafka[plot]'`.""")
 

@@ -16,6 +16,7 @@ from functools import cache
 from types import FrameType
 from typing import Any
 
+from pyspark_zkafka._version import __version__
 from pyspark_zkafka.errors import ZKafkaError, printable
 
 _log = logging.getLogger(__name__)
@@ -166,11 +167,31 @@ def ignoring_sigterm() -> Iterator[None]:
 
 
 class TaskObject:
-    """Base of readers and writers. Spark pickles them once, and each task unpickles them before it reads its input."""
+    """Base of readers and writers. Spark pickles them once, and each task unpickles them before it reads its input.
+
+    Raises ZKafkaError (``VERSIONS_DIFFER``) in a task with another version of the package: the values would shift without
+    an error where that version has other fields.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _new_of_version, (type(self), __version__), vars(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         send_promptly()
+
+
+@concise_errors()
+def _new_of_version(kind: type[TaskObject], version: str) -> TaskObject:
+    """Return a new object for the state that follows in the pickle, if it is of this version."""
+    if version != __version__:
+        from pyspark_zkafka.conditions import VERSIONS_DIFFER  # the import of this module must stay cheap
+
+        raise VERSIONS_DIFFER(
+            f"The driver has pyspark-zkafka {version}, and this executor has {__version__} in "
+            f"{os.path.dirname(__file__)}; install the driver's version on every executor",
+        )
+    return kind.__new__(kind)
 
 
 def send_promptly() -> bool:

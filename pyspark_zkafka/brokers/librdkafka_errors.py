@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 
@@ -65,7 +66,10 @@ _NO_COORDINATOR_CODES = frozenset(
 )
 _REFUSED_CODES = {
     KafkaError._AUTHENTICATION: "check kafka.security.protocol, and the mechanism, user and password in kafka.sasl.*",
-    KafkaError._SSL: "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's names its host",
+    KafkaError._SSL: (
+        "check kafka.ssl.*: the authorities, the client's certificate, and that the broker's has not expired and names its "
+        "host"
+    ),
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Read, Write or Describe on the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
@@ -78,7 +82,10 @@ _KERBEROS = (
     "check kafka.sasl.kerberos.principal, keytab and service.name, that the keytab is on the driver and on every executor, "
     "and that the KDC can be reached; what kinit says is in standard error"
 )
-_UNREACHABLE = "no broker answered; check that the brokers run and that their listeners are reachable from here"
+_UNREACHABLE = (
+    "no broker answered; check that the brokers run, that their listeners are reachable from here, and that "
+    "kafka.security.protocol is theirs"
+)
 _NO_COORDINATOR = (
     "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
     "and are reachable from here"
@@ -88,6 +95,8 @@ _TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
 _UNKNOWN_EPOCH = "No epoch found"
 _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
+_CERTIFICATE_ALERT = re.compile("alert .*(certificate|unknown ca|access denied)")
+"""A broker's refusal of the client's certificate. With TLS 1.3 it follows the handshake, as the loss of the connection."""
 
 
 class ErrorReports:
@@ -170,7 +179,13 @@ class ErrorReports:
         return BROKERS_UNAVAILABLE(f"{doing}: {self._cause or self.last}; {_UNREACHABLE}")
 
 
+def _refuses_certificate(error: KafkaError) -> bool:
+    return error.code() == KafkaError._TRANSPORT and _CERTIFICATE_ALERT.search(error.str()) is not None
+
+
 def _is_refusal(error: KafkaError) -> bool:
+    if _refuses_certificate(error):
+        return True
     refused = error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)
     return refused and not any(cause in error.str() for cause in _PASSING_CAUSES)
 
@@ -214,6 +229,8 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
         return NO_LEADER(
             f"{text}; the partition has no leader, or its leader is changing; try again with a broker of its ISR running",
         )
+    if _refuses_certificate(error):
+        return REFUSED_BY_BROKER(f"{text}; {_REFUSED_CODES[KafkaError._SSL]}")
     if code in _UNREACHABLE_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {_UNREACHABLE}")
     if code in _NO_COORDINATOR_CODES:

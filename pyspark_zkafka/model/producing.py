@@ -56,8 +56,9 @@ class ProducerId(NamedTuple):
 class Batch:
     """Records of one partition, closed. `data` is the driver's.
 
-    `sequence` and `place`, its number among the batches of its partition, are None until it is sent. After an attempt
-    without an answer it `is_unanswered`: a broker may write it later. It `is_too_large` once a broker has said so.
+    `sequence` and `place`, its number among the batches of its partition, are None until it is sent. `answer` is the error
+    of its last attempt, `NONE` without an answer. After an attempt without an answer it `is_unanswered`: a broker may write
+    it later. It `is_too_large` once a broker has said so.
     """
 
     partition: TopicPartition
@@ -67,6 +68,7 @@ class Batch:
     data: Any = None
     sequence: int | None = None
     place: int | None = None
+    answer: int = NONE
     may_be_written: bool = False
     is_unanswered: bool = False
     is_too_large: bool = False
@@ -382,6 +384,7 @@ class Producing:
             return
         if code is None or (code in RETRIABLE | {UNKNOWN_SERVER_ERROR} and code not in _REFUSED_BEFORE_APPEND):
             batch.may_be_written = True
+        batch.answer = NONE if code is None else code
         batch.is_unanswered |= code is None
         is_first = not any(_is_before(other, batch) for other in (*partition.flying, *partition.waiting))
         partition.put_back(batch)

@@ -110,7 +110,7 @@ def _translate_one(name: str, value: str, role: Role, lowered: Mapping[str, str]
     try:
         read = row.read(value)
     except ValueError as expected:
-        advice = f"; {row.otherwise}" if row.otherwise else ""
+        advice = f"; {row.otherwise}" if row.otherwise and not row.when else ""
         raise ValueError(f"{_shown(name, value)}; expected {expected}{advice}") from None
     found = dict.fromkeys(row.target_names(), read) if isinstance(read, str) else read
     for target, text in found.items() if row.is_judged else ():

@@ -35,7 +35,7 @@ class ClientProperty:
     `name` is the user's, without ``kafka.``. `clients` has C for consumers and P for producers. `read` converts the value
     to librdkafka's. `targets` are librdkafka's names, separated by blanks: ``=`` is the same name, and an empty text marks
     a property that only determines the meaning of others. `when` is another property and its permitted values (None: not
-    set); `otherwise` is the advice if it has another value.
+    set); `otherwise` is the advice if it has another value, or without `when`, if this property has.
     """
 
     name: str
@@ -119,6 +119,12 @@ def _secret(value: str) -> str:
 
 def _text(value: str) -> str:
     return _secret(value.strip())
+
+
+def _pkcs12(value: str) -> str:
+    if value.strip().lower().endswith(".jks"):
+        raise ValueError(f"a PKCS12 file; {_ADVISE_STORE}")
+    return _text(value)
 
 
 def _any(value: str) -> str:
@@ -233,7 +239,10 @@ _OIDC = ("sasl.oauthbearer.method", "oidc")
 _PEM_TRUST = ("ssl.truststore.type", "PEM")
 _PEM_STORE = ("ssl.keystore.type", "PEM")
 _PKCS12_STORE = ("ssl.keystore.type", "PKCS12", None)
-_ADVISE_LOGIN = "the default mechanism is Kerberos"
+_ADVISE_LOGIN = (
+    "with OAUTHBEARER, set sasl.oauthbearer.* instead, and with GSSAPI (Kerberos), the default, sasl.kerberos.*; see "
+    "docs/security.md"
+)
 _ADVISE_OIDC = "librdkafka uses the endpoint with this method only"
 _ADVISE_PEM_TRUST = "librdkafka reads only PEM: export the certificates to a PEM file, or set ssl.ca.location"
 _ADVISE_PEM_TEXT = "keys and certificates as text are PEM"
@@ -286,7 +295,7 @@ PROPERTIES: tuple[ClientProperty, ...] = (
     ClientProperty(
         "ssl.keystore.location", "CP", _text, "ssl.certificate.location ssl.key.location", _PEM_STORE, _ADVISE_STORE
     ),
-    ClientProperty("ssl.keystore.location", "CP", _text, "=", _PKCS12_STORE, _ADVISE_STORE),
+    ClientProperty("ssl.keystore.location", "CP", _pkcs12, "=", _PKCS12_STORE, _ADVISE_STORE),
     ClientProperty("ssl.keystore.password", "CP", _secret, "=", _PKCS12_STORE, "a PEM key's password is ssl.key.password"),
     ClientProperty("ssl.keystore.key", "CP", _secret, "ssl.key.pem", _PEM_STORE, _ADVISE_PEM_TEXT),
     ClientProperty("ssl.keystore.certificate.chain", "CP", _secret, "ssl.certificate.pem", _PEM_STORE, _ADVISE_PEM_TEXT),

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, INTRODUCTION_S
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
+from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, REFUSED_BY_BROKER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, ConnectionOptions
@@ -173,7 +173,8 @@ class CountingProducer:
         """Request the number of a topic's partitions, and the partitions with a leader.
 
         May create a missing topic (auto.create.topics.enable). Blocks for up to 10 s until all partitions have leaders.
-        Then raises UnknownTopic if the topic does not exist, and NoLeader if no partition has a leader.
+        Then raises UnknownTopic if the topic does not exist, and NoLeader if no partition has a leader. Raises
+        ClusterStateError (``REFUSED_BY_BROKER``) at once if an ACL hides the topic.
         """
         self.begin_request()
         creates = str(self._properties.get("allow.auto.create.topics")).lower() == "true"
@@ -186,6 +187,11 @@ class CountingProducer:
                 raise self._reports.error(failure, f"asking for the partitions of {topic}") from failure
             self._reports.answered()
             led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
+            if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise REFUSED_BY_BROKER(
+                    f"asking for the partitions of {topic}: {error.name()} ({error.str()}); an ACL must allow Write on the "
+                    "topic, and Create if it does not exist",
+                )
             late = deadline.has_passed
             if led and (late or len(led) == len(leaders)):
                 return len(leaders), led

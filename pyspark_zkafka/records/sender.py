@@ -17,6 +17,10 @@ _HINTS = {
         "kafka.message.max.bytes or the topic's max.message.bytes is smaller than the record, or with transport=librdkafka "
         "than kafka.batch.size"
     ),
+    **dict.fromkeys(
+        (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+        "fewer replicas are in sync than the topic's min.insync.replicas",
+    ),
 }
 
 
@@ -50,12 +54,22 @@ class Failure:
     overdue_topic: str | None = None
 
     @classmethod
-    def of(cls, topic: str, partition: int, code: int) -> Failure:
-        """The failure with a code of librdkafka, whichever call reported it."""
-        error = KafkaError(code)
-        hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+    def of(cls, topic: str, partition: int, code: int, answer: int = KafkaError.NO_ERROR) -> Failure:
+        """The failure with a code of librdkafka, whichever call reported it.
+
+        `answer` is the error with which the brokers refused the last attempt before a time-out.
+        """
+        cause = _explained(code)
+        if answer != KafkaError.NO_ERROR:
+            cause += f"; the brokers refused the last attempt with {_explained(answer)}"
         overdue_topic = topic if code == KafkaError._MSG_TIMED_OUT else None
-        return cls(f"{topic}-{partition}", f"{error.name()}: {error.str()}{hint}", overdue_topic)
+        return cls(f"{topic}-{partition}", cause, overdue_topic)
+
+
+def _explained(code: int) -> str:
+    error = KafkaError(code)
+    hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+    return f"{error.name()}: {error.str()}{hint}"
 
 
 @dataclass(frozen=True, slots=True)

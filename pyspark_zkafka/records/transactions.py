@@ -29,6 +29,8 @@ _SLICE_S = 1.0
 _PAUSE_S = 0.05
 _CLOSING_S = 5.0
 _OVERTIME_S = 5.0
+_OF_ROWS = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
+"""Errors of rows, with which a transaction fails. The error of the rows has their cause and a remedy."""
 
 
 def transactional_properties(
@@ -223,12 +225,14 @@ class TransactionalProducer(CountingProducer):
         return transaction_failed(error, doing, Transaction(self._id, self.transaction_timeout_ms, elapsed_ms))
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
-        """The error that failed the transaction. If the topic is missing, the error of the record."""
+        """The error that failed the transaction. If the record did, or its topic is missing, the error of the record."""
         undelivered = super()._undelivered(failure)
         if undelivered.parameters.get("missing_topic") is not None:
             return undelivered
         cause = self._failure_of_transaction()
-        return undelivered if cause is None else self._failed(cause, f"writing to {failure.partition}")
+        if cause is None or cause.code() in _OF_ROWS:
+            return undelivered
+        return self._failed(cause, f"writing to {failure.partition}")
 
     def _failure_of_transaction(self) -> KafkaError | None:
         """The error of the open transaction. librdkafka returns it for `begin`, which is not allowed here."""

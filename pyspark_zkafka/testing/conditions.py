@@ -5,7 +5,8 @@ from __future__ import annotations
 from pyspark_zkafka.errors import LocalClusterError
 
 BAD_CLUSTER = LocalClusterError.define("""BAD_CLUSTER
-    The settings of a cluster contradict each other, or its name is not allowed. Correct the settings in the message.""")
+    The settings of a cluster are impossible or contradict each other, or its name is not allowed. Correct the settings
+    in the message.""")
 BAD_KAFKA_VERSION = LocalClusterError.define("""BAD_KAFKA_VERSION
     The version of Kafka is malformed. Write a version such as `3.9.1`.""")
 NO_JAVA = LocalClusterError.define("""NO_JAVA
@@ -62,7 +63,7 @@ NO_CLUSTER_UP = LocalClusterError.define("""NO_CLUSTER_UP
 NO_SUCH_TOPIC = LocalClusterError.define("""NO_SUCH_TOPIC
     The local cluster has no topic of that name. Create the topic with `create_topic`.""")
 BAD_REPLICATION = LocalClusterError.define("""BAD_REPLICATION
-    More replicas are requested than the cluster has brokers. Request fewer replicas.""")
+    More replicas are requested than the cluster has running brokers. Request fewer replicas, or restart brokers.""")
 NO_MOCK_BROKERS = LocalClusterError.define("""NO_MOCK_BROKERS
     librdkafka, as confluent-kafka has it, lacks functions of mock brokers. Install a newer confluent-kafka from its
     wheel.""")

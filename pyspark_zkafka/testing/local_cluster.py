@@ -172,8 +172,8 @@ class LocalCluster(ClusterServers):
         Replicas are assigned to the running brokers in turn. `assignment` replaces `partitions` and `replication`: it has
         each partition's replicas, the preferred leader first.
         """
-        replicas = assignment or spread(range(partitions), replication, self.running_broker_ids)
         with self._topics() as topics:
+            replicas = assignment or spread(range(partitions), replication, self.running_broker_ids)
             topics.create(name, replicas, config or {})
         self._wait_for_leaders(name, len(replicas))
 

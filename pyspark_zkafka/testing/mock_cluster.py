@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any
 
+from pyspark_zkafka.model.topic_names import RULE, is_topic_name
 from pyspark_zkafka.options.librdkafka import load
-from pyspark_zkafka.testing.conditions import CLUSTER_NOT_RUNNING, NO_MOCK_BROKERS, REFUSED_BY_CLUSTER
+from pyspark_zkafka.testing.conditions import BAD_CLUSTER, CLUSTER_NOT_RUNNING, NO_MOCK_BROKERS, REFUSED_BY_CLUSTER
 from pyspark_zkafka.testing.producing import Record, produce
 
 _PRODUCER = 0  # rd_kafka_type_t
@@ -34,7 +35,8 @@ class MockCluster:
     Raises
     ------
     LocalClusterError
-        ``NO_MOCK_BROKERS`` if confluent-kafka's librdkafka does not have the functions of mock brokers.
+        ``BAD_CLUSTER`` if there are less than one broker. ``NO_MOCK_BROKERS`` if confluent-kafka's librdkafka does not have
+        the functions of mock brokers.
 
     Examples
     --------
@@ -51,6 +53,8 @@ class MockCluster:
         self._cluster: int | None = None
 
     def __enter__(self) -> MockCluster:
+        if self._brokers < 1:
+            raise BAD_CLUSTER(f"brokers is {self._brokers}, and must be 1 or more")
         self._library = _library()
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         conf = self._library.rd_kafka_conf_new()
@@ -81,10 +85,16 @@ class MockCluster:
     def create_topic(self, topic: str, partitions: int = 1, replication: int = 1) -> None:
         """Create an empty topic. Raises ``REFUSED_BY_CLUSTER``, for example because it exists."""
         cluster = self._running()
+        refused = f"The mock cluster refused to create topic {topic!r}"
+        # librdkafka checks neither, and ends the process for a negative number.
+        if not is_topic_name(topic):
+            raise REFUSED_BY_CLUSTER(f"{refused}: {RULE}; correct the name")
+        if partitions < 1 or replication < 1:
+            raise REFUSED_BY_CLUSTER(f"{refused}: it needs at least 1 partition and 1 replica; correct the arguments")
         code = self._library.rd_kafka_mock_topic_create(cluster, topic.encode(), partitions, replication)
         if code:
             reason = self._library.rd_kafka_err2str(code).decode()
-            raise REFUSED_BY_CLUSTER(f"The mock cluster refused to create topic {topic}: {reason}; correct the arguments")
+            raise REFUSED_BY_CLUSTER(f"{refused}: {reason}; correct the arguments")
 
     def produce(self, topic: str, records: Iterable[Record]) -> dict[int, list[int]]:
         """Produce records, as `LocalCluster.produce` does, and return their offsets by partition."""

@@ -156,9 +156,16 @@ class ServerProcesses:
         return self._folder
 
     def open(self) -> None:
-        """Start the supervisor."""
+        """Start the supervisor. Raises `SERVER_NOT_STARTED` if there is no place for the data."""
         self._owner = os.getpid()
-        self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=os.environ.get(DATA_VARIABLE)))
+        place = os.environ.get(DATA_VARIABLE) or tempfile.gettempdir()
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=place))
+        except OSError as error:
+            raise SERVER_NOT_STARTED(
+                f"The servers' data cannot be stored in {place}: {error.strerror}; create this folder, or name another one "
+                f"in {DATA_VARIABLE}",
+            ) from error
         self._supervisor = subprocess.Popen(
             # -I and -S keep a test's PYTHONPATH and a site's start-up files away from the supervisor.
             [sys.executable, "-I", "-S", str(_SUPERVISOR), str(self._owner), str(self._folder)],

@@ -37,7 +37,9 @@ def spread(partitions: range, replication: int, brokers: Sequence[int]) -> dict[
     {0: [0, 1], 1: [1, 2], 2: [2, 0]}
     """
     if not 1 <= replication <= len(brokers):
-        raise BAD_REPLICATION(f"{replication} replicas need as many brokers, and there are {len(brokers)}; request fewer")
+        raise BAD_REPLICATION(
+            f"{replication} replicas need as many brokers, and {len(brokers)} run; request fewer, or restart brokers"
+        )
     return {p: [brokers[(p + i) % len(brokers)] for i in range(replication)] for p in partitions}
 
 

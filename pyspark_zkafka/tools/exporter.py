@@ -51,11 +51,12 @@ def exporter(
     from prometheus_client import CollectorRegistry, start_http_server
 
     from pyspark_zkafka.tools.collector import BrokerReader, ClusterCollector, EnsembleReader
+    from pyspark_zkafka.zookeeper import connection
 
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger("kazoo").setLevel(logging.ERROR)  # it reports each attempt to connect
+    logging.getLogger(connection.__name__).setLevel(logging.ERROR)  # by it, kazoo reports each attempt to connect
     ensemble = EnsembleReader(target.connection, topics, groups)
     brokers = BrokerReader(target.connection, storage, timeout)
     collector = ClusterCollector(ensemble.read, brokers.read, timeout, storage)

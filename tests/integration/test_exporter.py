@@ -35,6 +35,7 @@ class Exporter:
         found = re.search(r"http://\S+/metrics", line)
         assert found, line + process.stderr.read()
         self.url = found.group()
+        self.log = ""  # complete after its end
 
     def scrape(self) -> Samples:
         """Return the values of one scrape, by name and labels."""
@@ -54,9 +55,12 @@ def running(zookeeper: str, *options: str) -> Iterator[Exporter]:
     command = [*_COMMAND, *options]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            yield Exporter(process)
+            exporter = Exporter(process)
+            yield exporter
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
+            assert process.stderr is not None
+            exporter.log = process.stderr.read()
         finally:
             process.kill()
 
@@ -112,3 +116,5 @@ def test_zookeeper_fails(zkafka_cluster: LocalCluster) -> None:
         assert (value(cut, "zkafka_up"), value(cut, "kafka_brokers")) == (0, None)
         wire.mend()
         assert value(exporter.scrape(), "zkafka_up") == 1
+    assert "ZooKeeper cannot be read" in exporter.log
+    assert "Connection dropped" not in exporter.log  # one line for each attempt to connect

@@ -321,10 +321,10 @@ def test_row_that_is_too_large(writer: Writer) -> None:
 
 
 def test_row_that_brokers_refuse(writer: Writer) -> None:
-    """A row that the brokers refuse fails its transaction with their cause."""
+    """A row that the brokers refuse fails its transaction with their cause and its remedy."""
     writer.topic = f"{writer.topic}-small"
     writer.cluster.create_topic(writer.topic, config={"max.message.bytes": "1000"})
-    with pytest.raises(TransactionFailed, match=r"TRANSACTION_FAILED\] writing to .*-0: MSG_SIZE_TOO_LARGE"):
+    with pytest.raises(DeliveryFailed, match=r"-0: MSG_SIZE_TOO_LARGE: .*topic's max\.message\.bytes.*do not see any"):
         writer.write_once(1, bytes(2_000))
 
 

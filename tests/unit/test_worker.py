@@ -208,6 +208,14 @@ def test_all_that_tasks_receive_sets_up_the_socket(kind: type[TaskObject], conne
     assert (vars(received), nodelay(connection)) == ({"_options": "given"}, True)
 
 
+def test_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader of another version is refused before its state is unpickled, which may have other fields or classes."""
+    sent = pickle.dumps(Reader("orders")).replace(b"orders", b"\xff" * 6)
+    monkeypatch.setattr("pyspark_zkafka.worker.__version__", "0.0.9")
+    with pytest.raises(ZKafkaError, match=r"VERSIONS_DIFFER.*driver has \S+ \S+, and .* executor has 0\.0\.9 in"):
+        pickle.loads(sent)
+
+
 def test_sockets_of_others_are_not_touched(connection: socket.socket) -> None:
     """A reader unpickled outside a forked worker changes no socket."""
     assert not send_promptly()

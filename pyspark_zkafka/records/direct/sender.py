@@ -211,7 +211,8 @@ class DirectSender(Sender):
         failed = self._producing.failed
         if failed is None:
             return self._failure_of_transaction()
-        found = Failure.of(*failed.batch.partition, _code(failed.code))
+        answer = failed.batch.answer if failed.code == OVERDUE else NONE
+        found = Failure.of(*failed.batch.partition, _code(failed.code), answer)
         if not failed.batch.may_be_written:
             return found
         return Failure(found.partition, f"{found.cause}; the broker may have written the records", found.overdue_topic)

@@ -20,6 +20,9 @@ from tests.support.cases import each
         (KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token: HTTP 503", False),
         (KafkaError._SSL, "SSL handshake failed: certificate verify failed", True),
         (KafkaError._TRANSPORT, "Connection refused", False),
+        (KafkaError._TRANSPORT, "SSL routines::tlsv13 alert certificate required: SSL alert number 116", True),
+        (KafkaError._TRANSPORT, "receiving failed: [SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca", True),
+        (KafkaError._TRANSPORT, "Receive failed: SSL routines::tlsv1 alert internal error: SSL alert number 80", False),
         (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", False),
     ],
 )
@@ -112,6 +115,7 @@ def test_brokers_out_of_reach() -> None:
     error = reports.unreachable("listing topics")
     assert isinstance(error, BrokersUnavailable)
     assert error.message.startswith("listing topics: _TRANSPORT: k:1: Connection refused; no broker answered")
+    assert "kafka.security.protocol" in error.message  # with another protocol, brokers only close the connection
     reports(KafkaError(KafkaError._TIMED_OUT, "one request"))
     assert reports.unreachable("listing") is None
 
@@ -178,3 +182,11 @@ def test_coordinators_that_cannot_be_reached(code: int) -> None:
     assert "check that the brokers with __consumer_offsets run" in error.message
     reports(KafkaError(KafkaError._SSL, "SSL handshake failed: certificate verify failed"))
     assert reports.error(failed, "committing").condition == "REFUSED_BY_BROKER"
+
+
+def test_a_refused_certificate() -> None:
+    """A broker that refuses the client's certificate is not out of reach."""
+    text = "Receive failed: error:0A000412:SSL routines::sslv3 alert bad certificate: SSL alert number 42"
+    error = from_kafka(KafkaError(KafkaError._TRANSPORT, text), "requesting metadata")
+    assert error.condition == "REFUSED_BY_BROKER"
+    assert "alert number 42); check kafka.ssl.*: the authorities, the client's certificate" in error.message

@@ -144,11 +144,17 @@ def test_translation(role: Role, given: dict[str, str], expected: dict[str, str]
         ("consumer", {"ssl.truststore.location": "ca.jks"}, r"needs ssl\.truststore\.type=PEM; librdkafka reads only PEM"),
         ("consumer", {"ssl.truststore.type": "JKS"}, r"is 'JKS'; expected one of PEM; librdkafka reads only PEM"),
         ("consumer", {"ssl.keystore.type": "JKS"}, r"not JKS: convert it with keytool"),
+        ("consumer", {"ssl.keystore.location": "me.JKS"}, r"expected a PKCS12 file; .*convert it with keytool"),
         ("consumer", {"ssl.keystore.key": KEPT}, r"needs ssl\.keystore\.type=PEM"),
         (
             "consumer",
             {"sasl.jaas.config": f'{PLAIN} required username="a" password="{KEPT}";'},
             r"needs sasl\.mechanism=PLAIN or",
+        ),
+        (
+            "consumer",
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": "a.OAuthBearerLoginModule required;"},
+            r"needs sasl\.mechanism=PLAIN or .*; with OAUTHBEARER, set sasl\.oauthbearer\.\* instead",
         ),
         ("producer", {"compression.gzip.level": "6"}, r"needs compression\.type=gzip"),
         ("producer", {"compression.type": "gzip", "compression.gzip.level": "10"}, r"a whole number from -1 to 9"),
@@ -205,6 +211,7 @@ def test_jaas_problems_never_repeat_the_secret(jaas: str, problem: str) -> None:
     found = bad({"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}, "consumer")
     assert found.startswith("kafka.sasl.jaas.config is malformed (its value is secret and not shown); expected ")
     assert problem in found
+    assert "Kerberos" not in found  # the mechanism is given
     assert KEPT not in found
 
 

@@ -171,6 +171,16 @@ def test_metadata_that_are_refused(clock: Clock) -> None:
             producer.partitions_of("t")
 
 
+def test_a_topic_that_an_acl_hides(clock: Clock) -> None:
+    """A topic that the user may not see is not reported as missing, and not after a wait."""
+    with opened(clock) as (producer, sender):
+        begin = clock.now
+        sender.answers = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
+        with pytest.raises(ClusterStateError, match=r"REFUSED_BY_BROKER.*partitions of t: .*an ACL must allow Write on"):
+            producer.partitions_of("t")
+        assert clock.now - begin < 1
+
+
 @pytest.mark.parametrize(
     ("error", "cause"),
     [

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from pyspark_zkafka.errors import ClusterStateError, TransactionFailed
+from pyspark_zkafka.errors import ClusterStateError, DeliveryFailed, TransactionFailed
 from pyspark_zkafka.options.batch import parse_connection
-from pyspark_zkafka.records.sender import Counts, GroupOffset
+from pyspark_zkafka.records.sender import Counts, Failure, GroupOffset
 from pyspark_zkafka.records.transactions import TransactionalProducer, transactional_properties
 
 ID = "zkafka-q-0"
@@ -44,7 +44,7 @@ class Client:
         self.released = threading.Event()
         self.released.set()
         self.queued = 0
-        self.failure = None
+        self.failure: Failure | None = None
         self.resumes_offsets = False
         self.counts = Counts(0, 0)
 
@@ -202,6 +202,16 @@ def test_errors_that_are_not_retriable(made: Made) -> None:
         write()
     assert made.client.calls[-2:] == ["commit", "abort"]
     assert not made.client.is_open
+
+
+def test_row_that_fails_its_transaction(made: Made) -> None:
+    """A row that fails its transaction is reported with its remedy: another attempt would fail in the same way."""
+    with made.open() as producer:
+        producer.begin()
+        made.client.failure = Failure.of("t", 2, KafkaError.MSG_SIZE_TOO_LARGE)
+        made.errors["begin"] = [KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "", txn_requires_abort=True)]
+        with pytest.raises(DeliveryFailed, match=r"t-2: MSG_SIZE_TOO_LARGE: .*max\.message\.bytes.*do not see any row"):
+            commit(producer)
 
 
 def test_abort_that_fails(made: Made) -> None:

@@ -39,3 +39,5 @@ def test_not_running() -> None:
         _ = cluster.zookeeper_connect
     with pytest.raises(LocalClusterError, match="CLUSTER_NOT_RUNNING"):
         _ = cluster.bootstrap_servers
+    with pytest.raises(LocalClusterError, match="CLUSTER_NOT_RUNNING"):
+        cluster.create_topic("orders")

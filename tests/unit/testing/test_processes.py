@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,17 @@ def test_not_to_be_started(processes: ServerProcesses) -> None:
     """A missing program is an error with the system's reason."""
     with pytest.raises(LocalClusterError, match=r"SERVER_NOT_STARTED.*No such file"):
         processes.start("one", ["/nowhere/java"], {})
+
+
+def test_no_place_for_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for data that does not exist is named with the variable; an empty variable is the default."""
+    monkeypatch.setenv(DATA_VARIABLE, "/nowhere/data")
+    with pytest.raises(LocalClusterError, match=r"stored in /nowhere/data: No such file.*another one in ZKAFKA_CLUSTER"):
+        ServerProcesses().open()
+    monkeypatch.setenv(DATA_VARIABLE, "")
+    with closing(ServerProcesses()) as processes:
+        processes.open()
+        assert processes.folder.parent == Path(tempfile.gettempdir())
 
 
 def test_close_ends_even_stopped_servers() -> None:

@@ -26,7 +26,7 @@ from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, 
 
 SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
 HANGS_S = 20.0
-NONE, NOT_LEADER, TOO_LARGE, DUPLICATE, INVALID_RECORD = 0, 6, 10, 46, 87
+NONE, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, DUPLICATE, INVALID_RECORD = 0, 6, 10, 19, 46, 87
 
 
 class Sent(NamedTuple):
@@ -217,6 +217,20 @@ def test_uncertain() -> None:
         assert sender.failure is not None
         assert sender.failure.overdue_topic == "t"
         assert "the broker may have written the records" in sender.failure.cause
+
+
+def test_reason_of_a_time_out() -> None:
+    """A batch that the brokers refuse until its time-out fails with their reason."""
+    log = Log(*[NOT_ENOUGH_REPLICAS] * 100_000)
+    with opened(log, delivery_timeout_ms=200, retry_backoff_ms=20) as sender:
+        add(sender, 0, b"a")
+        finish(sender)
+        assert sender.failure is not None
+        assert sender.failure.overdue_topic == "t"
+        assert sender.failure.cause == (
+            "_MSG_TIMED_OUT: Local: Message timed out; the brokers refused the last attempt with NOT_ENOUGH_REPLICAS: "
+            "Broker: Not enough in-sync replicas; fewer replicas are in sync than the topic's min.insync.replicas"
+        )
 
 
 def test_room() -> None:
