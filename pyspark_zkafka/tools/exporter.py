@@ -55,8 +55,9 @@ def exporter(
 
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
+    # By this logger, kazoo reports each attempt to connect.
+    handler.addFilter(lambda record: record.name != connection.__name__ or record.levelno >= logging.ERROR)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.getLogger(connection.__name__).setLevel(logging.ERROR)  # by it, kazoo reports each attempt to connect
     ensemble = EnsembleReader(target.connection, topics, groups)
     brokers = BrokerReader(target.connection, storage, timeout)
     collector = ClusterCollector(ensemble.read, brokers.read, timeout, storage)

@@ -92,7 +92,7 @@ def test_what_mock_brokers_lack(spark: SparkSession, zkafka_mock_cluster: MockCl
 def test_topics(zkafka_mock_cluster: MockCluster) -> None:
     """A topic can be created once; clients that request an unknown topic get one with four partitions."""
     zkafka_mock_cluster.create_topic("three", partitions=3)
-    with pytest.raises(LocalClusterError, match=r"create topic three: .*already exists"):
+    with pytest.raises(LocalClusterError, match=r"create topic 'three': .*already exists"):
         zkafka_mock_cluster.create_topic("three")
     records = [{"value": b"x", "partition": 3}]
     assert zkafka_mock_cluster.produce("asked-for", records) == {3: [0]}
