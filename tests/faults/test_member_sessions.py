@@ -105,15 +105,17 @@ def test_dead_consumers_that_live_on(chroot: Chroot, new_member: NewMember, proc
     process, _ = processes.joined("c2")
     survivor = new_member("c3", "t")
     survivor.join()
+    before = set(threading.enumerate())  # a member of an earlier test may have the same name
     leaver = GroupMember(chroot.config, group_options("g", consumer_id="c1"), Subscribe(("t",)))
     leaver.join()
+    assert "zkafka-member-g_c1" in {thread.name for thread in set(threading.enumerate()) - before}
     leaver.leave()
     chroot.other.delete(chroot.register("g", "g_after", IDLE_JVM))
     ghost = weakref.ref(leaver)
     del leaver
     gc.collect()
     assert ghost() is None
-    assert "zkafka-member-g_c1" not in [thread.name for thread in threading.enumerate()]
+    assert "zkafka-member-g_c1" not in {thread.name for thread in set(threading.enumerate()) - before}
     eventually(lambda: numbers(survivor) == [2, 3])
     process.kill()
     eventually(lambda: set(chroot.ids("g")) == {"g_c3"}, timeout_s=SESSION_S + 10)
