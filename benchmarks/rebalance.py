@@ -61,7 +61,7 @@ class Member:
         self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process. Call `revive` before the next `tell`."""
+        """Kill the process; `revive` starts another one."""
         self._process.kill()
 
     def revive(self) -> None:

@@ -71,7 +71,9 @@ _REFUSED_CODES = {
         "host"
     ),
     KafkaError.SASL_AUTHENTICATION_FAILED: "check the user and password in kafka.sasl.*",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "an ACL must allow Read, Write or Describe on the topic",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "an ACL must allow Read, Write or Describe on the topic, and Create to make a missing one"
+    ),
     KafkaError.GROUP_AUTHORIZATION_FAILED: "an ACL must allow Read on the group, and Delete to delete it",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
         "an ACL must allow Write on the topic, and before Kafka 2.8 IdempotentWrite on the cluster, "

@@ -313,9 +313,7 @@ def _branch_for(writer: AvroType, reader: AvroType) -> AvroType | None:
     Without the same full name, records whose fields fit come first, as in ``firstMatchingBranch`` of Java's ``Resolver``.
     """
     same = [branch for branch in reader.branches if branch.kind == writer.kind and _matches(writer, branch)]
-    fitting = (
-        [branch for branch in same if branch.name == writer.name] or [b for b in same if _has_fields(writer, b)] or same
-    )
+    fitting = [b for b in same if b.name == writer.name] or [b for b in same if _has_fields(writer, b)] or same
     named = [branch for branch in fitting if _has_name(writer, branch)] or fitting
     return next(iter(named or [branch for branch in reader.branches if _matches(writer, branch)]), None)
 
@@ -335,11 +333,11 @@ def _may_fit(writer: AvroType, reader: AvroType) -> bool:
 
 
 def _matched_fields(writer: AvroType, reader: AvroType) -> dict[str, AvroField]:
-    """Return the reader's field for names of the writer's fields: the one with this alias, or else of this name.
+    """Return the reader's field for names of the writer's fields: the one with this alias, or else the one of this name.
 
-    As Java's ``Schema.applyAliases``. But a field that has no default is not left without the writer's field of its name,
-    and a field whose name the writer has does not use its aliases. Java refuses both, unless two
-    fields swap their names.
+    Follows ``Schema.applyAliases`` of Java, with two exceptions: a field without a default keeps the writer's field of its
+    name, and aliases of a field are ignored if the writer has its name. Java refuses both cases, unless two fields swap
+    their names.
     """
     names = {f.name for f in writer.fields}
     found = {f.name: f for f in reader.fields if f.name in names}

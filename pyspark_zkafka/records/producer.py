@@ -14,8 +14,14 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.clients import CLIENT_DEFAULTS, INTRODUCTION_S
-from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, UNKNOWN_TOPIC_CODES, ErrorReports, from_exception
-from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, REFUSED_BY_BROKER, UNKNOWN_TOPIC
+from pyspark_zkafka.brokers.librdkafka_errors import (
+    REFUSED_FOR_S,
+    UNKNOWN_TOPIC_CODES,
+    ErrorReports,
+    from_exception,
+    from_kafka,
+)
+from pyspark_zkafka.conditions import DELIVERY_FAILED, NO_LEADER, UNKNOWN_TOPIC
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.model.rows import OutgoingBatch
 from pyspark_zkafka.options.values import DELIVERY_TIMEOUT_MS, ConnectionOptions
@@ -188,10 +194,7 @@ class CountingProducer:
             self._reports.answered()
             led = tuple(sorted(partition for partition, leader in leaders.items() if leader >= 0))
             if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise REFUSED_BY_BROKER(
-                    f"asking for the partitions of {topic}: {error.name()} ({error.str()}); an ACL must allow Write on the "
-                    "topic, and Create if it does not exist",
-                )
+                raise from_kafka(error, f"asking for the partitions of {topic}")
             late = deadline.has_passed
             if led and (late or len(led) == len(leaders)):
                 return len(leaders), led

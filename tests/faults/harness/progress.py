@@ -140,9 +140,9 @@ def _unclear(evidence: Evidence, life: Life) -> Iterator[Violation]:
 
 
 def _has_dead_planner(evidence: Evidence, life: Life) -> bool:
-    """Return True if a process of this run was killed, and at most one batch was finished since.
+    """Return True if the planner of this run was killed, and at most one batch was finished since.
 
-    Spark calls the planner between micro-batches. One that was under way, however long, hides the death of the planner.
+    Spark calls the planner between micro-batches, and notices its death only then.
     """
     starts = [o.at for o in evidence.history.of(Life) if (o.member, o.run, o.stage) == (life.member, life.run, "started")]
     kills = [
