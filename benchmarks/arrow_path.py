@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -55,6 +56,17 @@ def stream(spark: SparkSession, topic: Topic, per_trigger: int) -> DataFrame:
     return reader.options(**_options(topic, columns), batches=str(batches)).load()
 
 
+def repeat(frame: DataFrame, folder: Path, partitions: int) -> DataFrame:
+    """Return a frame of as many rows as this one, which repeats its first rows."""
+    frame.sparkSession.dataSource.register(Repeated)
+    records, sample = frame.count(), folder / "sample.arrow"
+    table = frame.limit(_BATCH).toArrow()
+    with pa.ipc.new_file(sample, table.schema) as file:
+        file.write_table(table)
+    ends = ",".join([str(records // partitions)] * partitions)
+    return frame.sparkSession.read.format("repeated").schema(frame.schema).options(sample=str(sample), ends=ends).load()
+
+
 def write(frame: DataFrame) -> None:
     """Take all rows as Arrow batches and discard them."""
     frame.sparkSession.dataSource.register(MadeUp)
@@ -90,6 +102,31 @@ class MadeUp(DataSource):
 
     def _ends(self) -> list[int]:
         return [int(end) for end in self.options["ends"].split(",")]
+
+
+class Repeated(DataSource):
+    """Reads the rows of a file as often as needed."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "repeated"
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return _RepeatingReader(self.options["sample"], [int(end) for end in self.options["ends"].split(",")])
+
+
+class _RepeatingReader(TaskObject, DataSourceReader):
+    def __init__(self, sample: str, ends: Sequence[int]) -> None:
+        self._sample = sample
+        self._ends = ends
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(end) for end in self._ends]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with prepared_worker(for_task=True):
+            batch = _rows_of(self._sample)
+        yield from _slices(batch, partition.value)
 
 
 class _Reader(TaskObject, DataSourceReader):
@@ -137,8 +174,18 @@ class _StreamReader(TaskObject, DataSourceStreamReader, SupportsTriggerAvailable
 def _batches(shape: str, columns: Sequence[str], records: int) -> Iterator[pa.RecordBatch]:
     with prepared_worker(for_task=True):
         batch = _made_up(shape, tuple(columns))
+    yield from _slices(batch, records)
+
+
+def _slices(batch: pa.RecordBatch, records: int) -> Iterator[pa.RecordBatch]:
     for begin in range(0, records, _BATCH):
         yield batch.slice(0, min(records - begin, _BATCH))
+
+
+@lru_cache(maxsize=4)
+def _rows_of(sample: str) -> pa.RecordBatch:
+    with pa.ipc.open_file(sample) as file:
+        return file.read_all().combine_chunks().to_batches()[0]
 
 
 class _Writer(TaskObject, DataSourceArrowWriter):

@@ -1,14 +1,18 @@
-"""Speed of decoding Avro events into columns: the format avro, and Spark's connector with from_avro."""
+"""Speed of Avro events as columns: the format avro, and Spark's connector with from_avro and to_avro."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.engines import JVM_READ
+from benchmarks import arrow_path
+from benchmarks.engines import JVM_IDEMPOTENT, JVM_READ, JVM_WRITE
 from benchmarks.session import Bench
 from benchmarks.shapes import PARTITIONS
 from benchmarks.usage import Meter
@@ -41,31 +45,43 @@ _COLUMNS = (
     "array(cast(id % 7 AS int), cast(id % 11 AS int), cast(id % 13 AS int)) AS parts",
 )
 _FEW = "struct<id:bigint,amount:double>"
+_BATCH = 10_000
 
 
-def avro_reads(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each way to read events of ten fields: medians of interleaved rounds."""
+def avro_speed(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
+    """Return a row for each way to read and write events of ten fields: medians of interleaved rounds."""
     topic = f"bench-avro-{secrets.token_hex(3)}"
-    bench.cluster.create_topic(topic, PARTITIONS)
-    try:
+    written = f"{topic}-written"
+    with ExitStack() as ends:
+        for name in (topic, written):
+            bench.cluster.create_topic(name, PARTITIONS)
+            ends.callback(bench.cluster.delete_topic, name)
+        folder = Path(ends.enter_context(TemporaryDirectory()))
         events = bench.spark.range(records).selectExpr(f"struct({', '.join(_COLUMNS)}) AS value")
-        written = _timed(bench, lambda: _write(bench, events, topic))
+        _write(bench, events, topic)
+        made_up = arrow_path.repeat(events, folder, PARTITIONS)
         ways = {
-            "zkafka, value.format=avro": lambda: _ours(bench, topic).select("value.*"),
-            "zkafka, value.format=avro, 2 fields": lambda: _ours(bench, topic, f"value {_FEW}").select("value.*"),
-            "JVM connector, tuned, from_avro": lambda: _jvm(bench, topic).select("event.*"),
-            "JVM connector, tuned, from_avro, 2 fields": lambda: _jvm(bench, topic).select("event.id", "event.amount"),
+            "read, zkafka, value.format=avro": lambda: _read(_ours(bench, topic).select("value.*")),
+            "read, JVM connector, tuned, from_avro": lambda: _read(_jvm(bench, topic).select("event.*")),
+            "read, Spark's limit": lambda: _read(made_up.select("value.*")),
+            "read 2 fields, zkafka, value.format=avro": lambda: _read(
+                _ours(bench, topic, f"value {_FEW}").select("value.*")
+            ),
+            "read 2 fields, JVM connector, tuned, from_avro": lambda: _read(
+                _jvm(bench, topic).select("event.id", "event.amount")
+            ),
+            "write, zkafka, value.format=avro": lambda: _write(bench, events, written),
+            "write, JVM connector, tuned, to_avro": lambda: _write_jvm(bench, events, written, JVM_WRITE),
+            "write, JVM connector, tuned, idempotent, to_avro": lambda: _write_jvm(bench, events, written, JVM_IDEMPOTENT),
+            "write, Spark's limit": lambda: arrow_path.write(events),
         }
-        for frame in ways.values():
-            frame().write.format("noop").mode("overwrite").save()  # warms up
+        for way in ways.values():
+            way()  # warms up
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for _ in range(rounds):
-            for name, frame in ways.items():
-                found[name].append(_timed(bench, lambda: frame().write.format("noop").mode("overwrite").save()))  # noqa: B023
-    finally:
-        bench.cluster.delete_topic(topic)
-    rows = [{"way": "zkafka, writing value.format=avro", "M records/s": records / written[0] / 1e6, "CPU s": written[1]}]
-    return rows + [
+            for name, way in ways.items():
+                found[name].append(_timed(bench, way))
+    return [
         {
             "way": name,
             "M records/s": records / median(seconds for seconds, _ in times) / 1e6,
@@ -75,9 +91,20 @@ def avro_reads(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
+def _read(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
 def _write(bench: Bench, events: DataFrame, topic: str) -> None:
     options = {"zookeeper.connect": bench.cluster.zookeeper_connect, "value.format": "avro", "value.schema": SCHEMA}
     events.write.format("zkafka").options(**options).option("topic", topic).mode("append").save()
+
+
+def _write_jvm(bench: Bench, events: DataFrame, topic: str, options: Mapping[str, str]) -> None:
+    from pyspark.sql.avro.functions import to_avro
+
+    writer = events.select(to_avro("value", SCHEMA).alias("value")).write.format("kafka").options(**options)
+    writer.option("kafka.bootstrap.servers", bench.cluster.bootstrap_servers).option("topic", topic).mode("append").save()
 
 
 def _ours(bench: Bench, topic: str, schema: str = "") -> DataFrame:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks.avro import avro_reads
+from benchmarks.avro import avro_speed
 from benchmarks.cluster import BenchCluster, running
 from benchmarks.groups import rebalances
 from benchmarks.large_plan import large_plans
@@ -42,7 +42,7 @@ def measure(name: str, size: Extras, cluster: BenchCluster, settings: str) -> _R
         return rebalances(cluster, size.group_sizes, size.group_rounds)
     with opened(_MASTER, cluster, settings) as bench:
         if name == "avro":
-            return avro_reads(bench, size.avro_records, size.avro_rounds)
+            return avro_speed(bench, size.avro_records, size.avro_rounds)
         if name == "layouts":
             return layouts(bench, size.layout_scale, size.many_partitions, size.layout_rounds)
         return latencies(bench, size.latency_s) if name == "latency" else starts(bench, size.start_rounds, size.idle_s)
