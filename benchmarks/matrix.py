@@ -23,7 +23,7 @@ _TWO = ("small", "big")
 class Extras:
     """Sizes of measurements other than throughput."""
 
-    latency_s: float = 20.0
+    latency_s: float = 60.0
     memory_scale: float = 0.5
     layout_scale: float = 0.5
     many_partitions: int = 10_000
