@@ -32,6 +32,7 @@ from pyspark_zkafka.model.topic_names import is_topic_name
 
 VERSION = 1
 _MOST_PARTITIONS = 2**31
+_OF_TOPIC = {"czxid", "id", "known", "partitions"}
 
 
 class PlannedRange(NamedTuple):
@@ -153,6 +154,8 @@ def _parse_identity(name: str, given: Mapping[str, Any]) -> TopicIdentity:
     topic_id, czxid, known = given.get("id"), given.get("czxid"), given["known"]
     if not is_topic_name(name):
         raise ValueError("a topic's name")
+    if given.keys() - _OF_TOPIC:  # of another version: without its meaning, records could be lost
+        raise ValueError("an unknown key")
     if not isinstance(topic_id, str | None) or (czxid is not None and not _are_longs([czxid])):
         raise ValueError("a topic's identity")
     if type(known) is not int or not 0 <= known <= _MOST_PARTITIONS:

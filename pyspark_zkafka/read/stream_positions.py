@@ -88,6 +88,12 @@ class StreamStarts:
         may_omit = self.options.group is not None or read.reset is not None
         check_named(read.start, read.require_subscription(), snapshot, sorted(everything), may_omit=may_omit)
         self.awaited.update(tp for tp in read.start.by_partition if tp not in everything)
+        if self.awaited:
+            _log.warning(
+                "startingOffsets names partitions that do not exist: %s. They start there if they are created before a "
+                "restart",
+                listing(sorted(self.awaited)),
+            )
         self._require_leaders(everything, snapshot)
         assigned = self.find([tp for tp in sorted(owned) if snapshot.leader(tp) is not None])
         if member is None:

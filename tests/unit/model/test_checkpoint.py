@@ -170,6 +170,8 @@ def test_another_topic_of_the_same_name(
         *(valid(known=bad) for bad in (None, "1", 1.0, -1, True)),
         *(valid(id=bad) for bad in (7, ["i"])),
         *(valid(czxid=bad) for bad in ("7", 7.0, False)),
+        # Of a development version, for partitions that had no leader at the start.
+        valid(waiting={"3": [17, 1700000000000]}),
     ],
 )
 def test_damaged(found: object) -> None:

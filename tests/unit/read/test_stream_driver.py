@@ -139,6 +139,15 @@ def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureF
     assert planned(found, end) == [(1, 10, 100)]
 
 
+def test_start_of_a_missing_topic(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    """A warning names topics of startingOffsets that do not exist, such as those deleted before a takeover."""
+    starts = '{"t": {"0": 10, "1": 10}, "u": {"0": 5}}'
+    driver(session, subscribePattern="[tu]", startingOffsets=starts).initial()
+    assert [text for text in caplog.messages if "u-0" in text] == [
+        "startingOffsets names partitions that do not exist: u-0. They start there if they are created before a restart"
+    ]
+
+
 def test_added_partition(session: Session) -> None:
     """An added partition is read from its beginning, even by a query that started at the end."""
     found = driver(session, startingOffsets="latest")
