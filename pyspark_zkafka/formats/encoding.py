@@ -121,6 +121,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
     if plan is None:
         return None
     formats = {column.column: column for column in plan.options.columns}
+    types = {name: _nullable(type) for name, type in plan.types.items()}
     encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
 
     def encoder_of(column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
@@ -128,7 +129,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         if place not in encoders:
             writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
             with _naming(column):
-                encoder = writer.schema.encoder(plan.types[column.column])
+                encoder = writer.schema.encoder(types[column.column])
             indexes: bytes = getattr(writer.schema, "message_indexes", b"")
             encoders[place] = encoder, None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
         return encoders[place]
@@ -137,7 +138,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         if name not in formats:
             return as_bytes(column)
         encoder, prefix = encoder_of(formats[name], topic)
-        type = plan.types[name]
+        type = types[name]
         try:
             # The driver plans with times in UTC, and Spark sends them in the session's time zone.
             payloads = encoder.encode(column if column.type == type else column.cast(type))
@@ -152,3 +153,14 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         return replace(part, value=encoded("value", part.value, part.topic), key=key)
 
     return encode
+
+
+def _nullable(type: pa.DataType) -> pa.DataType:
+    """Return the type without `not null`: Arrow refuses to cast a null struct whose fields are not null."""
+    if pa.types.is_struct(type):
+        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in type])
+    if pa.types.is_list(type):
+        return pa.list_(pa.field(type.value_field.name, _nullable(type.value_type)))
+    if pa.types.is_map(type):
+        return pa.map_(_nullable(type.key_type), _nullable(type.item_type))
+    return type
