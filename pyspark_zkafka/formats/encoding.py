@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_VALUE
+from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.formats.codec import (
     KINDS,
@@ -24,6 +24,9 @@ from pyspark_zkafka.formats.codec import (
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
+
+_MOST_DEPTH = 63
+"""Levels of a column. Arrow reads batches of 64 levels, and Spark's rows are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,12 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
     if formats is None:
         return None
     types = {column.column: frame.field(column.column).type for column in formats.columns}
+    for name, type in types.items():
+        if (depth := _depth(type)) > _MOST_DEPTH:
+            raise INVALID_SCHEMA(
+                f"The column {name} has {depth} levels, and Arrow sends at most {_MOST_DEPTH} to Python. "
+                "Leave out the deepest levels, or write them as text with to_json"
+            )
     plan = EncodingPlan(formats, types, {})
     schemas: dict[tuple[str, str], WriterSchema] = {}
     for column in formats.columns:
@@ -164,3 +173,7 @@ def _nullable(type: pa.DataType) -> pa.DataType:
     if pa.types.is_map(type):
         return pa.map_(_nullable(type.key_type), _nullable(type.item_type))
     return type
+
+
+def _depth(type: pa.DataType) -> int:
+    return 1 + max((_depth(type.field(number).type) for number in range(type.num_fields)), default=0)

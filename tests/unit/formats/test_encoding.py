@@ -182,3 +182,15 @@ def test_null_structs_of_another_zone(name: str) -> None:
         return payloads
 
     assert encoded("America/New_York") == encoded("UTC")
+
+
+@pytest.mark.parametrize("name", ["avro", "json"])
+def test_a_column_that_is_too_deep(name: str) -> None:
+    """A column with more levels than Arrow sends to Python is refused on the driver."""
+    options = parse_write({**WRITE, "value.format": name, "topic": "t"})
+    kind: pa.DataType = pa.int64()
+    for _ in range(62):
+        kind = pa.struct([("f", kind)])
+    assert plan_encoding(options, pa.schema([("value", kind)])) is not None
+    with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] The column value has 64 levels.*at most 63 to Python"):
+        plan_encoding(options, pa.schema([("value", pa.struct([("f", kind)]))]))
