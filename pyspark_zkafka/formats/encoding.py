@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_VALUE
+from pyspark_zkafka.conditions import INVALID_OPTION, INVALID_SCHEMA, INVALID_VALUE
 from pyspark_zkafka.errors import InvalidRow
 from pyspark_zkafka.formats.codec import (
     KINDS,
@@ -24,6 +24,9 @@ from pyspark_zkafka.formats.codec import (
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.rows import Encode, OutgoingBatch, as_bytes
 from pyspark_zkafka.options.values import ColumnFormat, FormatOptions, WriteOptions
+
+_MOST_DEPTH = 63
+"""Levels of a column. Arrow reads batches of 64 levels, and Spark's rows are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,12 @@ def plan_encoding(options: WriteOptions, frame: pa.Schema) -> EncodingPlan | Non
     if formats is None:
         return None
     types = {column.column: frame.field(column.column).type for column in formats.columns}
+    for name, type in types.items():
+        if (depth := _depth(type)) > _MOST_DEPTH:
+            raise INVALID_SCHEMA(
+                f"The column {name} has {depth} levels, and Arrow sends at most {_MOST_DEPTH} to Python. "
+                "Leave out the deepest levels, or write them as text with to_json"
+            )
     plan = EncodingPlan(formats, types, {})
     schemas: dict[tuple[str, str], WriterSchema] = {}
     for column in formats.columns:
@@ -121,6 +130,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
     if plan is None:
         return None
     formats = {column.column: column for column in plan.options.columns}
+    types = {name: _nullable(type) for name, type in plan.types.items()}
     encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
 
     def encoder_of(column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
@@ -128,7 +138,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         if place not in encoders:
             writer = plan.schemas.get(place) or _writer_schema(plan, column, topic)
             with _naming(column):
-                encoder = writer.schema.encoder(plan.types[column.column])
+                encoder = writer.schema.encoder(types[column.column])
             indexes: bytes = getattr(writer.schema, "message_indexes", b"")
             encoders[place] = encoder, None if writer.id is None else b"\0" + writer.id.to_bytes(4, "big") + indexes
         return encoders[place]
@@ -137,7 +147,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         if name not in formats:
             return as_bytes(column)
         encoder, prefix = encoder_of(formats[name], topic)
-        type = plan.types[name]
+        type = types[name]
         try:
             # The driver plans with times in UTC, and Spark sends them in the session's time zone.
             payloads = encoder.encode(column if column.type == type else column.cast(type))
@@ -152,3 +162,18 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         return replace(part, value=encoded("value", part.value, part.topic), key=key)
 
     return encode
+
+
+def _nullable(type: pa.DataType) -> pa.DataType:
+    """Return the type without `not null`: Arrow refuses to cast a null struct whose fields are not null."""
+    if pa.types.is_struct(type):
+        return pa.struct([pa.field(field.name, _nullable(field.type)) for field in type])
+    if pa.types.is_list(type):
+        return pa.list_(pa.field(type.value_field.name, _nullable(type.value_type)))
+    if pa.types.is_map(type):
+        return pa.map_(_nullable(type.key_type), _nullable(type.item_type))
+    return type
+
+
+def _depth(type: pa.DataType) -> int:
+    return 1 + max((_depth(type.field(number).type) for number in range(type.num_fields)), default=0)

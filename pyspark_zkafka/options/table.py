@@ -276,7 +276,7 @@ TABLE: tuple[Option, ...] = (
         "pushFilters",
         BOOLEAN,
         _READ,
-        "Narrow the plan by the query's filters. Only for a frame that is used in one query; see [Reading](reading.md).",
+        "Narrow the plan by the query's filters. Only for a frame that is used once; see [Reading](reading.md).",
         "false",
     ),
     Option("includeHeaders", BOOLEAN, _ALL, "Read: add the column headers. Writes always include it.", "false"),

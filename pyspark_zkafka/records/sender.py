@@ -21,6 +21,10 @@ _HINTS = {
         (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
         "fewer replicas are in sync than the topic's min.insync.replicas",
     ),
+    **dict.fromkeys(
+        (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD),
+        "with cleanup.policy=compact, a topic takes only records with a key",
+    ),
 }
 
 

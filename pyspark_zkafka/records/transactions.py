@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -31,6 +32,8 @@ _CLOSING_S = 5.0
 _OVERTIME_S = 5.0
 _OF_ROWS = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
 """Errors of rows, with which a transaction fails. The error of the rows has their cause and a remedy."""
+_DROPPED = frozenset(Failure.of("", 0, code).cause for code in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
+"""Causes of rows that librdkafka drops when a transaction has failed."""
 
 
 def transactional_properties(
@@ -226,10 +229,13 @@ class TransactionalProducer(CountingProducer):
 
     def _undelivered(self, failure: Failure) -> ZKafkaError:
         """The error that failed the transaction. If the record did, or its topic is missing, the error of the record."""
+        cause = self._failure_of_transaction()
+        if cause is not None and failure.cause in _DROPPED:
+            other = Failure.of("", 0, cause.code()).cause
+            failure = replace(failure, cause=f"not sent, because another record failed with {other}")
         undelivered = super()._undelivered(failure)
         if undelivered.parameters.get("missing_topic") is not None:
             return undelivered
-        cause = self._failure_of_transaction()
         if cause is None or cause.code() in _OF_ROWS:
             return undelivered
         return self._failed(cause, f"writing to {failure.partition}")

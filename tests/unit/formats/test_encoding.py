@@ -154,3 +154,43 @@ def test_types_of_the_session(registry: Subjects) -> None:
     zoned = pa.array([{"x": 0}], pa.struct([("x", pa.timestamp("us", "Asia/Tokyo"))]))
     (part,) = outgoing(pa.record_batch([zoned], ["value"]), "t", row_encoder(own))
     assert (part.value.to_pylist(), calls, frame.field("value").type) == ([b"x"], [struct], struct)
+
+
+@pytest.mark.parametrize("name", ["avro", "json", "protobuf"])
+def test_null_structs_of_another_zone(name: str) -> None:
+    """A null struct whose fields are not nullable is encoded alike in every time zone of the session."""
+
+    def encoded(zone: str) -> list[bytes]:
+        number = pa.field("a", pa.int64(), nullable=False)
+        children = [pa.array([1, None], pa.int64())]
+        null = pa.StructArray.from_arrays(children, fields=[number], mask=pa.array([False, True]))
+        element = pa.field("element", pa.struct([("s", null.type)]), nullable=False)
+        elements = pa.StructArray.from_arrays([null], ["s"])
+        lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), elements, type=pa.list_(element))
+        kind = pa.map_(pa.string(), element.with_name("value"))
+        maps = pa.MapArray.from_arrays([0, 1, 2], pa.array(["x", "y"]), elements, kind)
+        times = pa.array([0, -1], pa.timestamp("us", zone))
+        column = pa.StructArray.from_arrays([null, lists, maps, times], ["s", "l", "m", "t"])
+        planned = pa.struct([*list(column.type)[:3], ("t", pa.timestamp("us", "UTC"))])
+        options = parse_write({**WRITE, "value.format": name, "topic": "t"})
+        (part,) = outgoing(
+            pa.record_batch([column], ["value"]),
+            "t",
+            row_encoder(plan_encoding(options, pa.schema([("value", planned)]))),
+        )
+        payloads: list[bytes] = part.value.to_pylist()
+        return payloads
+
+    assert encoded("America/New_York") == encoded("UTC")
+
+
+@pytest.mark.parametrize("name", ["avro", "json"])
+def test_a_column_that_is_too_deep(name: str) -> None:
+    """A column with more levels than Arrow sends to Python is refused on the driver."""
+    options = parse_write({**WRITE, "value.format": name, "topic": "t"})
+    kind: pa.DataType = pa.int64()
+    for _ in range(62):
+        kind = pa.struct([("f", kind)])
+    assert plan_encoding(options, pa.schema([("value", kind)])) is not None
+    with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] The column value has 64 levels.*at most 63 to Python"):
+        plan_encoding(options, pa.schema([("value", pa.struct([("f", kind)]))]))

@@ -136,6 +136,12 @@ def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
             "TOPIC_AUTHORIZATION_FAILED: Broker: Topic authorization failed; an ACL must allow Write on the topic",
             None,
         ),
+        (
+            KafkaError.INVALID_RECORD,
+            "INVALID_RECORD: Broker: Broker failed to validate record; with cleanup.policy=compact, a topic takes only "
+            "records with a key",
+            None,
+        ),
     ],
 )
 def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:

@@ -214,6 +214,19 @@ def test_row_that_fails_its_transaction(made: Made) -> None:
             commit(producer)
 
 
+def test_row_dropped_after_another_failed(made: Made) -> None:
+    """If a row is dropped because another one failed the transaction, the error has the cause of the other one."""
+    with made.open() as producer:
+        producer.begin()
+        made.client.failure = Failure.of("t", 2, KafkaError._PURGE_QUEUE)
+        made.errors["begin"] = [KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "", txn_requires_abort=True)]
+        expected = (
+            r"t-2: not sent, because another record failed with MSG_SIZE_TOO_LARGE: .*max\.message\.bytes.*do not see any"
+        )
+        with pytest.raises(DeliveryFailed, match=expected):
+            commit(producer)
+
+
 def test_abort_that_fails(made: Made) -> None:
     """Closing a producer succeeds even if its transaction cannot be aborted."""
     made.errors["abort"] = [FENCED]
