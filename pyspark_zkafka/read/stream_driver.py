@@ -116,10 +116,10 @@ class StreamDriver:
 
         snapshot, self._initial_positions = self._session.retry(find_positions)
         self._state = self._state.assign(owned, self._initial_positions.assigned, snapshot.topics)
-        spans = {tp: progress.planned_range(progress.position) for tp, progress in self._state.assigned.items()}
+        planned_ranges = {tp: progress.planned_range(progress.position) for tp, progress in self._state.assigned.items()}
         known = snapshot.states.keys() & owned.keys() if member is None else snapshot.states
         identities = {name: first_identity(topic, known) for name, topic in snapshot.topics.items()}
-        return StreamOffset(spans, identities).to_json()
+        return StreamOffset(planned_ranges, identities).to_json()
 
     def _check_subscribed(self, *, has_end: bool) -> None:
         """Raise UnknownTopic, or warn, if a subscribed topic does not exist; see `StreamWarnings.report_missing`."""
@@ -166,9 +166,9 @@ class StreamDriver:
         unsubscribed = self._unsubscribed_topics(finished)
         current = finished
         if unsubscribed:
-            spans = {tp: span for tp, span in finished.ranges.items() if tp.topic not in unsubscribed}
+            planned_ranges = {tp: planned for tp, planned in finished.ranges.items() if tp.topic not in unsubscribed}
             topics = {name: identity for name, identity in finished.topics.items() if name not in unsubscribed}
-            current = StreamOffset(spans, topics)
+            current = StreamOffset(planned_ranges, topics)
         expected = current.topics.keys() | {tp.topic for tp in self._state.bounds or ()}
         snapshot = self._session.cluster.snapshot(expected=expected)
         self._warnings.report_missing(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
@@ -210,7 +210,7 @@ class StreamDriver:
         """
         self._open()
         planned = self._parse(end)
-        ranges = [OffsetRange(tp, *span[:2]) for tp, span in sorted(planned.ranges.items()) if span.size]
+        ranges = [OffsetRange(tp, *r[:2]) for tp, r in sorted(planned.ranges.items()) if r.size]
         topics = {r.partition.topic for r in ranges}
         unsubscribed = self._unsubscribed_topics(planned) & topics
         snapshot = self._session.cluster.snapshot(expected=topics - unsubscribed)

@@ -102,10 +102,10 @@ class StreamState:
     bounded: Mapping[str, TopicIdentity] = field(default_factory=dict)
     newly_assigned: Mapping[str, TopicIdentity] = field(default_factory=dict)
 
-    def finish(self, spans: Mapping[TopicPartition, PlannedRange]) -> StreamState:
+    def finish(self, planned_ranges: Mapping[TopicPartition, PlannedRange]) -> StreamState:
         """Return the state with each position at the end of its planned range."""
-        ours = spans.keys() & self.assigned.keys()
-        return self._update({tp: replace(self.assigned[tp], position=spans[tp].until) for tp in ours})
+        ours = planned_ranges.keys() & self.assigned.keys()
+        return self._update({tp: replace(self.assigned[tp], position=planned_ranges[tp].until) for tp in ours})
 
     def revoke(self, owned: Mapping[TopicPartition, Claim]) -> StreamState:
         """Return the state without partitions that are no longer owned, or were revoked and assigned again."""
@@ -173,12 +173,12 @@ class StreamState:
         assigned = {tp: progress for tp, progress in self.assigned.items() if tp.topic != topic}
         return replace(self, assigned=assigned, replaced={**self.replaced, topic: identity})
 
-    def idle_range(self, partition: TopicPartition, span: PlannedRange) -> PlannedRange:
+    def idle_range(self, partition: TopicPartition, planned: PlannedRange) -> PlannedRange:
         """Return the empty range that keeps the position of a partition that is not assigned now."""
         last = self.committed.get(partition)
         if last is None:
-            return span._replace(start=span.until)
-        return PlannedRange(span.until, span.until, last.offset, last.mzxid)
+            return planned._replace(start=planned.until)
+        return PlannedRange(planned.until, planned.until, last.offset, last.mzxid)
 
     def _update(self, changed: Mapping[TopicPartition, PartitionProgress]) -> StreamState:
         return replace(self, assigned={**self.assigned, **changed}) if changed else self
@@ -263,8 +263,8 @@ def check_fixed_ends(
     state: StreamState, finished: StreamOffset, existing: Collection[TopicPartition]
 ) -> tuple[StreamState, list[Loss]]:
     """Find partitions that were deleted before they were read to their fixed ends, and drop these ends."""
-    bounds, spans = state.bounds or {}, finished.ranges
-    gone = {tp for tp, end in bounds.items() if tp not in existing and (tp not in spans or spans[tp].until < end)}
+    bounds, ranges = state.bounds or {}, finished.ranges
+    gone = {tp for tp, end in bounds.items() if tp not in existing and (tp not in ranges or ranges[tp].until < end)}
     if not gone:
         return state, []
     text = f"{listing(sorted(gone))} were deleted before they were read to the ends fixed when the query started"
@@ -287,11 +287,11 @@ def end_of(
     state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
 ) -> tuple[StreamState, StreamOffset]:
     """Return the end of a micro-batch that reads the ranges. Existing partitions that are not assigned keep a range."""
-    spans = {tp: state.assigned[tp].planned_range(r.until) for tp, r in ranges.items()}
-    for tp, span in finished.ranges.items():
-        if tp not in spans and tp in snapshot.states and tp.topic not in state.replaced:
-            spans[tp] = state.idle_range(tp, span)
+    planned_ranges = {tp: state.assigned[tp].planned_range(r.until) for tp, r in ranges.items()}
+    for tp, planned in finished.ranges.items():
+        if tp not in planned_ranges and tp in snapshot.states and tp.topic not in state.replaced:
+            planned_ranges[tp] = state.idle_range(tp, planned)
     before = {name: identity for name, identity in finished.topics.items() if name not in state.replaced}
     topics = snapshot.topics.items()
-    identities = {name: identity_after(topic, before.get(name, TopicIdentity()), spans) for name, topic in topics}
-    return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(spans, identities)
+    identities = {name: identity_after(topic, before.get(name, TopicIdentity()), planned_ranges) for name, topic in topics}
+    return replace(state, replaced={}, uncommitted_starts={}, newly_assigned={}), StreamOffset(planned_ranges, identities)

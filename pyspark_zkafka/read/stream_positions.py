@@ -220,15 +220,15 @@ class StreamStarts:
         replaced: Collection[str],
     ) -> dict[TopicPartition, PartitionFacts]:
         """Gather the facts about each partition that the rules need, from the group and ZooKeeper."""
-        spans = {} if finished is None else finished.ranges
+        planned_ranges = {} if finished is None else finished.ranges
         stored = {} if self.options.group is None else self.session.offsets.committed(partitions)
         stale = outdated(stored, self.session.cluster.snapshot()) if stored else set()
-        unread = [tp for tp in partitions if tp not in stored and tp not in spans]
+        unread = [tp for tp in partitions if tp not in stored and tp not in planned_ranges]
         awaited = self.awaited.intersection(unread).difference(last_committed)
         new = self.session.created_after_subscription(unread) | awaited
         return {
             tp: PartitionFacts(
-                planned=spans.get(tp),
+                planned=planned_ranges.get(tp),
                 stored=stored.get(tp),
                 last=last_committed.get(tp),
                 named=self._named(tp),
@@ -243,11 +243,11 @@ class StreamStarts:
 
     def _progress(self, start: int, facts: PartitionFacts, *, resets: bool) -> PartitionProgress:
         """Return the progress at a start. A query that has left its group keeps the group's offset in its checkpoint."""
-        span = facts.planned
-        if self.options.group is not None or span is None or span.committed is None:
+        planned = facts.planned
+        if self.options.group is not None or planned is None or planned.committed is None:
             return PartitionProgress(start, facts.stored, resets)
-        left = span.until if span.left is None else span.left
-        return PartitionProgress(start, StoredOffset(span.committed, span.mzxid), resets, left=left)
+        left = planned.until if planned.left is None else planned.left
+        return PartitionProgress(start, StoredOffset(planned.committed, planned.mzxid), resets, left=left)
 
     def _is_added(self, partition: TopicPartition, finished: StreamOffset) -> bool:
         """Return True if the query did not know the partition when it started.
@@ -270,22 +270,22 @@ class StreamStarts:
         snapshot: ClusterSnapshot,
     ) -> set[str]:
         """Return the `replaced` topics in which other members have committed every partition of the checkpoint."""
-        spans = {tp: span for tp, span in finished.ranges.items() if tp.topic in replaced and tp in snapshot.states}
-        if self.options.group is None or not spans:
+        ranges = {tp: r for tp, r in finished.ranges.items() if tp.topic in replaced and tp in snapshot.states}
+        if self.options.group is None or not ranges:
             return set()
-        stored = self.session.offsets.committed(spans, skip_malformed=True)
+        stored = self.session.offsets.committed(ranges, skip_malformed=True)
         current = {tp: stored[tp] for tp in stored.keys() - outdated(stored, snapshot)}
-        unread = {tp.topic for tp, span in spans.items() if not is_followed(span, current.get(tp), last_committed.get(tp))}
-        return {tp.topic for tp in spans} - unread
+        unread = {tp.topic for tp, r in ranges.items() if not is_followed(r, current.get(tp), last_committed.get(tp))}
+        return {tp.topic for tp in ranges} - unread
 
     def _report_outdated(
         self,
         starts: Mapping[TopicPartition, tuple[Rule | None, NamedPosition | None]],
         facts: Mapping[TopicPartition, PartitionFacts],
-        spans: Collection[TopicPartition],
+        planned_ranges: Collection[TopicPartition],
     ) -> None:
         """Report unused offsets of deleted topics. The deletion of a topic in the checkpoint was reported before."""
-        read = {tp.topic for tp in spans}
+        read = {tp.topic for tp in planned_ranges}
         stale = {tp: known.stored for tp, known in facts.items() if known.is_outdated and known.stored is not None}
         unused = [
             tp
@@ -299,16 +299,16 @@ class StreamStarts:
 
     def _log_moved(self, partition: TopicPartition, facts: PartitionFacts) -> None:
         """Log that another client has changed the group's offset, where the stream continues."""
-        found, span = resume(facts.planned, facts.current, facts.last), facts.planned
-        if found.moved and found.position is not None and span is not None:
-            is_progress = self.session.member is not None and found.position > span.until
+        found, planned = resume(facts.planned, facts.current, facts.last), facts.planned
+        if found.moved and found.position is not None and planned is not None:
+            is_progress = self.session.member is not None and found.position > planned.until
             _log.log(
                 logging.INFO if is_progress else logging.WARNING,
                 "%s: continuing at offset %d of group %s instead of %d, because another %s",
                 partition,
                 found.position,
                 self.options.group.name if self.options.group else "",
-                span.until,
+                planned.until,
                 "member has read further" if is_progress else "client has changed the group's offset",
             )
 
