@@ -246,14 +246,17 @@ class StreamDriver:
         """Commit finished positions, if there is a group; see `commit_positions`.
 
         Every ten minutes, commits to Kafka include unchanged positions: brokers forget an offset some time after its last
-        commit, unless the group has members in Kafka.
+        commit, unless the group has members in Kafka. With two stores, those that Kafka has forgotten are enough.
         """
         if not self._has_group:
             return
-        again = self._read.stores == ("kafka",) and self._clock() >= self._commit_again_at
+        again = "kafka" in self._read.stores and self._clock() >= self._commit_again_at
         if again:
             self._commit_again_at = self._clock() + _COMMIT_AGAIN_S
-        self._state = commit_positions(self._state, self._session, self._warnings, again=again)
+        is_alone = self._read.stores == ("kafka",)
+        self._state = commit_positions(self._state, self._session, self._warnings, again=again and is_alone)
+        if again:
+            self._copy_to_lagging_store(self._state.assigned)
 
     def report(self) -> dict[str, Any] | None:
         """Return the ends of the logs as last fetched, by topic and partition."""
@@ -325,7 +328,7 @@ class StreamDriver:
         self._copy_to_lagging_store(found.assigned)
 
     def _copy_to_lagging_store(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit the offsets of newly assigned partitions to the store that lags. Logs retriable errors."""
+        """Commit the offsets of partitions to the store that lags or has none. Logs retriable errors."""
         member = self._session.member
         owner = None if member is None else member.owner
         if not self._has_group or len(self._read.stores) < 2 or (member is not None and owner is None):

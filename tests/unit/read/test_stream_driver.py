@@ -563,11 +563,10 @@ def test_two_stores_of_offsets() -> None:
     assert session.leveled == [T0, T1]
 
 
-@pytest.mark.parametrize("dual", ["true", "false"])
-def test_offsets_that_brokers_forget(dual: str) -> None:
-    """Offsets that are in Kafka alone are committed again every ten minutes, although they have not changed."""
+def test_offsets_that_brokers_forget() -> None:
+    """Offsets in Kafka are committed again every ten minutes, although they have not changed."""
     session = Session(Member(T0))
-    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": dual})
+    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "false"})
     end = found.latest(found.initial(), limited=True)
     found.latest(end, limited=True)
     assert session.stored == {T0: StoredOffset(100)}
@@ -577,7 +576,21 @@ def test_offsets_that_brokers_forget(dual: str) -> None:
     assert session.stored == {}
     session.now += 20
     found.latest(end, limited=True)
-    assert session.stored == ({T0: StoredOffset(100)} if dual == "false" else {})
+    assert session.stored == {T0: StoredOffset(100)}
+
+
+def test_offsets_that_one_of_two_stores_forgets() -> None:
+    """With two stores, offsets are copied every ten minutes to a store that lacks them."""
+    session = Session(Member(T0))
+    found = driver(session, **{"offsets.storage": "kafka", "dual.commit.enabled": "true"})
+    end = found.latest(found.initial(), limited=True)
+    session.now += 590
+    found.latest(end, limited=True)
+    assert session.leveled == [T0]
+    session.now += 20
+    found.latest(end, limited=True)
+    found.latest(end, limited=True)
+    assert session.leveled == [T0, T0]
 
 
 @pytest.mark.parametrize(
