@@ -1,6 +1,6 @@
 """Encodes Arrow columns as Avro, a whole column at a time.
 
-Each type has a function from a column of values to a column of their bytes. A record joins the bytes of its fields.
+Each type has a function from a column of values to columns of parts of their bytes, which are joined in the end.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ from pyspark_zkafka.formats.columns import BINARIES, STRINGS, inner_path, is_lis
 
 _MOST = {"int": 1 << 31, "long": 1 << 63}
 _Rows = npt.NDArray[np.int64]
-_Encode = Callable[[pa.Array, _Rows], pa.Array]
-"""From values without null, and the row that each is in, to bytes."""
+_Encode = Callable[[pa.Array, _Rows], list[pa.Array]]
+"""From values without null, and the row that each is in, to their bytes in parts."""
 
 
 class AvroEncoder:
@@ -38,7 +39,7 @@ class AvroEncoder:
     def encode(self, column: pa.Array) -> pa.Array:
         """Return the payloads, null where a row is null. Raises InvalidRow (INVALID_VALUE) with row and field."""
         is_valid = np.asarray(column.is_valid())
-        encoded = self._encode(column.drop_null(), np.flatnonzero(is_valid))
+        encoded = _joined(self._encode(column.drop_null(), np.flatnonzero(is_valid)))
         return encoded if is_valid.all() else encoded.take(pa.array(np.cumsum(is_valid) - 1, mask=~is_valid))
 
 
@@ -64,16 +65,18 @@ def _binary(data: npt.NDArray[np.uint8], sizes: npt.NDArray[Any] | int, count: i
 
 def _varints(numbers: npt.NDArray[np.int64]) -> pa.Array:
     """Zigzag varints."""
-    bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)[:, None]
-    places = np.arange(max(1, -(-int(bits.max(initial=0)).bit_length() // 7)))
+    bits = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    if (most := int(bits.max(initial=0))) < 0x80:
+        return _binary(bits.astype(np.uint8), 1, len(numbers))
+    places = np.arange(-(-most.bit_length() // 7))[:, None]
     groups = bits >> (places.astype(np.uint64) * np.uint64(7))
-    sizes = np.maximum((groups != 0).sum(axis=1), 1)
-    data = (groups & np.uint64(0x7F)).astype(np.uint8) | (places < sizes[:, None] - 1).astype(np.uint8) << 7
-    return _binary(data[places < sizes[:, None]], sizes, len(numbers))
+    sizes = np.maximum((groups != 0).sum(axis=0), 1)
+    data = (groups & np.uint64(0x7F)).astype(np.uint8) | (places < sizes - 1).astype(np.uint8) << 7
+    return _binary(data.T[(places < sizes).T], sizes, len(numbers))
 
 
-def _joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
 
 
 def _constant(data: bytes, count: int) -> pa.Array:
@@ -89,8 +92,8 @@ def _lookup(chosen: npt.NDArray[np.int64], parts: Sequence[pa.Array]) -> pa.Arra
     return pa.concat_arrays(parts).take(pa.array(places))
 
 
-def _numbers(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _varints(_int64(values))
+def _numbers(values: pa.Array, rows: _Rows) -> list[pa.Array]:
+    return [_varints(_int64(values))]
 
 
 def _int64(values: pa.Array) -> npt.NDArray[np.int64]:
@@ -103,25 +106,26 @@ def _int64(values: pa.Array) -> npt.NDArray[np.int64]:
     return found
 
 
-def _thousands(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _varints(_int64(values) // 1000)
+def _thousands(values: pa.Array, rows: _Rows) -> list[pa.Array]:
+    return [_varints(_int64(values) // 1000)]
 
 
 def _little_endian(kind: pa.DataType) -> _Encode:
-    return lambda values, rows: _binary(np.asarray(values.cast(kind)).view(np.uint8), kind.bit_width // 8, len(values))
+    size = kind.bit_width // 8
+    return lambda values, rows: [_binary(np.asarray(values.cast(kind)).view(np.uint8), size, len(values))]
 
 
-def _nothing(values: pa.Array, rows: _Rows) -> pa.Array:
-    return _constant(b"", len(values))
+def _nothing(values: pa.Array, rows: _Rows) -> list[pa.Array]:
+    return [_constant(b"", len(values))]
 
 
-def _strings(values: pa.Array, rows: _Rows) -> pa.Array:
+def _strings(values: pa.Array, rows: _Rows) -> list[pa.Array]:
     data = values.cast(pa.binary())
-    return _joined(_varints(np.asarray(pc.binary_length(data).cast(pa.int64()))), data)
+    return [_varints(np.asarray(pc.binary_length(data).cast(pa.int64()))), data]
 
 
 def _text(path: str) -> _Encode:
-    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
         row = first_not_utf8(values.cast(pa.binary()))
         if row is not None:
             _refused(rows[row:], [True], path, "is not UTF-8")
@@ -137,14 +141,14 @@ def _big_endian(values: pa.Array) -> npt.NDArray[np.uint8]:
     return data.reshape(-1, 16)[:, ::-1]
 
 
-def _decimal_bytes(values: pa.Array, rows: _Rows) -> pa.Array:
+def _decimal_bytes(values: pa.Array, rows: _Rows) -> list[pa.Array]:
     """The fewest bytes that have each number, behind their length."""
     data = _big_endian(values)
     sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
     is_redundant = (data[:, :-1] == sign) & ((data[:, 1:] ^ sign) < 0x80)
     sizes = 16 - np.logical_and.accumulate(is_redundant, axis=1).sum(axis=1)
     kept = np.arange(16) >= 16 - sizes[:, None]
-    return _joined(_varints(sizes), _binary(data[kept], sizes, len(values)))
+    return [_varints(sizes), _binary(data[kept], sizes, len(values))]
 
 
 # --- Types -------------------------------------------------------------------------------------------------------------
@@ -155,7 +159,7 @@ def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) 
     marks = {branch: varint(number) for number, branch in enumerate(avro.branches)}
     null = next((mark for branch, mark in marks.items() if branch.kind == "null"), None)
     if null is not None and pa.types.is_null(type):
-        return lambda values, rows: _constant(null, len(values))
+        return _always(null)
     values = avro.values
     if wider_kind(values) is not None:
         values = [value for value in values if _scalar(value, type) is not None][:1] or values[-1:]
@@ -164,15 +168,15 @@ def _encoder(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) 
     else:
         mark, plain = None, _members(avro, type, path, marks, problems)
 
-    def encode(found: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(found: pa.Array, rows: _Rows) -> list[pa.Array]:
         if found.null_count and avro.kind != "null":
             if null is None:
                 _refused(rows, found.is_null(), path, f"is null, which the schema's {avro} does not allow")
             is_valid = np.asarray(found.is_valid())
-            encoded = encode(found.drop_null(), rows[is_valid])
-            return _lookup(is_valid.astype(np.int64), [_constant(null or b"", found.null_count), encoded])
+            encoded = _joined(encode(found.drop_null(), rows[is_valid]))
+            return [_lookup(is_valid.astype(np.int64), [_constant(null or b"", found.null_count), encoded])]
         encoded = plain(found, rows)
-        return encoded if mark is None else _joined(pa.scalar(mark, pa.binary()), encoded)
+        return encoded if mark is None else [_constant(mark, len(found)), *encoded]
 
     return encode
 
@@ -187,7 +191,7 @@ def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType,
         return _nothing
     inner = [_plain(value, f.type, inner_path(path, f.name), problems) for value, f in zip(values, type, strict=True)]
 
-    def encode(found: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(found: pa.Array, rows: _Rows) -> list[pa.Array]:
         chosen, set_members = np.full(len(found), len(names)), np.zeros(len(found), np.int64)
         for number in range(len(names)):
             is_set = np.asarray(found.field(number).is_valid())
@@ -198,10 +202,11 @@ def _members(avro: AvroType, type: pa.DataType, path: str, marks: dict[AvroType,
             _refused(rows, chosen == len(names), path, "has no member that is set")
         parts = []
         for number, (value, encode_one) in enumerate(zip(values, inner, strict=True)):
-            is_chosen, mark = chosen == number, pa.scalar(marks[value], pa.binary())
-            parts.append(_joined(mark, encode_one(found.field(number).filter(pa.array(is_chosen)), rows[is_chosen])))
+            is_chosen = chosen == number
+            members = found.field(number).filter(pa.array(is_chosen))
+            parts.append(_joined([_constant(marks[value], len(members)), *encode_one(members, rows[is_chosen])]))
         null = next((mark for branch, mark in marks.items() if branch.kind == "null"), b"")
-        return _lookup(chosen, [*parts, _constant(null, int((chosen == len(names)).sum()))])
+        return [_lookup(chosen, [*parts, _constant(null, int((chosen == len(names)).sum()))])]
 
     return encode
 
@@ -265,11 +270,11 @@ def _scalar(avro: AvroType, type: pa.DataType) -> _Encode | None:
 
 
 def _decimal_fixed(size: int) -> _Encode:
-    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
         data = _big_endian(values)
         sign = np.where(data[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)
         data = np.hstack([np.repeat(sign, max(0, size - 16), axis=1), data])
-        return _binary(data[:, data.shape[1] - size :], size, len(values))
+        return [_binary(data[:, data.shape[1] - size :], size, len(values))]
 
     return encode
 
@@ -277,7 +282,7 @@ def _decimal_fixed(size: int) -> _Encode:
 def _enum(avro: AvroType, path: str) -> _Encode:
     symbols = pa.array(avro.symbols, pa.string())
 
-    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
         found = pc.index_in(values.cast(pa.string()), symbols)
         _refused(rows, found.is_null(), path, f"is not a symbol of the enum {avro.name}: {listing(avro.symbols)}")
         return _numbers(found, rows)
@@ -286,12 +291,12 @@ def _enum(avro: AvroType, path: str) -> _Encode:
 
 
 def _fixed(avro: AvroType, path: str) -> _Encode:
-    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
         data = values.cast(pa.binary())
         _refused(
             rows, np.asarray(pc.binary_length(data)) != avro.size, path, f"does not have the {avro.size} bytes of {avro}"
         )
-        return data
+        return [data]
 
     return encode
 
@@ -299,17 +304,17 @@ def _fixed(avro: AvroType, path: str) -> _Encode:
 def _blocks(key: _Encode | None, item: _Encode) -> _Encode:
     """Encode lists, or maps with this function for keys: in one block, and nothing but its end if empty."""
 
-    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
         offsets = np.asarray(values.offsets).astype(np.int64)
         start, sizes = offsets[0] if len(offsets) else 0, np.diff(offsets)
         count, item_rows = int(sizes.sum()), np.repeat(rows, sizes)
         parts = values.values if key is None else values.items
         encoded = item(parts.slice(start, count), item_rows)
         if key is not None:
-            encoded = _joined(key(values.keys.slice(start, count), item_rows), encoded)
-        items = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets - start, pa.int32()), encoded), b"")
+            encoded = [*key(values.keys.slice(start, count), item_rows), *encoded]
+        lists = pa.ListArray.from_arrays(pa.array(offsets - start, pa.int32()), _joined(encoded))
         ends = pc.if_else(pa.array(sizes > 0), pa.scalar(b"\0", pa.binary()), pa.scalar(b"", pa.binary()))
-        return _joined(_varints(sizes), items, ends)
+        return [_varints(sizes), pc.binary_join(lists, b""), ends]
 
     return encode
 
@@ -327,15 +332,15 @@ def _record(avro: AvroType, type: pa.DataType, path: str, problems: list[str]) -
         else:
             problems.append(f"{inner} is missing, and {field.type} in the schema is not nullable")
 
-    def encode(values: pa.Array, rows: _Rows) -> pa.Array:
+    def encode(values: pa.Array, rows: _Rows) -> list[pa.Array]:
         parts = [encode_one(values.field(place) if len(type) else values, rows) for place, encode_one in encoders]
-        return _joined(_constant(b"", len(values)), *parts)
+        return [*chain.from_iterable(parts)] or _nothing(values, rows)
 
     return encode
 
 
 def _always(data: bytes) -> _Encode:
-    return lambda values, rows: _constant(data, len(values))
+    return lambda values, rows: [_constant(data, len(values))]
 
 
 # --- Defaults ----------------------------------------------------------------------------------------------------------
