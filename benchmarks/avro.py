@@ -45,7 +45,6 @@ _COLUMNS = (
     "array(cast(id % 7 AS int), cast(id % 11 AS int), cast(id % 13 AS int)) AS parts",
 )
 _FEW = "struct<id:bigint,amount:double>"
-_BATCH = 10_000
 
 
 def avro_speed(bench: Bench, records: int, rounds: int) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-ENGINE_NAMES = ("ours", "ours-librdkafka")
+ENGINE_NAMES = ("ours", "ours-librdkafka", "arrow")
 WORKS = (
     ("read", "small", 1.0),
     ("read", "big", 1.0),

@@ -245,8 +245,8 @@ class StreamDriver:
     def commit(self) -> None:
         """Commit finished positions, if there is a group; see `commit_positions`.
 
-        Every ten minutes, commits to Kafka include unchanged positions: brokers forget an offset some time after its last
-        commit, unless the group has members in Kafka. With two stores, those that Kafka has forgotten are enough.
+        Every ten minutes, commits to Kafka include unchanged positions: brokers delete an offset some time after its last
+        commit, unless the group has members in Kafka. With two stores, deleted offsets are copied from ZooKeeper instead.
         """
         if not self._has_group:
             return

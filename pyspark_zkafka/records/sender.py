@@ -63,14 +63,15 @@ class Failure:
 
         `answer` is the error with which the brokers refused the last attempt before a time-out.
         """
-        cause = _explained(code)
+        cause = explained(code)
         if answer != KafkaError.NO_ERROR:
-            cause += f"; the brokers refused the last attempt with {_explained(answer)}"
+            cause += f"; the brokers refused the last attempt with {explained(answer)}"
         overdue_topic = topic if code == KafkaError._MSG_TIMED_OUT else None
         return cls(f"{topic}-{partition}", cause, overdue_topic)
 
 
-def _explained(code: int) -> str:
+def explained(code: int) -> str:
+    """The name and text of a code of librdkafka, with a remedy if there is one."""
     error = KafkaError(code)
     hint = f"; {_HINTS[code]}" if code in _HINTS else ""
     return f"{error.name()}: {error.str()}{hint}"

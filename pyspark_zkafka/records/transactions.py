@@ -18,7 +18,7 @@ from pyspark_zkafka.brokers.transactions import Transaction, transaction_failed
 from pyspark_zkafka.errors import ZKafkaError
 from pyspark_zkafka.options.values import TRANSACTION_TIMEOUT_MS, ConnectionOptions
 from pyspark_zkafka.records.producer import CountingProducer, producer_properties
-from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender
+from pyspark_zkafka.records.sender import Failure, GroupOffset, QueueLimits, Sender, explained
 from pyspark_zkafka.retries import Deadline
 
 # librdkafka asks after this pause whether an earlier transaction is complete, which takes some ms; its default is 100.
@@ -32,7 +32,7 @@ _CLOSING_S = 5.0
 _OVERTIME_S = 5.0
 _OF_ROWS = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
 """Errors of rows, with which a transaction fails. The error of the rows has their cause and a remedy."""
-_DROPPED = frozenset(Failure.of("", 0, code).cause for code in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))
+_DROPPED = frozenset(map(explained, (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)))
 """Causes of rows that librdkafka drops when a transaction has failed."""
 
 
@@ -231,8 +231,7 @@ class TransactionalProducer(CountingProducer):
         """The error that failed the transaction. If the record did, or its topic is missing, the error of the record."""
         cause = self._failure_of_transaction()
         if cause is not None and failure.cause in _DROPPED:
-            other = Failure.of("", 0, cause.code()).cause
-            failure = replace(failure, cause=f"not sent, because another record failed with {other}")
+            failure = replace(failure, cause=f"not sent, because another record failed with {explained(cause.code())}")
         undelivered = super()._undelivered(failure)
         if undelivered.parameters.get("missing_topic") is not None:
             return undelivered

@@ -105,8 +105,8 @@ class DirectClient:
     """Connections by broker, open for a ``with`` block, for one `DirectConsumer` after the other or for a `DirectSender`.
 
     Create it in the process that uses it, after any fork. ``with`` raises Unsupported for a value that cannot be used.
-    `newest_fetch` limits the version of Fetch. Fetches grow from
-    the size in the properties to `most_fetch_bytes` if there are enough bytes to read.
+    `newest_fetch` limits the version of Fetch. Fetches grow from the size in the properties to `most_fetch_bytes` if there
+    are enough bytes to read.
     """
 
     def __init__(
