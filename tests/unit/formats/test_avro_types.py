@@ -37,7 +37,7 @@ def type_of(schema: Any, **references: Any) -> pa.DataType:
         ('["int", ["null"]]', "the union of int, union has a union or repeats a type"),
         ('["int", "int"]', "repeats a type"),
         ('{"type": "array"}', "null is not a type"),
-        ("[" * 5000, "nested too deeply"),
+        ("[" * 5000 + "]" * 5000, "nested too deeply"),
         (r'{"type": "enum", "name": "E", "symbols": ["\ud800"]}', "surrogates not allowed"),
     ],
 )
