@@ -29,6 +29,8 @@ _FENCED_CODES = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBE
 _INSTANCE_CODES = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
 _UNSUPPORTED_CODES = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
 _INCONSISTENT_CODES = frozenset({KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError.UNSUPPORTED_ASSIGNOR})
+_NOT_CONVERTED = KafkaError(KafkaError.GROUP_ID_NOT_FOUND).str()
+"""In a fatal error: the group has members of the classic protocol, and may not have others."""
 _PASSING_CODES = frozenset(
     {
         *_REBALANCING_CODES,
@@ -252,7 +254,7 @@ def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) 
     """Translate an error of a membership. The code of a fatal one may only say that it is fatal."""
     is_fatal = error.fatal() or error.code() == KafkaError._FATAL
     code, text = error.code(), f"joining group {group}: {error.name()} ({error.str()})"
-    if code in _INCONSISTENT_CODES:
+    if code in _INCONSISTENT_CODES or (is_fatal and _NOT_CONVERTED in error.str()):
         return INCONSISTENT_GROUP_PROTOCOL(
             f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
             "protocol; set partition.assignment.strategy and group.protocol to theirs",

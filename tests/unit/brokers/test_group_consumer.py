@@ -112,6 +112,12 @@ class TestErrors:
                 "needs brokers from 4.0 on, with the feature group.version at 1 or more",
             ),
             (
+                KafkaError(KafkaError._FATAL, "fatal error: Broker: The group id does not exist", fatal=True),
+                CONSUMER,
+                "INCONSISTENT_GROUP_PROTOCOL",
+                "set partition.assignment.strategy and group.protocol to theirs",
+            ),
+            (
                 KafkaError(KafkaError._FATAL, "ConsumerGroupHeartbeat failed", fatal=True),
                 CONSUMER,
                 "GROUP_PROTOCOL_UNSUPPORTED",
