@@ -274,6 +274,9 @@ INCONSISTENT_GROUP_PROTOCOL = GroupError.define("""INCONSISTENT_GROUP_PROTOCOL
 GROUP_PROTOCOL_UNSUPPORTED = GroupError.define("""GROUP_PROTOCOL_UNSUPPORTED
     `group.protocol` is consumer, which the brokers do not know or have switched off. Set `group.protocol=classic`, or
     raise the feature `group.version` on brokers 4.0 or later.""")
+GROUP_FULL = GroupError.define("""GROUP_FULL
+    A group in Kafka has as many members as the brokers allow. Stop another member, or raise `group.max.size` of the
+    brokers (`group.consumer.max.size` with `group.protocol=consumer`).""")
 INSTANCE_ID_TAKEN = GroupError.define("""INSTANCE_ID_TAKEN
     Another member of a group in Kafka has the same `group.instance.id`. Give each member its own id, or wait until a
     dead member's session expires.""")

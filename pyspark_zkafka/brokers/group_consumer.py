@@ -14,7 +14,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from pyspark_zkafka.brokers.clients import make_consumer
 from pyspark_zkafka.brokers.consumer_properties import lookup_properties
 from pyspark_zkafka.brokers.librdkafka_errors import REFUSED_FOR_S, ErrorReports, from_exception, from_kafka
-from pyspark_zkafka.conditions import GROUP_PROTOCOL_UNSUPPORTED, INCONSISTENT_GROUP_PROTOCOL, INSTANCE_ID_TAKEN
+from pyspark_zkafka.conditions import (
+    GROUP_FULL,
+    GROUP_PROTOCOL_UNSUPPORTED,
+    INCONSISTENT_GROUP_PROTOCOL,
+    INSTANCE_ID_TAKEN,
+    INVALID_OPTION,
+)
 from pyspark_zkafka.errors import GroupError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.librdkafka import load
@@ -28,7 +34,12 @@ _REBALANCING_CODES = frozenset(
 _FENCED_CODES = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBER_EPOCH, KafkaError.FENCED_INSTANCE_ID})
 _INSTANCE_CODES = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
 _UNSUPPORTED_CODES = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
-_INCONSISTENT_CODES = frozenset({KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError.UNSUPPORTED_ASSIGNOR})
+# With KIP-848, a group of members of another protocol that may not be converted does not exist.
+_INCONSISTENT_CODES = frozenset(
+    {KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError.UNSUPPORTED_ASSIGNOR, KafkaError.GROUP_ID_NOT_FOUND}
+)
+_FATAL_CODES = {KafkaError(code).str(): code for code in (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.GROUP_MAX_SIZE_REACHED)}
+"""The codes that only the text of a fatal error names."""
 _PASSING_CODES = frozenset(
     {
         *_REBALANCING_CODES,
@@ -251,11 +262,20 @@ def commit_status(error: KafkaError, group: str, options: KafkaGroupOptions) -> 
 def membership_error(error: KafkaError, group: str, options: KafkaGroupOptions) -> ZKafkaError:
     """Translate an error of a membership. The code of a fatal one may only say that it is fatal."""
     is_fatal = error.fatal() or error.code() == KafkaError._FATAL
-    code, text = error.code(), f"joining group {group}: {error.name()} ({error.str()})"
+    text = f"joining group {group}: {error.name()} ({error.str()})"
+    code = next((code for name, code in _FATAL_CODES.items() if is_fatal and name in error.str()), error.code())
     if code in _INCONSISTENT_CODES:
         return INCONSISTENT_GROUP_PROTOCOL(
             f"{text}; the other members of the group have another partition.assignment.strategy, or another kind of "
             "protocol; set partition.assignment.strategy and group.protocol to theirs",
+        )
+    if code == KafkaError.GROUP_MAX_SIZE_REACHED:
+        limit = "group.consumer.max.size" if options.protocol == "consumer" else "group.max.size"
+        return GROUP_FULL(f"{text}; stop another member, or raise {limit} of the brokers")
+    if code == KafkaError.INVALID_SESSION_TIMEOUT:
+        return INVALID_OPTION(
+            f"{text}; session.timeout.ms is {options.session_timeout_ms}; set session.timeout.ms between the brokers' "
+            "group.min.session.timeout.ms and group.max.session.timeout.ms (6000 and 1800000 by default)",
         )
     if code in _INSTANCE_CODES or (is_fatal and "instance" in error.str()):
         return INSTANCE_ID_TAKEN(

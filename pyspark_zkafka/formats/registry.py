@@ -208,7 +208,10 @@ class Registry:
                 "schema.registry.basic.auth.user.info, schema.registry.bearer.auth.* or the certificate",
             )
         if error.http_status_code in (409, 422):
-            return SCHEMA_NOT_REGISTERED(f"The schema registry {self._place} does not accept {what}: {found}; correct it")
+            return SCHEMA_NOT_REGISTERED(
+                f"The schema registry {self._place} does not accept {what}: {found}; correct the schema or the frame, or "
+                "change the subject's compatibility or mode",
+            )
         return self._no_registry(what, f": {found}")
 
     def _no_registry(self, what: str, found: str = "") -> ZKafkaError:

@@ -18,7 +18,7 @@ from pyspark_zkafka.brokers.group_consumer import (
     group_properties,
     membership_error,
 )
-from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, ZKafkaError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, GroupError, OptionError, ZKafkaError
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.options.batch import parse_connection
 from pyspark_zkafka.options.values import ConnectionOptions, KafkaGroupOptions
@@ -112,6 +112,24 @@ class TestErrors:
                 "needs brokers from 4.0 on, with the feature group.version at 1 or more",
             ),
             (
+                KafkaError(KafkaError._FATAL, "fatal error: Broker: The group id does not exist", fatal=True),
+                CONSUMER,
+                "INCONSISTENT_GROUP_PROTOCOL",
+                "set partition.assignment.strategy and group.protocol to theirs",
+            ),
+            (
+                KafkaError(KafkaError.GROUP_MAX_SIZE_REACHED),
+                CLASSIC,
+                "GROUP_FULL",
+                "stop another member, or raise group.max.size",
+            ),
+            (
+                KafkaError(KafkaError._FATAL, "Broker: Consumer group has reached maximum size: Heartbeat", fatal=True),
+                CONSUMER,
+                "GROUP_FULL",
+                "stop another member, or raise group.consumer.max.size",
+            ),
+            (
                 KafkaError(KafkaError._FATAL, "ConsumerGroupHeartbeat failed", fatal=True),
                 CONSUMER,
                 "GROUP_PROTOCOL_UNSUPPORTED",
@@ -126,6 +144,12 @@ class TestErrors:
         assert found.condition == condition
         assert found.message.startswith(f"{TEXT}: {error.name()} ({error.str()}); ")
         assert remedy in found.message
+
+    def test_session_timeout(self) -> None:
+        """A session time-out that the brokers refuse is an error of the option, which names their settings."""
+        found = membership_error(KafkaError(KafkaError.INVALID_SESSION_TIMEOUT), "g", CLASSIC)
+        assert isinstance(found, OptionError)
+        assert "set session.timeout.ms between the brokers' group.min.session.timeout.ms and " in found.message
 
     @pytest.mark.parametrize(
         ("error", "kind"),

@@ -168,8 +168,9 @@ class TestSubjects:
         assert len(client.requests) == 2
 
     def test_incompatible(self) -> None:
-        """A refused schema is an error with the registry's reason."""
-        with pytest.raises(errors.SchemaRegistryRefused, match=r"SCHEMA_NOT_REGISTERED.*\(status 409"):
+        """A refused schema is an error with the registry's reason, and says what to change."""
+        expected = r"SCHEMA_NOT_REGISTERED.*\(status 409.*; correct the schema or the frame, or change the subject's comp"
+        with pytest.raises(errors.SchemaRegistryRefused, match=expected):
             registry(SchemaRegistryError(409, 409, "not compatible"))[0].register(
                 "t-value", StoredSchema("x", "AVRO"), auto=True, normalize=False
             )

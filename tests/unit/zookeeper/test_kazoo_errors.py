@@ -74,3 +74,11 @@ def test_a_request_that_is_probably_too_large() -> None:
     assert "closed the connection at a request of some 2000000 bytes, probably because" in error.message
     assert "whether it was applied is unknown" in error.message
     assert not error.retriable
+
+
+def test_no_session() -> None:
+    """Without a session, the error quotes the troubles meanwhile. Servers without a quorum drop each connection."""
+    ours = errors.no_session(KazooTimeoutError(), CONFIG, ["socket connection broken"])
+    assert str(ours).startswith("[ZOOKEEPER_UNREACHABLE] No connection to ZooKeeper at zk1:2181")
+    assert "6000 ms: socket connection broken; check" in ours.message
+    assert "that the servers run and have a quorum, or raise" in ours.message
