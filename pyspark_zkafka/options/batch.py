@@ -34,9 +34,11 @@ from pyspark_zkafka.options.values import (
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign")
 _BROKER = re.compile(
-    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([^\s/:]+(:[0-9]{1,5})?|[^\s/]*:[^\s/]*:[^\s/]*)", re.IGNORECASE
+    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([^\s/:]+(:(?P<port>[0-9]{1,5}))?|[^\s/]*:[^\s/]*:[^\s/]*)",
+    re.IGNORECASE,
 )
 """What librdkafka takes as the address of a broker: also with a protocol, without a port, or of IPv6."""
+_PORTS = range(1, 65_536)
 _BOOTSTRAP = ("kafka.bootstrap.servers", "kafka.metadata.broker.list")
 _HOST_NAME_CHECK = "zookeeper.ssl.endpoint.identification.algorithm"
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
@@ -72,8 +74,9 @@ def _connection(given: OptionParser, role: Role) -> ConnectionOptions:
         "set zookeeper.connect, or kafka.bootstrap.servers for a cluster without ZooKeeper",
     )
     brokers = [broker.strip() for broker in (bootstrap or "").split(",") if broker.strip()]
+    found = [_BROKER.fullmatch(broker) for broker in brokers]
     given.refuse_if(
-        bootstrap is not None and not (brokers and all(map(_BROKER.fullmatch, brokers))),
+        bootstrap is not None and not (found and all(one and int(one["port"] or 1) in _PORTS for one in found)),
         f"kafka.bootstrap.servers is {bootstrap!r}; expected host:port[,host:port...]",
     )
     listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, ThrottleEvent, TopicPartition
 
 from pyspark_zkafka.brokers.clients import INTRODUCTION_S, client_config, librdkafka_logger
 from pyspark_zkafka.model.rows import OutgoingBatch, Rows, slices_by_size
@@ -40,10 +40,12 @@ class MessageSender(Sender):
         self._handed_over: Counter[tuple[str, int]] = Counter()
         self._failed: Counter[tuple[str, int]] = Counter()
         self._first_failure: Failure | None = None
+        self._is_throttled = False
         self._is_slow_to_start = str(properties.get("enable.idempotence")).lower() == "true"
 
     def __enter__(self) -> MessageSender:
-        self._open = Producer(client_config(self._properties, self._note), logger=librdkafka_logger())
+        config = {**client_config(self._properties, self._note), "throttle_cb": self._on_throttle}
+        self._open = Producer(config, logger=librdkafka_logger())
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -53,6 +55,7 @@ class MessageSender(Sender):
         self._handed_over.clear()
         self._failed.clear()
         self._first_failure = None
+        self._is_throttled = False
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
         self._slices = chain(self._slices, _slices(rows, partitions))
@@ -192,7 +195,10 @@ class MessageSender(Sender):
             self._note_failure(message.topic(), message.partition(), error.code())
 
     def _note_failure(self, topic: str, partition: int, code: int) -> None:
-        self._first_failure = self._first_failure or Failure.of(topic, partition, code)
+        self._first_failure = self._first_failure or Failure.of(topic, partition, code, is_throttled=self._is_throttled)
+
+    def _on_throttle(self, event: ThrottleEvent) -> None:
+        self._is_throttled = True
 
 
 @dataclass(frozen=True, slots=True)

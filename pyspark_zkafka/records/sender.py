@@ -25,7 +25,15 @@ _HINTS = {
         (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD),
         "with cleanup.policy=compact, a topic takes only records with a key",
     ),
+    KafkaError.INVALID_TIMESTAMP: (
+        "the topic's message.timestamp.before.max.ms or message.timestamp.after.max.ms does not allow the row's timestamp"
+    ),
 }
+
+_THROTTLED = (
+    "a quota of the brokers throttles the client: raise the quota or kafka.delivery.timeout.ms, or lower "
+    "kafka.queue.buffering.max.kbytes"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +66,20 @@ class Failure:
     overdue_topic: str | None = None
 
     @classmethod
-    def of(cls, topic: str, partition: int, code: int, answer: int = KafkaError.NO_ERROR) -> Failure:
+    def of(
+        cls, topic: str, partition: int, code: int, answer: int = KafkaError.NO_ERROR, *, is_throttled: bool = False
+    ) -> Failure:
         """The failure with a code of librdkafka, whichever call reported it.
 
-        `answer` is the error with which the brokers refused the last attempt before a time-out.
+        `answer` is the error with which the brokers refused the last attempt before a time-out; `is_throttled` if a quota
+        has delayed requests.
         """
         cause = explained(code)
         if answer != KafkaError.NO_ERROR:
             cause += f"; the brokers refused the last attempt with {explained(answer)}"
         overdue_topic = topic if code == KafkaError._MSG_TIMED_OUT else None
+        if overdue_topic is not None and is_throttled:
+            cause += f"; {_THROTTLED}"
         return cls(f"{topic}-{partition}", cause, overdue_topic)
 
 

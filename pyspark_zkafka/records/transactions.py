@@ -30,10 +30,17 @@ _SLICE_S = 1.0
 _PAUSE_S = 0.05
 _CLOSING_S = 5.0
 _OVERTIME_S = 5.0
-_OF_ROWS = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
+_OF_ROWS = frozenset(
+    {
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+    }
+)
 """Errors of rows, with which a transaction fails. The error of the rows has their cause and a remedy."""
-_DROPPED = frozenset(map(explained, (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)))
-"""Causes of rows that librdkafka drops when a transaction has failed."""
+_DROPPED = frozenset(map(explained, (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE)))
+"""Causes of rows that librdkafka drops, or does not take, when a transaction has failed."""
 
 
 def transactional_properties(

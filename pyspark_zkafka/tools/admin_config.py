@@ -20,7 +20,7 @@ from pyspark_zkafka.model.znodes.admin import (
 )
 from pyspark_zkafka.model.znodes.brokers import BROKER_IDS, decode_broker
 from pyspark_zkafka.tools.admin import require_controller, submit
-from pyspark_zkafka.tools.arguments import parse_pairs
+from pyspark_zkafka.tools.arguments import parse_pairs, require_topics
 from pyspark_zkafka.tools.command import Target, changes_cluster, reads_cluster
 from pyspark_zkafka.tools.output import columns
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
@@ -51,7 +51,10 @@ def describe(target: Target, topic: _Topics = None) -> None:
 
     Example: zkafka admin config describe --topic orders --zookeeper zk1:2181/kafka
     """
-    rows = target.view("configs", **({"subscribe": ",".join(topic)} if topic else {}))
+    restriction = {"subscribe": ",".join(topic)} if topic else {}
+    if topic:
+        require_topics(topic, [row["topic"] for row in target.view("topics", **restriction)])
+    rows = target.view("configs", **restriction)
     target.output.rows(rows, _SETTINGS, "No topic has settings of its own.")
 
 

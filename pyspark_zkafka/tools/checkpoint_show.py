@@ -94,8 +94,12 @@ def read_checkpoint(folder: Path) -> tuple[int, int | None, list[SourcePositions
 
 
 def _folder(path: str) -> Path:
-    url = urlsplit(path)
-    if url.scheme not in ("", "file") or url.netloc not in ("", "localhost"):
+    try:
+        url = urlsplit(path)
+        is_local = url.scheme in ("", "file") and url.netloc in ("", "localhost")
+    except ValueError:  # a host with brackets
+        is_local = False
+    if not is_local:
         raise INVALID_OPTION(f"PATH is {path!r}; only local folders are read: copy the checkpoint here first")
     return Path(unquote(url.path) if url.scheme else path)
 

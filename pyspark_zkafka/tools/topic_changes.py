@@ -19,10 +19,14 @@ from pyspark_zkafka.tools.command import Target, Topic, changes_cluster, open_se
 from pyspark_zkafka.tools.output import columns
 
 _BROKERS_DEFAULT = -1
+_MOST_PARTITIONS, _MOST_REPLICAS = 100_000, 10_000
+"""librdkafka's limits."""
 _CREATED = columns("topic partitions replication config", right="partitions replication")
 _ALTERED = columns("topic partitions new_partitions", right="partitions new_partitions")
 
-_MorePartitions = Annotated[int, typer.Option("--partitions", min=1, metavar="N", help="The new number of partitions.")]
+_MorePartitions = Annotated[
+    int, typer.Option("--partitions", min=1, max=_MOST_PARTITIONS, metavar="N", help="The new number of partitions.")
+]
 
 
 @changes_cluster
@@ -31,11 +35,21 @@ def create(
     topic: Topic,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="The number of partitions; by default, the brokers' num.partitions."),
+        typer.Option(
+            min=1,
+            max=_MOST_PARTITIONS,
+            metavar="N",
+            help="The number of partitions; by default, the brokers' num.partitions.",
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="The replicas of each; by default, the brokers' default.replication.factor."),
+        typer.Option(
+            min=1,
+            max=_MOST_REPLICAS,
+            metavar="N",
+            help="The replicas of each; by default, the brokers' default.replication.factor.",
+        ),
     ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting of the topic; repeatable.")
@@ -52,6 +66,7 @@ def create(
     with open_servers(target) as servers:
         admin = servers.admin
         if if_not_exists and topic in admin.snapshot([topic]).topics:
+            target.output.rows([], _CREATED)
             target.output.note(f"Topic {topic} exists already; nothing was changed.")
             return
         admin.create_topic(topic, *counts, settings, validate_only=True)

@@ -14,8 +14,10 @@ from pyspark_zkafka.conditions import INVALID_OPTION
 from pyspark_zkafka.options.batch import parse_write
 from pyspark_zkafka.tools.arguments import parse_pairs
 from pyspark_zkafka.tools.command import Target, Topic, reads_cluster
+from pyspark_zkafka.tools.output import columns
 
 _READ_BYTES = 1024 * 1024
+_PRODUCED = columns("topic records")
 _ANY_BYTES = "surrogateescape"  # as Python decodes arguments that are not UTF-8
 _SCHEMA = pa.schema(
     [
@@ -38,7 +40,8 @@ def produce(
     ] = None,
     header: _Header = None,
     partition: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="The partition; by default, as Java's producer chooses it.")
+        int | None,
+        typer.Option(min=0, max=2**31 - 1, metavar="N", help="The partition; by default, as Java's producer chooses it."),
     ] = None,
     empty_as_null: Annotated[
         bool, typer.Option("--empty-as-null", help="An empty key or value is null; a null value deletes its key.")
@@ -72,6 +75,8 @@ def produce(
                 done += len(lines)
     except KeyboardInterrupt:  # every whole line that was read is acknowledged
         pass
+    if target.output.as_json:
+        target.output.rows([{"topic": topic, "records": done}], _PRODUCED)
     target.output.note(f"Produced {done} record(s) to {topic}.")
 
 

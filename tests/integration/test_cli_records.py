@@ -138,7 +138,8 @@ def test_following(
         try:
             assert following.stdout is not None
             assert following.stdout.readline() == b"old2\n"
-            assert run("produce", topic, stdin=b"one\ntwo\n").returncode == 0
+            done = run("produce", topic, "--json", stdin=b"one\ntwo\n")
+            assert (done.returncode, json.loads(done.stdout)) == (0, [{"topic": topic, "records": 2}])
             assert [following.stdout.readline() for _ in range(2)] == [b"one\n", b"two\n"]
             os.kill(following.pid, signal.SIGINT)
             assert following.communicate(timeout=30) == (b"", b"")

@@ -53,6 +53,8 @@ class LeaderConnections:
         The transactional id of the producer, None without transactions.
     unsupported : Unsupported or None
         Why a broker cannot take the batches.
+    are_throttled : bool
+        True if a quota has made a broker delay requests.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class LeaderConnections:
         self._ends: dict[TopicPartition, int] = {}  # offsets after the last acknowledged batch
         self.transactional_id: str | None = None
         self.unsupported: Unsupported | None = None
+        self.are_throttled = False
 
     def close(self) -> None:
         for leader in self._leaders.values():
@@ -178,8 +181,11 @@ class LeaderConnections:
                 leader.flying.popleft()
                 found, throttle_ms = read_produce(response, version)
                 self._answer(request, found, now)
+                self.are_throttled |= throttle_ms > 0
                 if version >= _THROTTLING_VERSION:
                     leader.muted_until = self._client.clock() + throttle_ms / 1000
+                    # The broker leaves the requests that it has received alone for this time.
+                    leader.flying = deque((r, v, max(at, now + throttle_ms / 1000)) for r, v, at in leader.flying)
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(broker, error)
 

@@ -137,6 +137,7 @@ class DirectSender(Sender):
         self._handed_over = self._dropped = 0
         self._producing.begin()
         self._encoder.begin()
+        self._connections.are_throttled = False
         self._unknown_since.clear()
 
     def add(self, rows: OutgoingBatch, partitions: npt.NDArray[np.int32], partition_count: int) -> None:
@@ -212,7 +213,8 @@ class DirectSender(Sender):
         if failed is None:
             return self._failure_of_transaction()
         answer = failed.batch.answer if failed.code == OVERDUE else NONE
-        found = Failure.of(*failed.batch.partition, _code(failed.code), answer)
+        throttled = self._connections.are_throttled
+        found = Failure.of(*failed.batch.partition, _code(failed.code), answer, is_throttled=throttled)
         if not failed.batch.may_be_written:
             return found
         return Failure(found.partition, f"{found.cause}; the broker may have written the records", found.overdue_topic)

@@ -229,7 +229,7 @@ def test_brokers(servers: str) -> None:
     assert parse_connection({"kafka.bootstrap.servers": servers}).bootstrap_servers == servers.strip()
 
 
-@each("servers", [",", "http://k:9092", "k:http", "k/9092", "k1:1 k2:2", "k:123456"])
+@each("servers", [",", "http://k:9092", "k:http", "k/9092", "k1:1 k2:2", "k:123456", "k:65536", "a:1,b:0"])
 def test_wrong_brokers(servers: str) -> None:
     """A text that has no address of a broker is refused with the expected form, before anything is connected."""
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is .*; expected host:port"):

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records import librdkafka_sender
 from pyspark_zkafka.records.direct.sender import DirectSender
 from pyspark_zkafka.records.librdkafka_sender import MessageSender
 from pyspark_zkafka.records.producer import CountingProducer
@@ -142,11 +143,40 @@ def test_no_limit_of_records(make: Callable[..., Sender], most: int) -> None:
             "records with a key",
             None,
         ),
+        (
+            KafkaError.INVALID_TIMESTAMP,
+            "INVALID_TIMESTAMP: Broker: Invalid timestamp; the topic's message.timestamp.before.max.ms or "
+            "message.timestamp.after.max.ms does not allow the row's timestamp",
+            None,
+        ),
     ],
 )
 def test_failure_by_its_code(code: int, cause: str, overdue_topic: str | None) -> None:
     """A failure names the partition and librdkafka's error, the right or limit to change, and a late record's topic."""
     assert Failure.of("orders", 3, code) == Failure("orders-3", cause, overdue_topic)
+
+
+def test_throttled_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delivery of librdkafka that times out names the quota, if brokers have throttled the client since the start."""
+    config: dict[str, Any] = {}
+
+    def make(given: dict[str, Any], **_: Any) -> FailingProducer:
+        config.update(given)
+        return FailingProducer()
+
+    class Late:
+        topic = staticmethod(lambda: "t")
+        partition = staticmethod(lambda: 0)
+
+    monkeypatch.setattr(librdkafka_sender, "Producer", make)
+    with MessageSender({"bootstrap.servers": "127.0.0.1:1"}, QueueLimits(), ignore) as sender:
+        for is_throttled in (True, False):
+            sender.begin()
+            if is_throttled:
+                config["throttle_cb"](None)
+            sender._on_failure(KafkaError(KafkaError._MSG_TIMED_OUT), Late())
+            assert sender.failure is not None
+            assert ("a quota of the brokers throttles the client" in sender.failure.cause) == is_throttled
 
 
 class FailingProducer:

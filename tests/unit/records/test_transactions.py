@@ -214,11 +214,12 @@ def test_row_that_fails_its_transaction(made: Made) -> None:
             commit(producer)
 
 
-def test_row_dropped_after_another_failed(made: Made) -> None:
-    """If a row is dropped because another one failed the transaction, the error has the cause of the other one."""
+@pytest.mark.parametrize("code", [KafkaError._PURGE_QUEUE, KafkaError._STATE])
+def test_row_dropped_after_another_failed(made: Made, code: int) -> None:
+    """If a row is dropped or not taken because another one failed the transaction, the error has the other's cause."""
     with made.open() as producer:
         producer.begin()
-        made.client.failure = Failure.of("t", 2, KafkaError._PURGE_QUEUE)
+        made.client.failure = Failure.of("t", 2, code)
         made.errors["begin"] = [KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "", txn_requires_abort=True)]
         expected = (
             r"t-2: not sent, because another record failed with MSG_SIZE_TOO_LARGE: .*max\.message\.bytes.*do not see any"

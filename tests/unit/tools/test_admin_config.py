@@ -140,9 +140,16 @@ def test_description(
     views: Any, show: Callable[..., tuple[str, str]], topic: list[str] | None, restricted: dict[str, str]
 ) -> None:
     """The settings of all topics, or of the given ones, are shown."""
-    views.rows["configs"] = []
+    views.rows |= {"configs": [], "topics": [{"topic": "t"}, {"topic": "u"}]}
     assert show(describe, topic) == ("", "No topic has settings of its own.\n")
-    assert views.restricted == [("configs", restricted)]
+    assert views.restricted[-1] == ("configs", restricted)
+
+
+def test_description_of_an_unknown_topic(views: Any, show: Callable[..., tuple[str, str]]) -> None:
+    """A topic that does not exist is an error: it would look like a topic without settings of its own."""
+    views.rows |= {"configs": [], "topics": [{"topic": "t"}]}
+    with pytest.raises(UnknownTopic, match="Topics do not exist: u"):
+        show(describe, ["t", "u"])
 
 
 def test_delete_settings() -> None:

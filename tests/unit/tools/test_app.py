@@ -49,6 +49,10 @@ NOWHERE = ["--zookeeper", "127.0.0.1:1/kafka", "--bootstrap-server", "127.0.0.1:
         (["groups", "delete", "g", "--topic", ""], "--topic '' cannot be the name of a znode"),
         (["groups", "delete", "g", "--topic", ".."], "--topic '..' cannot be the name of a znode"),
         (["groups", "delete", "g", "--topic", "t/0"], "--topic 't/0' cannot be the name of a znode"),
+        (["topics", "create", "t", "--partitions", "100001"], "less than or equal to 100000"),
+        (["topics", "create", "t", "--replication-factor", "10001"], "less than or equal to 10000"),
+        (["topics", "alter", "t", "--partitions", "3000000000"], "less than or equal to 100000"),
+        (["topics", "produce", "t", "--partition", "2147483648"], "less than or equal to 2147483647"),
         (["groups", "migrate", "g", "--to", "both"], "'both' is not one of 'zookeeper', 'kafka'"),
     ],
 )

@@ -123,4 +123,5 @@ def test_places() -> None:
     """Only local folders are read."""
     status, _, err = invoke("hdfs://nn1:8020/checkpoints/billing")
     assert (status, "copy the checkpoint here first" in err) == (2, True)
+    assert invoke("//[nn1/checkpoints")[0] == 2
     assert invoke("/no/such/folder")[0] == 1

@@ -65,9 +65,10 @@ def test_dry_runs(validator: Admin, show: Show) -> None:
     assert validator.asked == [("create", "new", -1, -1, {}, True), ("alter", "t", 4, True)]
 
 
-def test_existing_topic(validator: Admin, show: Show) -> None:
+def test_existing_topic(validator: Admin, show: Show, run: Callable[..., list[Row]]) -> None:
     """With --if-not-exists, nothing is requested for an existing topic."""
     assert show(create, "t", if_not_exists=True) == ("", "Topic t exists already; nothing was changed.\n")
+    assert run(create, "t", if_not_exists=True) == []
     assert validator.asked == []
     show(create, "new", if_not_exists=True)
     assert len(validator.asked) == 2

@@ -26,7 +26,7 @@ from tests.support.scripted_cluster import INIT_PRODUCER_ID, METADATA, PRODUCE, 
 
 SERVED = {**RANGES, PRODUCE: (0, 11), INIT_PRODUCER_ID: (0, 4)}
 HANGS_S = 20.0
-NONE, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, DUPLICATE, INVALID_RECORD = 0, 6, 10, 19, 46, 87
+NONE, NOT_LEADER, TOO_LARGE, NOT_ENOUGH_REPLICAS, DUPLICATE = 0, 6, 10, 19, 46
 
 
 class Sent(NamedTuple):
@@ -178,15 +178,16 @@ def test_duplicates() -> None:
         assert sender.counts.acknowledged == 1
 
 
-def test_refused() -> None:
+@pytest.mark.parametrize("answer", [KafkaError.INVALID_RECORD, KafkaError.UNSUPPORTED_COMPRESSION_TYPE])
+def test_refused(answer: int) -> None:
     """A permanent error fails the write with its partition and name, and nothing else is sent."""
-    log = Log(INVALID_RECORD)
+    log = Log(answer)
     with opened(log) as sender:
         add(sender, 1, b"a")
         finish(sender)
         assert sender.failure is not None
         assert sender.failure.partition == "t-1"
-        assert sender.failure.cause.startswith("INVALID_RECORD: ")
+        assert sender.failure.cause.startswith(f"{KafkaError(answer).name()}: ")
         add(sender, 0, b"b")
         sender.flush(0.01)
         sender.purge(in_flight=True)
@@ -266,6 +267,39 @@ def test_throttled() -> None:
             now += 600.0
             finish(sender)
             assert sender.delivered("t") == {0: 2, 1: 1}
+
+
+@pytest.mark.parametrize(("passed_s", "fails"), [(300.0, False), (1_000.0, True)])
+def test_request_behind_a_throttled_one(passed_s: float, fails: bool) -> None:
+    """A broker leaves the next request unread while it throttles the client: a time-out after that names the quota."""
+    now = 0.0
+
+    def treat(broker: int, request: Received) -> Treatment:
+        nonlocal now
+        if request.api != PRODUCE or not cluster.logs[0].values:
+            return Treatment()
+        if len(cluster.logs[0].values) == 1:
+            return Treatment(delay_s=0.1, throttle_ms=600_000)
+        now += passed_s
+        return Treatment(respond=lambda request, body: b"")
+
+    errors: list[KafkaError] = []
+    with ScriptedCluster(treat) as cluster:
+        properties = {"bootstrap.servers": cluster.servers, "linger.ms": 0, "delivery.timeout.ms": 700_000}
+        with DirectSender(properties, QueueLimits(), errors.append, clock=lambda: now + time.monotonic()) as sender:
+            add(sender, 0, b"a")
+            finish(sender)
+            add(sender, 0, b"b")
+            add(sender, 0, b"c")
+            for _ in range(50):
+                sender.flush(0.01)
+            assert sender.counts.acknowledged == 2
+            assert now == passed_s
+            assert bool(errors) == fails
+            assert (sender.failure is not None) == fails
+            if sender.failure is not None:
+                assert "a quota of the brokers throttles the client: raise the quota or" in sender.failure.cause
+            sender.purge(in_flight=True)
 
 
 def test_throttled_by_an_old_broker() -> None:
