@@ -182,7 +182,7 @@ class LeaderConnections:
                 found, throttle_ms = read_produce(response, version)
                 self._answer(request, found, now)
                 self.are_throttled |= throttle_ms > 0
-                if version >= _THROTTLING_VERSION:
+                if version >= _THROTTLING_VERSION and throttle_ms > 0:
                     leader.muted_until = self._client.clock() + throttle_ms / 1000
                     # The broker leaves the requests that it has received alone for this time.
                     leader.flying = deque((r, v, max(at, now + throttle_ms / 1000)) for r, v, at in leader.flying)

@@ -390,6 +390,7 @@ class DirectSender(Sender):
         if error == NONE and producer is not None:
             self._producing.start(producer)
         elif error not in _RETRIABLE_INIT:
+            self._note(KafkaError(error))
             raise Unsupported(f"a producer id was refused: {KafkaError(error).name()}")
 
     def _report(self, error: Exception) -> None:

@@ -195,6 +195,27 @@ def test_refused(answer: int) -> None:
     assert len(log.batches) == 1
 
 
+def test_producer_id_that_is_refused_later() -> None:
+    """If a producer id is refused while rows are written, the reports of errors have the brokers' error."""
+    answers = [Treatment(respond=lambda request, body: None)]
+
+    def treat(broker: int, request: Received) -> Treatment:
+        if request.api != INIT_PRODUCER_ID:
+            return Treatment()
+        return answers.pop() if answers else Treatment(code=int(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+
+    errors: list[KafkaError] = []
+    with ScriptedCluster(treat) as cluster:
+        properties = {"bootstrap.servers": cluster.servers, "reconnect.backoff.ms": 1}
+        with DirectSender(properties, QueueLimits(), errors.append) as sender:
+            add(sender, 0, b"a")
+            finish(sender)
+            assert sender.failure is not None
+            assert "a producer id was refused: CLUSTER_AUTHORIZATION_FAILED" in sender.failure.cause
+            sender.purge(in_flight=True)
+    assert errors[-1].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
+
+
 def test_too_large() -> None:
     """A batch too large for the topic is sent in halves with their own sequences; a row too large fails the write."""
     log = Log(TOO_LARGE, NONE, NONE, TOO_LARGE)
