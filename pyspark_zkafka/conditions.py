@@ -208,8 +208,8 @@ KAFKA_ERROR = ClusterStateError.define("""KAFKA_ERROR
     documentation.""")
 
 UNKNOWN_TOPIC = UnknownTopic.define("""UNKNOWN_TOPIC
-    A topic or partition does not exist, or was deleted. Correct the name (the message suggests the nearest one), create
-    the topic, or set `missingTopics=wait` for a stream.""")
+    A topic or partition does not exist, or was deleted. Correct the name (for a read, the message suggests the nearest
+    one), create the topic, or set `missingTopics=wait` for a stream.""")
 NO_TOPIC_MATCHES = UnknownTopic.define("""NO_TOPIC_MATCHES
     `subscribePattern` matches no topic, or `subscribeExceptPattern` excludes every topic. Correct the pattern, which
     must match a topic's whole name, or set `missingTopics=wait`.""")

@@ -17,6 +17,9 @@ _HINTS = {
         "kafka.message.max.bytes or the topic's max.message.bytes is smaller than the record, or with transport=librdkafka "
         "than kafka.batch.size"
     ),
+    KafkaError.RECORD_LIST_TOO_LARGE: (
+        "the topic's segment.bytes is smaller than the record, or with transport=librdkafka than kafka.batch.size"
+    ),
     **dict.fromkeys(
         (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
         "fewer replicas are in sync than the topic's min.insync.replicas",
