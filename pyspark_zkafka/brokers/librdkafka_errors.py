@@ -88,6 +88,11 @@ _UNREACHABLE = (
     "no broker answered; check that the brokers run, that their listeners are reachable from here, and that "
     "kafka.security.protocol is theirs"
 )
+_OFFSETS_UNANSWERED = "Failed to get committed offsets"
+_NO_OFFSETS = (
+    "no coordinator answered, or a transaction with offsets of the group is open; check that the brokers run, that their "
+    "listeners are reachable from here, that kafka.security.protocol is theirs, and that no transaction hangs"
+)
 _NO_COORDINATOR = (
     "the group has no coordinator now, or it does not answer; check that the brokers with __consumer_offsets run "
     "and are reachable from here"
@@ -234,7 +239,7 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
     if _refuses_certificate(error):
         return REFUSED_BY_BROKER(f"{text}; {_REFUSED_CODES[KafkaError._SSL]}")
     if code in _UNREACHABLE_CODES:
-        return BROKERS_UNAVAILABLE(f"{text}; {_UNREACHABLE}")
+        return BROKERS_UNAVAILABLE(f"{text}; {_NO_OFFSETS if _OFFSETS_UNANSWERED in text else _UNREACHABLE}")
     if code in _NO_COORDINATOR_CODES:
         return BROKERS_UNAVAILABLE(f"{text}; {_NO_COORDINATOR}")
     if code in _REFUSED_CODES:

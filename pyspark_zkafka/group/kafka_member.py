@@ -28,6 +28,11 @@ _CLOSE_S = 4.0
 _MARGIN_S = 15.0
 _POLL_S = 0.2
 _SHOWN = 8
+_NOT_FINAL = "the assignment is not final: the group rebalances, or leaves partitions without an owner"
+_UNASSIGNED = (
+    "no partitions are assigned: the group rebalances, or its coordinator does not answer. If it stays so, check that the "
+    "brokers with __consumer_offsets run and are reachable from here"
+)
 
 
 class KafkaGroupMember:
@@ -169,8 +174,8 @@ class KafkaGroupMember:
         deadline = self._timing.clock() + (default_s if timeout_s is None else timeout_s)
         while not (self.settled or self._has_settled()):
             left, error = deadline - self._timing.clock(), self._error
-            if left <= 0 and timeout_s is None and self._state.is_assigned and error is None:
-                self._warn("the assignment is not final: the group rebalances, or leaves partitions without an owner")
+            if left <= 0 and timeout_s is None and error is None:
+                self._warn(_NOT_FINAL if self._state.is_assigned else _UNASSIGNED)
             if left <= 0 or self._closing or (error is not None and not error.retriable):
                 return False
             self.wait(min(left, _POLL_S))

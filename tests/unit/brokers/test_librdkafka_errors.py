@@ -41,6 +41,15 @@ def test_missing_right() -> None:
     assert "Failed to acquire idempotence PID; an ACL must allow Write on the topic, and before" in str(reports.last)
 
 
+def test_offsets_of_an_open_transaction() -> None:
+    """A read of offsets without an answer may also wait for a transaction, which brokers answer by nothing."""
+    silence = KafkaError(KafkaError._TIMED_OUT, "Failed to get committed offsets: Local: Timed out")
+    found = from_kafka(silence, "reading the offsets of group g")
+    assert isinstance(found, BrokersUnavailable)
+    assert "no coordinator answered, or a transaction with offsets of the group is open; check" in found.message
+    assert "no coordinator" not in from_kafka(KafkaError(KafkaError._TIMED_OUT), "requesting metadata").message
+
+
 def test_missing_token() -> None:
     """Without a token for OAUTHBEARER no client connects, and the error of an unanswered request gives the reason."""
     reports, silence = ErrorReports(), KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))

@@ -427,6 +427,15 @@ def test_undescribed(coordinator: Coordinator, new_member: Callable[..., Any], e
     assert member.wait_settled(1 if error.retriable else 20) is not error.retriable
 
 
+def test_unassigned(new_member: Callable[..., Any], monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A member that is assigned nothing by the end of its wait, as without a coordinator, says so."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._MARGIN_S", 0.1)
+    member = new_member(hold_ms=0)
+    member.expiry_s = 0.1
+    assert not member.wait_settled()
+    assert "no partitions are assigned: the group rebalances, or its coordinator does not answer" in caplog.text
+
+
 def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """A client that may still send an expelled member's commit is replaced, and the member joins again."""
     member = new_member()
