@@ -30,7 +30,7 @@ _POLL_S = 0.2
 _SHOWN = 8
 _NOT_FINAL = "the assignment is not final: the group rebalances, or leaves partitions without an owner"
 _UNASSIGNED = (
-    "no partitions are assigned: the group rebalances, or its coordinator does not answer. If it stays so, check that the "
+    "no partitions are assigned: the group rebalances, or its coordinator does not answer. If this lasts, check that the "
     "brokers with __consumer_offsets run and are reachable from here"
 )
 

@@ -42,7 +42,7 @@ def test_missing_right() -> None:
 
 
 def test_offsets_of_an_open_transaction() -> None:
-    """A read of offsets without an answer may also wait for a transaction, which brokers answer by nothing."""
+    """The error of a read of offsets that was not answered also names open transactions as a cause."""
     silence = KafkaError(KafkaError._TIMED_OUT, "Failed to get committed offsets: Local: Timed out")
     found = from_kafka(silence, "reading the offsets of group g")
     assert isinstance(found, BrokersUnavailable)
