@@ -192,6 +192,22 @@ class Evidence:
         found = (reset for reset in self.history.of(Reset) if (reset.topic, reset.partition) == place)
         return any(begin - slack <= reset.at <= end + slack for reset in found)
 
+    def planned_after(self, delivery: Delivery) -> float:
+        """Return a batch's earliest possible planning: the end of its member's last batch, also of an earlier run.
+
+        A restarted member repeats a batch that was planned before.
+        """
+        return max(
+            (done.at for done in self._finished.get(delivery.member, ()) if done.batch < delivery.batch), default=0.0
+        )
+
+    @cached_property
+    def _finished(self) -> dict[str, list[Finished]]:
+        found: dict[str, list[Finished]] = defaultdict(list)
+        for done in self.history.of(Finished):
+            found[done.member].append(done)
+        return found
+
     def passed_through(self, place: Place, member: str, begin: float, end: float) -> bool:
         """Return whether another member owned or read a place between two times."""
         return any(begin <= at <= end and other != member for at, other in self._holders.get(place, ()))

@@ -400,6 +400,21 @@ def test_handed_over_unfinished() -> None:
     assert "I2" in _found(History((*sent, *stayed, *reads, *done)))
 
 
+def test_reset_before_a_repeated_batch() -> None:
+    """After a reset while its member is stopped, a planned batch is repeated, and the next one starts at the reset."""
+    place, records = ("t", 0), ((4, 5), ("d4", "d5"))
+    sent = [Sent(0.0, *place, offset, "k", f"d{offset}", True) for offset in range(6)]
+    first = Finished(20.0, "a", 0, ((*place, 0, 4),))
+    lives = [Life(1.0, "a", 0, "started"), Life(25.0, "a", 0, "stopped"), Life(35.0, "a", 1, "started")]
+    reads = [Read(19.0, "a", 0, 0, *place, (0, 1, 2, 3), ("d0", "d1", "d2", "d3"))]
+    reads += [Read(at, "a", 1, batch, *place, *records) for at, batch in ((50.0, 1), (60.0, 2))]
+    done = [first, *(Finished(read.at + 1, "a", read.batch, ((*place, 4, 6),)) for read in reads[1:])]
+    history = History((*sent, *lives, *reads, *done))
+    assert "I2" not in _found(_with(history, Reset(30.0, *place, 4)))
+    assert "I2" in _found(_with(history, Reset(10.0, *place, 4)))
+    assert "I2" in _found(history)
+
+
 def test_duplicates_after_a_death() -> None:
     """Records that another member reads again after a death are counted, and are no violation."""
     found = [figures(right_history(seed)) for seed in range(40)]
