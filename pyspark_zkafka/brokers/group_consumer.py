@@ -34,7 +34,7 @@ _REBALANCING_CODES = frozenset(
 _FENCED_CODES = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBER_EPOCH, KafkaError.FENCED_INSTANCE_ID})
 _INSTANCE_CODES = frozenset({KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID})
 _UNSUPPORTED_CODES = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
-# With KIP-848, a group of members of another protocol that may not be converted does not exist.
+# With KIP-848, brokers answer GROUP_ID_NOT_FOUND for a group with members of another protocol that they do not convert.
 _INCONSISTENT_CODES = frozenset(
     {KafkaError.INCONSISTENT_GROUP_PROTOCOL, KafkaError.UNSUPPORTED_ASSIGNOR, KafkaError.GROUP_ID_NOT_FOUND}
 )

@@ -62,8 +62,7 @@ def _is_explained(evidence: Evidence, place: Place, first: Delivery, second: Del
     """Return whether a group may deliver a record twice: after a change of owner, a reset, or a disturbance."""
     if (first.member, first.batch) == (second.member, second.batch) and first.batch >= 0:
         return False
-    begin = first.at if first.batch < 0 else evidence.planned_after(first)
-    if evidence.is_reset(place, begin, second.at):
+    if evidence.is_reset(place, evidence.planned_after(first), second.at):
         return True
     if -1 in (first.batch, second.batch):  # a JVM consumer fetches the offset before it claims the partition
         return first.member != second.member or evidence.is_disturbed(first.at, second.at)

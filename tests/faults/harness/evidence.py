@@ -195,18 +195,10 @@ class Evidence:
     def planned_after(self, delivery: Delivery) -> float:
         """Return a batch's earliest possible planning: the end of its member's last batch, also of an earlier run.
 
-        A restarted member repeats a batch that was planned before.
+        A restarted member repeats a batch that was planned before. Without an earlier batch, returns the delivery's time.
         """
-        return max(
-            (done.at for done in self._finished.get(delivery.member, ()) if done.batch < delivery.batch), default=0.0
-        )
-
-    @cached_property
-    def _finished(self) -> dict[str, list[Finished]]:
-        found: dict[str, list[Finished]] = defaultdict(list)
-        for done in self.history.of(Finished):
-            found[done.member].append(done)
-        return found
+        earlier = (d for d in self.history.of(Finished) if d.member == delivery.member and d.batch < delivery.batch)
+        return max((done.at for done in earlier), default=delivery.at)
 
     def passed_through(self, place: Place, member: str, begin: float, end: float) -> bool:
         """Return whether another member owned or read a place between two times."""
