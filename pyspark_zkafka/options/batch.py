@@ -77,7 +77,7 @@ def _connection(given: OptionParser, role: Role) -> ConnectionOptions:
     found = [_BROKER.fullmatch(broker) for broker in brokers]
     given.refuse_if(
         bootstrap is not None and not (found and all(one and int(one["port"] or 1) in _PORTS for one in found)),
-        f"kafka.bootstrap.servers is {bootstrap!r}; expected host:port[,host:port...]",
+        f"kafka.bootstrap.servers is {bootstrap!r}; expected host:port[,host:port...], with ports from 1 to 65535",
     )
     listener = Listener(given.value("listener.name"), kafka.get("security.protocol", "PLAINTEXT"))
     return ConnectionOptions(_zookeeper(given), bootstrap, listener, kafka, given.value("transport"))
