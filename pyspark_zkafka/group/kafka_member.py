@@ -22,6 +22,7 @@ from pyspark_zkafka.retries import Timing
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.02
+_ANSWER_TICK_S = 0.002
 _LOOKUP_S = 5.0
 _FINISH_S = 2.0
 _CLOSE_S = 4.0
@@ -232,7 +233,7 @@ class KafkaGroupMember:
     def _serve(self) -> None:
         try:
             while not self._closing:
-                self._requests.wait(_TICK_S)
+                self._wait()
                 self.begin_iteration()
                 self.end_iteration()
             # librdkafka leaves only after a pending join: closing earlier would make the group wait for the session to end.
@@ -242,6 +243,10 @@ class KafkaGroupMember:
                 self._client.poll()
         finally:
             self.end()
+
+    def _wait(self) -> None:
+        """Wait for a request, or until the next poll: soon, if a commit awaits its answer."""
+        self._requests.wait(_ANSWER_TICK_S if self._state.commits.under_way else _TICK_S)
 
     def begin_iteration(self) -> None:
         """Take requests, and poll. Blocks while a revocation waits."""
@@ -366,7 +371,7 @@ class KafkaGroupMember:
             case Revoked(partitions):
                 self.begin_revocation(partitions)
                 while self.is_holding:
-                    self._requests.wait(_TICK_S)
+                    self._wait()
                     self.serve_while_holding()
                 self.end_revocation()
             case CommitAnswer():
