@@ -159,6 +159,7 @@ class Producing:
         self._active: dict[TopicPartition, _Partition] = {}  # those with batches
         self._leaders: dict[TopicPartition, int] = {}
         self._flying: dict[int, dict[int, Produce]] = {}
+        self._acknowledged_at: dict[int, float] = {}  # by broker
         self._last_number = 0
         self._transactional = transactional
         self._registered: set[TopicPartition] = set()
@@ -221,6 +222,8 @@ class Producing:
         """
         for partition in removed:
             self._partitions[partition].has_acknowledged = False
+        if NONE in codes.values():
+            self._acknowledged_at[broker] = now
         request = self._flying.get(broker, {}).pop(number, None)
         for batch in () if request is None else request.batches:
             self._end(batch, codes.get(batch.partition), now)
@@ -254,8 +257,17 @@ class Producing:
     def expire(self, now: float) -> None:
         """Fail the first batch for which the delivery timeout has passed, unless it is in flight."""
         for partition in self._active.values():
-            if partition.waiting and now - partition.waiting[0].created_at >= self._delivery_timeout_s:
+            if partition.waiting and now >= self.due_at(partition.waiting[0]):
                 self._fail(partition.waiting[0], OVERDUE)
+
+    def due_at(self, batch: Batch) -> float:
+        """The end of a batch's delivery timeout, which starts again whenever the leader acknowledges other batches.
+
+        On a slow link, a full queue takes longer. A batch that a leader has refused does not wait for others.
+        """
+        leader = self._leaders.get(batch.partition) if batch.answer == NONE else None
+        moved_at = -math.inf if leader is None else self._acknowledged_at.get(leader, -math.inf)
+        return max(batch.created_at, moved_at) + self._delivery_timeout_s
 
     @property
     def needs_producer(self) -> bool:
@@ -304,7 +316,7 @@ class Producing:
         times = [math.inf]
         for partition in self._active.values():
             if partition.waiting:
-                times.append(partition.waiting[0].created_at + self._delivery_timeout_s)
+                times.append(self.due_at(partition.waiting[0]))
                 if partition.blocked_until > now:
                     times.append(partition.blocked_until)
         return min(times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import sys
 from collections import deque
@@ -37,7 +38,7 @@ class _Leader:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.buffer = Buffer()
-        self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and when they were sent
+        self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and the starts of their time-outs
         self.muted_until = 0.0
 
 
@@ -171,21 +172,19 @@ class LeaderConnections:
                 now = self._clock()
                 response = leader.connection.receive(leader.buffer, Deadline(now, self._clock))
                 if response is None:
-                    oldest = min((batch.created_at for batch in request.batches), default=now)
-                    if (
-                        now - sent_at > self._settings.request_timeout_s + _LATE_RESPONSE_S
-                        or now - oldest > self._settings.delivery_timeout_s
-                    ):
+                    due_at = min(map(self._producing.due_at, request.batches), default=math.inf)
+                    if now - sent_at > self._settings.request_timeout_s + _LATE_RESPONSE_S or now > due_at:
                         raise ConnectionLost(f"{leader.connection}: no response to a Produce request")
                     return
                 leader.flying.popleft()
                 found, throttle_ms = read_produce(response, version)
                 self._answer(request, found, now)
                 self.are_throttled |= throttle_ms > 0
-                if version >= _THROTTLING_VERSION and throttle_ms > 0:
-                    leader.muted_until = self._client.clock() + throttle_ms / 1000
-                    # The broker leaves the requests that it has received alone for this time.
-                    leader.flying = deque((r, v, max(at, now + throttle_ms / 1000)) for r, v, at in leader.flying)
+                throttle_s = throttle_ms / 1000 if version >= _THROTTLING_VERSION else 0.0
+                if throttle_s > 0:
+                    leader.muted_until = self._client.clock() + throttle_s
+                # The other requests may have waited on a slow link. A throttling broker leaves those that it has alone.
+                leader.flying = deque((r, v, max(at, now + throttle_s)) for r, v, at in leader.flying)
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(broker, error)
 

@@ -301,6 +301,8 @@ def test_request_behind_a_throttled_one(passed_s: float, fails: bool) -> None:
             return Treatment()
         if len(cluster.logs[0].values) == 1:
             return Treatment(delay_s=0.1, throttle_ms=600_000)
+        while sender.counts.acknowledged < 2:
+            time.sleep(0.001)
         now += passed_s
         return Treatment(respond=lambda request, body: b"")
 

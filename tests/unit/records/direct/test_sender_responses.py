@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_zkafka.model.rows import OutgoingBatch
+from pyspark_zkafka.records.direct import leaders as leaders_module
 from pyspark_zkafka.records.direct import sender as sender_module
 from pyspark_zkafka.records.direct import wire
 from pyspark_zkafka.records.direct.sender import DirectSender
@@ -95,6 +96,23 @@ def test_no_acknowledgement_at_all(damage: str) -> None:
         is_sent = any(request.api == PRODUCE for request in cluster.brokers[0].received)
         assert "the broker may have written the records" in sender.failure.cause or not is_sent  # as on a busy machine
         assert (sender.counts.acknowledged, sender.delivered("t")) == (0, {})
+
+
+def slowly(broker: int, request: Received) -> Treatment:
+    return Treatment(delay_s=0.1 if request.api == PRODUCE else 0.0)
+
+
+@pytest.mark.parametrize("limits", [{}, {"delivery_timeout_ms": 400, "request_timeout_ms": 10_000}])
+def test_a_slow_link(monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]) -> None:
+    """No request or batch times out that waits behind others, while the broker acknowledges one after the other."""
+    monkeypatch.setattr(leaders_module, "_LATE_RESPONSE_S", 0.3)
+    cluster = ScriptedCluster(slowly)
+    with opened(cluster, batch_size=300, **limits) as sender:
+        add(sender, *(b"%0300d" % n for n in range(20)))
+        finish(sender)
+        assert (sender.failure, sender.counts.acknowledged) == (None, 20)
+    sent = [request for broker in cluster.brokers for request in broker.received if request.api == PRODUCE]
+    assert len(sent) == 10, "requests were sent again"
 
 
 def init_response(error: int, number: int, epoch: int) -> Damage:
