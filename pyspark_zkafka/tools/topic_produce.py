@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from typing import Annotated, cast
 
@@ -64,20 +66,48 @@ def produce(
     _ = target.connection  # names a missing cluster in the command's own words
     options = parse_write({"kafka.allow.auto.create.topics": "false", **target.options, "topic": topic})
     check_columns(_SCHEMA, topic)
-    done = 0
+    done = sent = 0
     try:
         plan = plan_write(options)
         with open_producer(options.connection, producer_properties(options.connection, plan.bootstrap_servers)) as producer:
             sender = RowSender(options, plan, producer, 0, hash_function(options.connection))
             for lines in read_lines(cast("BufferedReader", sys.stdin.buffer).read1):
-                sender.send(make_batch(lines, done, separator, headers, partition, empty_as_null=empty_as_null))
-                producer.flush()  # typed lines are written before more are read
-                done += len(lines)
-    except KeyboardInterrupt:  # every whole line that was read is acknowledged
-        pass
+                batch = make_batch(lines, done, separator, headers, partition, empty_as_null=empty_as_null)
+                with interrupted_afterwards():
+                    sent += len(lines)
+                    sender.send(batch)
+                    producer.flush()  # typed lines are written before more are read
+                    done = sent
+    except KeyboardInterrupt:
+        if done < sent:
+            target.output.note(f"Produced {done} record(s) to {topic}. Some of the next {sent - done} may be written, too.")
+            raise
     if target.output.as_json:
         target.output.rows([{"topic": topic, "records": done}], _PRODUCED)
     target.output.note(f"Produced {done} record(s) to {topic}.")
+
+
+@contextmanager
+def interrupted_afterwards() -> Iterator[None]:
+    """Delay Ctrl-C to the end of the ``with`` block. A second Ctrl-C interrupts the block."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.default_int_handler:  # ignored, as in a shell's background jobs
+        yield
+        return
+    pressed = False
+
+    def remember(number: int, frame: object) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(number, handler)
+
+    signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 def read_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from io import BytesIO
 
 import pytest
 
 from pyspark_zkafka.errors import OptionError
 from pyspark_zkafka.model.rows import check_columns
-from pyspark_zkafka.tools.topic_produce import make_batch, read_lines
+from pyspark_zkafka.tools.topic_produce import interrupted_afterwards, make_batch, read_lines
 from tests.support.cases import each
 
 
@@ -57,3 +58,31 @@ def test_line_without_a_separator() -> None:
     """The error for a line without a separator has the line's number in the whole input."""
     with pytest.raises(OptionError, match="Line 12 has no key separator '::'; 10 records before it are written"):
         make_batch([b"a::b", b"a:b"], 10, b"::", [], None, empty_as_null=False)
+
+
+@each("presses", [1, 2])
+def test_ctrl_c_while_sending(presses: int) -> None:
+    """Ctrl-C waits for the records that are being sent, and a second one does not."""
+    acknowledged = False
+
+    def send() -> None:
+        nonlocal acknowledged
+        with interrupted_afterwards():
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+            acknowledged = True
+
+    with pytest.raises(KeyboardInterrupt):
+        send()
+    assert acknowledged == (presses == 1)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ignored_ctrl_c() -> None:
+    """An ignored SIGINT, as of a shell's background jobs, stays ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupted_afterwards():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
