@@ -78,7 +78,8 @@ class _Group:
             offset, is_acknowledged = len(self.logs[partition]), self.random.random() < 0.9
             if is_acknowledged or self.random.random() < 0.5:
                 self.logs[partition].append(digest)
-            shown = offset if is_acknowledged else -1
+            is_placed = self.random.random() < 0.9 or not any(isinstance(event, Fault) for event in self.events)
+            shown = offset if is_acknowledged and is_placed else -1
             self.add(Sent(self.now, _TOPIC, partition, shown, f"k{self.sent % 3}", digest, is_acknowledged))
 
     def read(self, member: _Member, *, dies: bool = False) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.faults.harness.evidence import Delivery, Evidence, Violation
-from tests.faults.harness.history import Fault, Finished, Life, Place, Range, Read, Stored
+from tests.faults.harness.history import Fault, Finished, Life, Place, Range, Read, Sent, Stored
 from tests.faults.harness.values import UNKNOWN
 
 __all__ = ["delivery_violations", "duplicates", "missing", "sink_violations", "spans"]
@@ -33,8 +33,8 @@ def delivery_violations(evidence: Evidence) -> Iterator[Violation]:
 def missing(evidence: Evidence) -> dict[Place, list[int]]:
     """Return the offsets of acknowledged records that no completed batch has, by place."""
     found = {}
-    for place, sent in evidence.acknowledged.items():
-        read = evidence.delivered.get(place, {})
+    for place in sorted(evidence.acknowledged.keys() | evidence.unplaced.keys()):
+        read, sent = evidence.delivered.get(place, {}), evidence.expected_offsets(place)
         lost = [offset for offset in sorted(sent) if offset not in read and not evidence.is_gap(place, offset)]
         if lost:
             found[place] = lost
@@ -84,14 +84,13 @@ def _repeated(evidence: Evidence) -> Iterator[Violation]:
 def _altered(evidence: Evidence) -> Iterator[Violation]:
     for place, offsets in evidence.delivered.items():
         sent = evidence.acknowledged.get(place, {})
+        unplaced = evidence.unacknowledged | evidence.unplaced.get(place, set())
         for offset, deliveries in offsets.items():
             for found in {delivery.digest for delivery in deliveries} - {UNKNOWN}:
                 if offset in sent and sent[offset].digest != found:
                     text = f"offset {offset} has the value {found}, sent was {sent[offset].digest}"
                     yield Violation("I3", name(place), text)
-                elif not (
-                    offset in sent or found in evidence.unacknowledged or evidence.is_written_twice(place, offset, found)
-                ):
+                elif not (offset in sent or found in unplaced or evidence.is_written_twice(place, offset, found)):
                     yield Violation("I3", name(place), f"offset {offset} has the value {found}, which was never sent")
 
 
@@ -148,7 +147,7 @@ def _different(evidence: Evidence) -> Iterator[Violation]:
 
 def sink_violations(evidence: Evidence) -> Iterator[Violation]:
     """Yield violations of I1 to I3 in sinks: each acknowledged record must be there once, or at least once."""
-    sent = {one.digest for place in evidence.acknowledged.values() for one in place.values()}
+    sent = {one.digest for one in evidence.history.of(Sent) if one.acknowledged}
     for sink, (exactly_once, rows) in _sinks(evidence).items():
         if lost := sent - rows.keys():
             yield Violation("I1", sink, f"{len(lost)} acknowledged records are not in the sink: {_some(lost)}")

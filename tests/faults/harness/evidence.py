@@ -9,7 +9,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from tests.faults.harness.history import Fault, Finished, Gap, History, Life, Owners, Place, Read, Ready, Reset, Sent
+from tests.faults.harness.history import (
+    Fault,
+    Finished,
+    Gap,
+    History,
+    Life,
+    LogEnd,
+    Owners,
+    Place,
+    Read,
+    Ready,
+    Reset,
+    Sent,
+)
 
 __all__ = ["Calm", "Delivery", "Evidence", "Violation"]
 
@@ -94,12 +107,29 @@ class Evidence:
 
     @cached_property
     def acknowledged(self) -> dict[Place, dict[int, Sent]]:
-        """The acknowledged records by place and offset."""
+        """The acknowledged records of known offset, by place and offset."""
         found: dict[Place, dict[int, Sent]] = defaultdict(dict)
         for sent in self.history.of(Sent):
-            if sent.acknowledged:
+            if sent.acknowledged and sent.offset >= 0:
                 found[sent.topic, sent.partition][sent.offset] = sent
         return dict(found)
+
+    @cached_property
+    def unplaced(self) -> dict[Place, set[str]]:
+        """The digests of acknowledged records of unknown offset: a broker that has a record already may not report it."""
+        found: dict[Place, set[str]] = defaultdict(set)
+        for sent in self.history.of(Sent):
+            if sent.acknowledged and sent.offset < 0:
+                found[sent.topic, sent.partition].add(sent.digest)
+        return dict(found)
+
+    def expected_offsets(self, place: Place) -> set[int]:
+        """Return the offsets of acknowledged records; of the whole log, if some of them are `unplaced`."""
+        found = set(self.acknowledged.get(place, {}))
+        if place in self.unplaced:
+            ends = (end for end in self.history.of(LogEnd) if (end.topic, end.partition) == place)
+            found.update(*(range(end.earliest, end.latest) for end in ends))
+        return found
 
     @cached_property
     def unacknowledged(self) -> set[str]:

@@ -83,7 +83,10 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A record that the producer sent; without an acknowledgement, its offset is -1."""
+    """A record that the producer sent.
+
+    Its offset is -1 without an acknowledgement, or if the broker acknowledged it as a duplicate without its offset.
+    """
 
     at: float
     topic: str

@@ -79,6 +79,6 @@ class Records(threading.Thread):
     def _journal_it(self, error: KafkaException | None, found: Any, key: str, sent: bytes) -> None:
         is_acknowledged = error is None
         self.acknowledged += is_acknowledged
-        offset = found.offset() if is_acknowledged else -1
+        offset = found.offset() if is_acknowledged and found.offset() is not None else -1
         place = found.topic(), found.partition() or 0  # None for a record that was given up before it had a partition
         self._journal.add(Sent(time.time(), *place, offset, key, digest(sent), is_acknowledged))

@@ -98,6 +98,14 @@ def record_unwritten(random: Random, history: History) -> History | None:
     return _with(history, more)
 
 
+@plant("I1")
+def record_of_unknown_offset_unread(random: Random, history: History) -> History | None:
+    """Lose an acknowledged record whose offset the broker has not reported, at the end of the log."""
+    end = random.choice(history.of(LogEnd))
+    more = Sent(history.events[1].at, end.topic, end.partition, -1, "k", "lost", True)
+    return _swap(_with(history, more), end, replace(end, latest=end.latest + 1))
+
+
 @plant("I2")
 def batch_again(random: Random, history: History) -> History | None:
     """Let a member complete the same records under another number, without any event that explains it."""
@@ -266,7 +274,7 @@ def owning_ghost(random: Random, history: History) -> History | None:
 def late_record(random: Random, history: History) -> History | None:
     """Let a record wait longer than is allowed without a fault."""
     calm = [event for event in history.events if not isinstance(event, Fault | Life)]
-    sent = _one(random, [event for event in calm if isinstance(event, Sent) and event.acknowledged])
+    sent = _one(random, [event for event in calm if isinstance(event, Sent) and event.offset >= 0])
     return sent and _swap(History(tuple(calm)), sent, replace(sent, at=sent.at - TERMS.stall_s - 1_000))
 
 
