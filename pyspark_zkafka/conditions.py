@@ -226,7 +226,7 @@ TOKEN_UNAVAILABLE = BrokersUnavailable.define("""TOKEN_UNAVAILABLE
     [Security](security.md#tokens-from-a-function).""")
 BROKERS_UNAVAILABLE = BrokersUnavailable.define("""BROKERS_UNAVAILABLE
     No broker, or no leader of the requested partitions, answered in time. Check that the brokers run, and that driver
-    and executors can reach the brokers' registered addresses.""")
+    and executors can reach the addresses in the brokers' `advertised.listeners`.""")
 
 SCHEMA_REGISTRY_UNAVAILABLE = SchemaRegistryError.define("""SCHEMA_REGISTRY_UNAVAILABLE
     No address in `schema.registry.url` answered within 30 seconds. Check the addresses, the network, TLS and the

@@ -245,8 +245,8 @@ class SplitReader:
         raise BROKERS_UNAVAILABLE(
             f"{self._split.partition}: no records from the brokers for {waited} at offset {self._position} "
             f"(planned leader {self._split.leader}, ISR {list(self._split.isr)}, endpoints "
-            f"{', '.join(self._split.endpoints)}; last error: {error or 'none'}). Check the brokers, or raise "
-            "kafkaConsumer.pollTimeoutMs",
+            f"{', '.join(self._split.endpoints)}; last error: {error or 'none'}). Check the brokers, and that "
+            "the addresses in their advertised.listeners can be reached from here, or raise kafkaConsumer.pollTimeoutMs",
         )
 
     def _ends(self) -> tuple[int, int]:

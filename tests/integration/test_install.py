@@ -10,6 +10,7 @@ import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Callable
+from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long
 
+ROOT = Path(__file__).resolve().parents[2]
 DRIVER = Path(__file__).parent / "drivers" / "round_trip.py"
+IMPORT_ALL = """
+import importlib, pkgutil, pyspark_zkafka
+for module in pkgutil.walk_packages(pyspark_zkafka.__path__, "pyspark_zkafka."):
+    if not module.name.endswith(("__main__", ".plugin", "._arrow_path")):
+        importlib.import_module(module.name)
+"""
 Build = Callable[..., Path]
 
 
@@ -163,3 +171,13 @@ def test_compiled_path_asked_for_in_vain(pure: Path, zkafka_cluster: LocalCluste
     assert found.startswith(
         "[NO_NATIVE_PATH] The compiled code is required, but the compiled code was not built when the package"
     )
+
+
+def test_oldest_clients(tmp_path: Path) -> None:
+    """Every module can be imported with the oldest releases of the clients, and of the command's packages, in setup.cfg."""
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    required = [line.split(">=") for line in config["options"]["install_requires"].split()]
+    oldest = [f"{name}=={floor}" for name, floor in required if name not in {"pyspark", "pyarrow", "numpy", "mmh3"}]
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, *oldest)
+    run(sys.executable, "-c", IMPORT_ALL, PYTHONPATH=f"{tmp_path}:{ROOT}")

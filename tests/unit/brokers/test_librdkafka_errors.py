@@ -125,6 +125,7 @@ def test_brokers_out_of_reach() -> None:
     assert isinstance(error, BrokersUnavailable)
     assert error.message.startswith("listing topics: _TRANSPORT: k:1: Connection refused; no broker answered")
     assert "kafka.security.protocol" in error.message  # with another protocol, brokers only close the connection
+    assert "advertised.listeners can be resolved and reached from here" in error.message
     reports(KafkaError(KafkaError._TIMED_OUT, "one request"))
     assert reports.unreachable("listing") is None
 

@@ -159,7 +159,8 @@ def test_silent_brokers_are_an_error() -> None:
         world.read()
     assert (
         "t-2: no records from the brokers for 1000 ms at offset 256 (planned leader 1, ISR [1, 3], "
-        "endpoints k1:9092, k3:9092; last error: _TRANSPORT: refused). Check the brokers, or raise "
+        "endpoints k1:9092, k3:9092; last error: _TRANSPORT: refused). Check the brokers, and that "
+        "the addresses in their advertised.listeners can be reached from here, or raise "
         "kafkaConsumer.pollTimeoutMs"
     ) in str(caught.value)
     assert 1.0 < world.clock.now - before < 1.2
