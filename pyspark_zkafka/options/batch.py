@@ -34,7 +34,8 @@ from pyspark_zkafka.options.values import (
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "subscribeExceptPattern", "assign")
 _BROKER = re.compile(
-    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?([^\s/:]+(:(?P<port>[0-9]{1,5}))?|[^\s/]*:[^\s/]*:[^\s/]*)",
+    r"((PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
+    r"(([^\s/:\[\]]+|\[[^\s/\[\]]+\])(:(?P<port>[0-9]{1,5}))?|[^\s/\[\]]*:[^\s/\[\]]*:[^\s/\[\]]*)",
     re.IGNORECASE,
 )
 """What librdkafka takes as the address of a broker: also with a protocol, without a port, or of IPv6."""

@@ -73,7 +73,8 @@ class Link:
         self.awaited_events = select.POLLIN
 
     def __str__(self) -> str:
-        return f"{self._address[0]}:{self._address[1]}"
+        host, port = self._address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def is_open(self) -> bool:

@@ -222,14 +222,20 @@ def test_brokers_by_two_names() -> None:
 
 @each(
     "servers",
-    ["k", "k:9092,", "k1:1, k2:2", "[::1]:9092", "::1", "fe80::1%eth0", "SASL_SSL://k:9093", "a_b.c-d:1"],
+    ["k", "k:9092,", "k1:1, k2:2", "[::1]:9092", "[::1]", "::1", "[fe80::1%eth0]:1", "SASL_SSL://k:9093", "a_b.c-d:1"],
 )
 def test_brokers(servers: str) -> None:
     """An address of a broker has the forms of librdkafka."""
     assert parse_connection({"kafka.bootstrap.servers": servers}).bootstrap_servers == servers.strip()
 
 
-@each("servers", [",", "http://k:9092", "k:http", "k/9092", "k1:1 k2:2", "k:123456", "k:65536", "a:1,b:0"])
+@each(
+    "servers",
+    [
+        ",", "http://k:9092", "k:http", "k/9092", "k1:1 k2:2", "k:123456", "k:65536", "a:1,b:0",
+        "[::1]:x", "[::1]:", "[::1]:0", "[::1]:65536", "[::1:9092", "::1]:9092", "[k:1",
+    ],
+)  # fmt: skip
 def test_wrong_brokers(servers: str) -> None:
     """A text that has no address of a broker is refused with the expected form, before anything is connected."""
     with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is .*; expected host:port"):

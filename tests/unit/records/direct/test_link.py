@@ -158,6 +158,11 @@ def test_failure_that_a_caller_finds(pair: tuple[Link, socket.socket]) -> None:
     assert not opened.is_open
 
 
+def test_shown_address() -> None:
+    """Errors show an address as options have it: one of IPv6 in brackets."""
+    assert str(link(("::1", 9092)).lost("lost")) == "[::1]:9092: lost"
+
+
 def test_refused() -> None:
     """A port without a listener is a lost connection, with the system's error text."""
     with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1: connecting failed: Connection refused"):
