@@ -176,13 +176,13 @@ class ErrorReports:
             raise refusal
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
-        """The error for a failed request. Without an answer, the refusal, or the reason for a missing token."""
+        """The error for a failed request. Without an answer, the refusal, or why there is no token or no connection."""
         ours = from_exception(error, doing)
         if not isinstance(ours, BrokersUnavailable):
             return ours
         if self._cause is not None and _NO_TOKEN in self._cause:
-            ours = BROKERS_UNAVAILABLE(f"{doing}: {self._cause}")
-        return self.refusal(doing) or ours
+            return self.refusal(doing) or BROKERS_UNAVAILABLE(f"{doing}: {self._cause}")
+        return self.refusal(doing) or self.unreachable(doing) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
         """The error if no broker can be reached, by the last report. None otherwise, and after a refusal."""

@@ -140,6 +140,8 @@ def test_brokers_out_of_reach() -> None:
     assert error.message.startswith("listing topics: _TRANSPORT: k:1: Connection refused; no broker answered")
     assert "kafka.security.protocol" in error.message  # with another protocol, brokers only close the connection
     assert "advertised.listeners can be resolved and reached from here" in error.message
+    failed = KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
+    assert "k:1: Connection refused; no broker answered" in reports.error(failed, "listing").message
     reports(KafkaError(KafkaError._TIMED_OUT, "one request"))
     assert reports.unreachable("listing") is None
 
