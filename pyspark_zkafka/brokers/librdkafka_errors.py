@@ -99,6 +99,11 @@ _NO_COORDINATOR = (
 )
 _ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
 _TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
+_UNREADABLE_RESPONSE = "response error"
+_TOO_LARGE_RESPONSE = (
+    "a response was not readable: one with a record larger than kafka.receive.message.max.bytes (100,000,000 by default), "
+    "for example, in which case raise it"
+)
 _UNKNOWN_EPOCH = "No epoch found"
 _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 _PASSING_CAUSES = ("Local: ", "isconnected", "Failed to acquire")
@@ -171,13 +176,13 @@ class ErrorReports:
             raise refusal
 
     def error(self, error: KafkaException, doing: str) -> ZKafkaError:
-        """The error for a failed request. Without an answer, the refusal, or the reason for a missing token."""
+        """The error for a failed request. Without an answer, the refusal, or why there is no token or no connection."""
         ours = from_exception(error, doing)
         if not isinstance(ours, BrokersUnavailable):
             return ours
         if self._cause is not None and _NO_TOKEN in self._cause:
-            ours = BROKERS_UNAVAILABLE(f"{doing}: {self._cause}")
-        return self.refusal(doing) or ours
+            return self.refusal(doing) or BROKERS_UNAVAILABLE(f"{doing}: {self._cause}")
+        return self.refusal(doing) or self.unreachable(doing) or ours
 
     def unreachable(self, doing: str) -> ZKafkaError | None:
         """The error if no broker can be reached, by the last report. None otherwise, and after a refusal."""
@@ -244,4 +249,8 @@ def from_kafka(error: KafkaError, doing: str) -> ZKafkaError:
         return BROKERS_UNAVAILABLE(f"{text}; {_NO_COORDINATOR}")
     if code in _REFUSED_CODES:
         return REFUSED_BY_BROKER(f"{text}; {_KERBEROS if 'GSSAPI' in text else _REFUSED_CODES[code]}")
+    if code == KafkaError._BAD_MSG and _UNREADABLE_RESPONSE in text:
+        return KAFKA_ERROR(f"{text}; {_TOO_LARGE_RESPONSE}")
+    if code == KafkaError.TOPIC_EXCEPTION:
+        return KAFKA_ERROR(f"{text}; correct the topic's name, which has at most 249 characters since Kafka 0.10")
     return KAFKA_ERROR(f"{text}; see librdkafka's documentation of that error")

@@ -50,6 +50,20 @@ def test_offsets_of_an_open_transaction() -> None:
     assert "no coordinator" not in from_kafka(KafkaError(KafkaError._TIMED_OUT), "requesting metadata").message
 
 
+def test_a_record_larger_than_a_response() -> None:
+    """librdkafka names the wrong request if a response is too large: the error names the property to raise."""
+    found = from_kafka(
+        KafkaError(KafkaError._BAD_MSG, "FindCoordinator response error: Local: Bad message format"), "reading"
+    )
+    assert "kafka.receive.message.max.bytes (100,000,000 by default)" in found.message
+    assert "receive" not in from_kafka(KafkaError(KafkaError._BAD_MSG, "CRC-32C"), "reading").message
+
+
+def test_a_name_that_brokers_refuse() -> None:
+    """Names of 250 to 255 characters are those of old topics: new brokers refuse them, and the error says why."""
+    assert "at most 249 characters" in from_kafka(KafkaError(KafkaError.TOPIC_EXCEPTION), "describing").message
+
+
 def test_missing_token() -> None:
     """Without a token for OAUTHBEARER no client connects, and the error of an unanswered request gives the reason."""
     reports, silence = ErrorReports(), KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
@@ -126,6 +140,8 @@ def test_brokers_out_of_reach() -> None:
     assert error.message.startswith("listing topics: _TRANSPORT: k:1: Connection refused; no broker answered")
     assert "kafka.security.protocol" in error.message  # with another protocol, brokers only close the connection
     assert "advertised.listeners can be resolved and reached from here" in error.message
+    failed = KafkaException(KafkaError(KafkaError._TRANSPORT, "Failed to get metadata"))
+    assert "k:1: Connection refused; no broker answered" in reports.error(failed, "listing").message
     reports(KafkaError(KafkaError._TIMED_OUT, "one request"))
     assert reports.unreachable("listing") is None
 
