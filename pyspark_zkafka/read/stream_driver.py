@@ -149,6 +149,7 @@ class StreamDriver:
         """
         self._open()
         if self._session.member is not None and self._start is None:
+            self._session.member.set_reading(())  # a repeated micro-batch has ended
             self._session.member.wait_settled()
         since = self._clock()
         while (end := self._next(start, limited=limited)) is None:

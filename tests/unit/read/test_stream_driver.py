@@ -442,6 +442,21 @@ def test_topic_that_comes_and_goes_between_two_micro_batches() -> None:
     assert planned(found, end) == [(0, 10, 30)]
 
 
+def test_repeated_micro_batch_before_the_group_settles() -> None:
+    """After a repeated micro-batch, a member does not keep its partitions while it waits for the group to settle."""
+    session = Session(Member(T0))
+    found = driver(session)
+    end = found.latest(found.initial(), limited=True)
+    session = Session(member := Member(T0))
+    found, read = driver(session), []
+    found.splits(end)
+    assert member.reading == [T0]
+    member.settled, session.while_waiting = False, lambda: read.append(member.reading)
+    found.latest(end, limited=True)
+    assert read
+    assert not any(read)
+
+
 def test_fixed_ends_after_a_rebalance() -> None:
     """A member that only its coordinator considers settled leaves other members' partitions to them."""
     session = Session(member := Member(T0))
