@@ -27,6 +27,7 @@ _LOOKUP_S = 5.0
 _FINISH_S = 2.0
 _CLOSE_S = 4.0
 _MARGIN_S = 15.0
+_JOIN_S = 60.0
 _POLL_S = 0.2
 _SHOWN = 8
 _NOT_FINAL = "the assignment is not final: the group rebalances, or leaves partitions without an owner"
@@ -88,6 +89,7 @@ class KafkaGroupMember:
         self._stall_s = self._patience_s = stall_s(options)
         self._unsettled = -1, 0.0
         self._must_rejoin = False
+        self._join_due, self._join_patience_s = 0.0, _JOIN_S
 
     @property
     def rebalances(self) -> int:
@@ -256,6 +258,7 @@ class KafkaGroupMember:
 
     def end_iteration(self) -> None:
         """Act on the results of the poll, and answer requests."""
+        self._check_join()
         self._replace_client()
         self._send_commits()
         self._check_admission()
@@ -298,7 +301,7 @@ class KafkaGroupMember:
             topics = tuple(requested_topics(self._subscription, () if is_named else self._client.topic_names()))
             if topics != self._topics:
                 self._topics = topics
-                self._state = replace(self._state, is_assigned=False)
+                self._change(replace(self._state, is_assigned=False))
                 self._client.subscribe(topics)
             if not topics:
                 self._state = replace(self._state, is_assigned=True)
@@ -314,9 +317,21 @@ class KafkaGroupMember:
             self._warn(f"retrying: {error}")
         self._changed.set()
 
+    def _check_join(self) -> None:
+        """Replace a client that joins for too long: librdkafka waits for max.poll.interval.ms for a lost answer.
+
+        Other members may also need that long to rejoin, so each client gets twice the time of the last one.
+        """
+        if self._state.is_assigned or not self._topics or self._is_consumer_protocol:
+            self._join_patience_s = _JOIN_S
+        elif self._timing.clock() >= self._join_due:
+            self._warn("joining takes long; a new client joins, since an answer of the coordinator may be lost")
+            self._join_patience_s *= 2
+            self._change(self._state.expel(is_stuck=True))
+
     def _replace_client(self) -> None:
-        """Replace a client with a commit of an earlier incarnation: librdkafka may send it with the next generation."""
-        if not self._state.has_stray_commit:
+        """Replace a client that waits for a lost answer, or may send a commit of an earlier incarnation as of the next."""
+        if not self._state.must_replace_client:
             return
         client = self._connect(self.handle)
         try:
@@ -324,7 +339,7 @@ class KafkaGroupMember:
         except ZKafkaError as error:
             self._note_error(error)  # the next iteration tries again
             return
-        self._state = replace(self._state, has_stray_commit=False)
+        self._state = replace(self._state, must_replace_client=False)
         self._client.discard()
         self._client = client
         self._topics = ()
@@ -381,7 +396,7 @@ class KafkaGroupMember:
 
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
         # librdkafka reports an assignment right after the revocation of the same rebalance, before the client is replaced.
-        if self._state.has_stray_commit:
+        if self._state.must_replace_client:
             return
         self.consumer = self._client.member_id or self.consumer
         if partitions:
@@ -437,6 +452,7 @@ class KafkaGroupMember:
 
     def _change(self, state: MemberState) -> None:
         self._state = state
+        self._join_due = self._timing.clock() + self._join_patience_s
         if self._is_final is None:
             self._final_at = state.rebalances
         self._changed.set()

@@ -211,8 +211,8 @@ class MemberState:
         The partitions of a pending revocation, and the time until which the running micro-batch may keep them.
     seen_at, doubted_until : float
         The time of the last iteration, and the time until which `owned` is empty.
-    has_stray_commit : bool
-        True if the client may still send a commit of another incarnation, and must be replaced.
+    must_replace_client : bool
+        True if the client may still send a commit of another incarnation, or waits for a lost answer.
     """
 
     claims: Mapping[TopicPartition, Claim] = field(default_factory=dict)
@@ -227,7 +227,7 @@ class MemberState:
     doubted_until: float = 0.0
     commits: CommitQueue = CommitQueue("")
     admission: Admission = Admission()
-    has_stray_commit: bool = False
+    must_replace_client: bool = False
 
     def see(self, now: float) -> tuple[MemberState, float]:
         """Start an iteration. Also returns the seconds for which the process did not run, or 0.
@@ -310,8 +310,11 @@ class MemberState:
             revoking=None,
         )
 
-    def expel(self) -> MemberState:
-        """Own nothing, and start another incarnation. A commit that was sent is now a stray."""
+    def expel(self, *, is_stuck: bool = False) -> MemberState:
+        """Own nothing, and start another incarnation. A commit that was sent is now a stray.
+
+        `is_stuck` is True if the client does not get on by itself.
+        """
         return replace(
             self,
             claims={},
@@ -322,7 +325,7 @@ class MemberState:
             revoking=None,
             doubted_until=0.0,
             commits=self.commits.expel(),
-            has_stray_commit=self.has_stray_commit or self.commits.has_stray,
+            must_replace_client=is_stuck or self.must_replace_client or self.commits.has_stray,
         )
 
     def has_released_too_early(self, released: Collection[TopicPartition]) -> bool:

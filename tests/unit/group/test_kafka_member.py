@@ -446,6 +446,21 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
     assert coordinator.discarded == 1
 
 
+def test_lost_answer_to_a_join(
+    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that joins for too long is replaced, the next one after twice the time; one that has joined stays."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._JOIN_S", 0.3)
+    member, began = new_member(), time.monotonic()
+    eventually(lambda: coordinator.subscribed == [["t"]] * 3)
+    assert time.monotonic() - began >= 0.9
+    assert coordinator.discarded == 2
+    assign(coordinator, member, T0)
+    time.sleep(0.5)
+    assert coordinator.discarded == 2
+    assert member.owned().keys() == {T0}
+
+
 def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """If no new client can be created, for example without a file, `rebalance` raises the error until it succeeds."""
     refusals: list[ZKafkaError] = []
