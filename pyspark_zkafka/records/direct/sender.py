@@ -98,7 +98,7 @@ class DirectSender(Sender):
             halves=self._encoder.halves,
             transactional=self._settings.transactional_id is not None,
         )
-        self._coordinators = CoordinatorConnections(self._client, self._report)
+        self._coordinators = CoordinatorConnections(self._client, self._report, self._settings.request_timeout_s)
         self._transactions: DirectTransactions | None = None
         if self._settings.transactional_id is not None:
             timeout_ms = self._settings.transaction_timeout_ms

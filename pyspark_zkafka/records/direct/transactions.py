@@ -264,22 +264,24 @@ def _fatal_or_abortable(code: int) -> KafkaError:
 
 
 class _Due(NamedTuple):
-    """A message that waits for its answer on a connection."""
+    """A message that waits for its answer on a connection since `sent_at`."""
 
     message: Message
     version: int
+    sent_at: float
 
 
 class CoordinatorConnections:
     """The `Coordinators` over connections of their own, one to a broker.
 
-    `note` is called with errors of connections and logins. The coordinator of the transactional id
-    reports the `protocol`.
+    `note` is called with errors of connections and logins. A connection without an answer for `request_timeout_s` is lost.
+    The coordinator of the transactional id reports the `protocol`.
     """
 
-    def __init__(self, client: DirectClient, note: Callable[[Exception], None]) -> None:
+    def __init__(self, client: DirectClient, note: Callable[[Exception], None], request_timeout_s: float) -> None:
         self._client = client
         self._note = note
+        self._request_timeout_s = request_timeout_s
         self._addresses: dict[Coordinator, Address] = {}
         self._connections: dict[Address, Connection] = {}
         self._due: dict[Address, _Due] = {}
@@ -363,10 +365,12 @@ class CoordinatorConnections:
         due = self._due.get(address)
         if due is None:
             version = connection.version(message.api, newest_version(message.api, protocol))
-            due = self._due[address] = _Due(message, version)
+            due = self._due[address] = _Due(message, version, self._client.clock())
             connection.send(message.request(version))
         response = connection.receive(self._buffer, deadline)
         if response is None:
+            if self._client.clock() - due.sent_at >= self._request_timeout_s:
+                raise ConnectionLost(f"{connection}: no response to {message.api.name}")
             return None
         del self._due[address]
         return message.read(response, due.version)

@@ -1,0 +1,97 @@
+"""Connections to coordinators, with brokers of values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from pyspark_zkafka.records.direct import transactions
+from pyspark_zkafka.records.direct.producer_messages import END_TRANSACTION, TRANSACTION, Answer, Coordinator
+from pyspark_zkafka.records.direct.transactions import CoordinatorConnections
+from pyspark_zkafka.retries import Deadline
+
+COORDINATOR = Coordinator("id", TRANSACTION)
+
+
+class Message(NamedTuple):
+    """A message, and its answer."""
+
+    api: Any = END_TRANSACTION
+
+    def request(self, version: int) -> str:
+        return "request"
+
+    def read(self, response: bytes, version: int) -> Answer:
+        return Answer(0)
+
+
+class Connection:
+    """An open connection, which answers or not."""
+
+    is_open, is_opening = True, False
+
+    def __init__(self, answers: bool) -> None:
+        self._answers = answers
+        self.sent = 0
+
+    def version(self, *api: Any) -> int:
+        return 0
+
+    def feature(self, name: str) -> int:
+        return 0
+
+    def send(self, request: str) -> None:
+        self.sent += 1
+
+    def begin_opening(self, deadline: Deadline) -> None: ...
+
+    def receive(self, buffer: object, deadline: Deadline) -> bytes | None:
+        return b"" if self._answers else None
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class Client:
+    """A client whose connections answer as listed; `now` is its clock."""
+
+    now = 0.0
+
+    def __init__(self, *answer: bool) -> None:
+        self.connections = list(map(Connection, answer))
+        self._next = iter(self.connections)
+
+    def clock(self) -> float:
+        return self.now
+
+    def ask_any(self, message: Any, deadline: Deadline) -> tuple[str, bytes]:
+        return "request", b""
+
+    def new_connection(self, address: object) -> Connection:
+        return next(self._next)
+
+    def setup_deadline(self, failures: int) -> Deadline:
+        return Deadline.after(0, self.clock)
+
+
+def test_lost_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message whose answer is lost is sent again, on another connection, after the time-out of a request."""
+    monkeypatch.setattr(transactions, "read_find_coordinator", lambda response: (0, ("k", 9092)))
+    client: Any = Client(False, True)
+    noted: list[Exception] = []
+    found = CoordinatorConnections(client, noted.append, request_timeout_s=30.0)
+    message: Any = Message()
+
+    def ask() -> Answer | None:
+        return found.ask(COORDINATOR, message, 0, Deadline.after(1, client.clock))
+
+    assert ask() is None
+    client.now = 29.0
+    assert ask() is None
+    assert not noted
+    client.now = 30.0
+    assert ask() is None
+    assert "no response to EndTxn" in str(noted)
+    assert ask() == Answer(0)
+    assert [(one.sent, one.is_open) for one in client.connections] == [(1, False), (1, True)]
