@@ -39,6 +39,7 @@ _ACTIVE_CODES = frozenset(
 
 _MOST_PER_COMMIT = 1_000  # the coordinator writes a commit as one batch, which max.message.bytes limits
 _RETRY_BACKOFF_MS = 10
+_SOCKET_MS = 10_000  # brokers answer these requests at once: a later answer is lost
 _TIMEOUT_S = 30.0
 # librdkafka reports errors only between requests: a refusal is recorded after the first, and old enough after the second.
 # The third is for lost answers. There are no more, because an answer that comes after the time-out is lost, too.
@@ -100,7 +101,7 @@ class KafkaGroupOffsets:
         self._consumer: Consumer | None = None
         servers = {"bootstrap.servers": bootstrap_servers}
         # An offset of a transaction that has just been committed is readable some milliseconds later.
-        prompt = {"retry.backoff.ms": _RETRY_BACKOFF_MS, "enable.auto.commit": False}
+        prompt = {"retry.backoff.ms": _RETRY_BACKOFF_MS, "socket.timeout.ms": _SOCKET_MS, "enable.auto.commit": False}
         self._config = {**prompt, **lookup_properties(properties), **servers, "group.id": group}
         self._config["isolation.level"] = "read_committed" if waits else "read_uncommitted"
         self._admin_config = {**shared_properties(properties), **servers}

@@ -217,7 +217,7 @@ def forget_the_identity_of_an_assigned_topic(patch: pytest.MonkeyPatch) -> None:
     """A topic recreated before any of it was read is read from the position in the old topic."""
     from pyspark_zkafka.read.stream_planner import StreamState
 
-    edit(patch, StreamState, "assign", "newly_assigned={**self.newly_assigned, **marks}", "newly_assigned={}")
+    edit(patch, StreamState, "assign", "newly_assigned={**self.newly_assigned, **identities}", "newly_assigned={}")
 
 
 @_plant(24, "alone", "member", history="a topic is removed from the subscription")
