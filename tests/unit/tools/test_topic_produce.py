@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from io import BytesIO
 
 import pytest
@@ -60,6 +61,15 @@ def test_line_without_a_separator() -> None:
         make_batch([b"a::b", b"a:b"], 10, b"::", [], None, empty_as_null=False)
 
 
+@pytest.fixture
+def _ctrl_c() -> Iterator[None]:
+    """Python's handler of Ctrl-C, as in a command: Spark's session replaces it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c")
 @each("presses", [1, 2])
 def test_ctrl_c_while_sending(presses: int) -> None:
     """Ctrl-C waits for the records that are being sent, and a second one does not."""
