@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -310,7 +311,10 @@ class KafkaGroupMember:
             self._note_error(error)
 
     def _note_error(self, error: ZKafkaError | None) -> None:
-        if error is None or isinstance(error, UnknownTopic):  # the stream logs missing topics
+        if isinstance(error, UnknownTopic):  # the stream logs missing topics, and librdkafka joins once they exist
+            self._join_due = math.inf
+            return
+        if error is None:
             return
         self._error = error
         if error.retriable:

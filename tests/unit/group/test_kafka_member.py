@@ -461,6 +461,17 @@ def test_lost_answer_to_a_join(
     assert member.owned().keys() == {T0}
 
 
+def test_join_without_a_topic(
+    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that waits for its topics is not replaced."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._JOIN_S", 0.2)
+    coordinator.errors.append(UnknownTopic("UNKNOWN_TOPIC", "there is no topic t"))
+    new_member()
+    time.sleep(0.5)
+    assert coordinator.discarded == 0
+
+
 def test_client_that_cannot_be_replaced(coordinator: Coordinator, new_member: Callable[..., Any]) -> None:
     """If no new client can be created, for example without a file, `rebalance` raises the error until it succeeds."""
     refusals: list[ZKafkaError] = []
