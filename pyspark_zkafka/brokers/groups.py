@@ -42,8 +42,8 @@ _RETRY_BACKOFF_MS = 10
 _SOCKET_MS = 10_000  # brokers answer these requests at once: a later answer is lost
 _TIMEOUT_S = 30.0
 # librdkafka reports errors only between requests: a refusal is recorded after the first, and old enough after the second.
-# The third is for lost answers. There are no more, because an answer that comes after the time-out is lost, too.
-_LOOK_AFTER_S = (1.0, 3.0, 6.0)
+# There are no more, because an answer that comes after the time-out is lost.
+_LOOK_AFTER_S = (1.0, 3.0)
 _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
 _REPLACED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 _LOOK_S = 0.1

@@ -101,8 +101,8 @@ _ABOUT_PROPERTIES = ("Failed to create", "onfiguration property")
 _TRUNCATED = KafkaError(KafkaError._LOG_TRUNCATION).str()
 _UNREADABLE_RESPONSE = "response error"
 _TOO_LARGE_RESPONSE = (
-    "a response was not readable: one with a record larger than kafka.receive.message.max.bytes (100,000,000 by default), "
-    "for example, in which case raise it"
+    "a response cannot be read; if a record is larger than kafka.receive.message.max.bytes (100,000,000 by default), raise "
+    "that limit"
 )
 _UNKNOWN_EPOCH = "No epoch found"
 _NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"

@@ -322,19 +322,19 @@ class KafkaGroupMember:
         self._changed.set()
 
     def _check_join(self) -> None:
-        """Replace a client that joins for too long: librdkafka waits for max.poll.interval.ms for a lost answer.
+        """Replace a client without an assignment: librdkafka waits for a lost answer for max.poll.interval.ms.
 
-        Other members may also need that long to rejoin, so each client gets twice the time of the last one.
+        Other members may need as long to rejoin. Each client therefore gets twice the time of the last one.
         """
         if self._state.is_assigned or not self._topics or self._is_consumer_protocol:
             self._join_patience_s = _JOIN_S
         elif self._timing.clock() >= self._join_due:
             self._warn("joining takes long; a new client joins, since an answer of the coordinator may be lost")
             self._join_patience_s *= 2
-            self._change(self._state.expel(is_stuck=True))
+            self._change(replace(self._state.expel(), must_replace_client=True))
 
     def _replace_client(self) -> None:
-        """Replace a client that waits for a lost answer, or may send a commit of an earlier incarnation as of the next."""
+        """Replace a client that waits for a lost answer, or may send an old commit with the next generation."""
         if not self._state.must_replace_client:
             return
         client = self._connect(self.handle)

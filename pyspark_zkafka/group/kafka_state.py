@@ -310,11 +310,8 @@ class MemberState:
             revoking=None,
         )
 
-    def expel(self, *, is_stuck: bool = False) -> MemberState:
-        """Own nothing, and start another incarnation. A commit that was sent is now a stray.
-
-        `is_stuck` is True if the client does not get on by itself.
-        """
+    def expel(self) -> MemberState:
+        """Own nothing, and start another incarnation. A commit that was sent is now a stray."""
         return replace(
             self,
             claims={},
@@ -325,7 +322,7 @@ class MemberState:
             revoking=None,
             doubted_until=0.0,
             commits=self.commits.expel(),
-            must_replace_client=is_stuck or self.must_replace_client or self.commits.has_stray,
+            must_replace_client=self.must_replace_client or self.commits.has_stray,
         )
 
     def has_released_too_early(self, released: Collection[TopicPartition]) -> bool:

@@ -78,15 +78,18 @@ class ClaimOwner:
         return f"{self.consumer}@{session_text(self.session)}"
 
 
+def host_port(host: str, port: int) -> str:
+    """Return an address as options have it.
+
+    >>> host_port("kafka1", 9092), host_port("::1", 9092)
+    ('kafka1:9092', '[::1]:9092')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Endpoint:
-    """The address of one of a broker's listeners.
-
-    >>> str(Endpoint("PLAINTEXT", "PLAINTEXT", "kafka1", 9092))
-    'kafka1:9092'
-    >>> str(Endpoint("PLAINTEXT", "PLAINTEXT", "::1", 9092))
-    '[::1]:9092'
-    """
+    """The address of one of a broker's listeners."""
 
     listener: str
     security_protocol: str
@@ -94,7 +97,7 @@ class Endpoint:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from pyspark_zkafka.conditions import INVALID_OPTION
+from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.tools.command import MOST_SECONDS, Target, reads_cluster
 from pyspark_zkafka.tools.group_describe import StorageOption
 from pyspark_zkafka.worker import LogFormatter
@@ -71,7 +72,8 @@ def exporter(
                 f"--listen-address {listen_address} cannot be used: {error.strerror}. {_remedy(error)}",
             ) from error
         with _sigterm_as_ctrl_c(), suppress(KeyboardInterrupt):
-            target.output.note(f"Metrics are at {metrics_url(host, server.server_port)}; Ctrl-C ends.")
+            address = host_port(host or "localhost", server.server_port)
+            target.output.note(f"Metrics are at http://{address}/metrics; Ctrl-C ends.")
             threading.Event().wait()
 
 
@@ -105,16 +107,6 @@ def parse_address(text: str) -> tuple[str, int]:
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) > _LAST_PORT or (":" in host and not host.startswith("[")):
         raise INVALID_OPTION(f"--listen-address is {text}; use HOST:PORT, or :PORT for all addresses")
     return host.strip("[]"), int(port)
-
-
-def metrics_url(host: str, port: int) -> str:
-    """Return where metrics are served.
-
-    >>> metrics_url("", 9308), metrics_url("::1", 80)
-    ('http://localhost:9308/metrics', 'http://[::1]:80/metrics')
-    """
-    shown = f"[{host}]" if ":" in host else host or "localhost"
-    return f"http://{shown}:{port}/metrics"
 
 
 def parse_filter(option: str, text: str) -> re.Pattern[str]:

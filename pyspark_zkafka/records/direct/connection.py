@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from pyspark_zkafka._version import __version__
+from pyspark_zkafka.model.nouns import host_port
 from pyspark_zkafka.records.consumer import Unsupported
 from pyspark_zkafka.records.direct.messages import (
     NONE,
@@ -73,8 +74,7 @@ class Link:
         self.awaited_events = select.POLLIN
 
     def __str__(self) -> str:
-        host, port = self._address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return host_port(*self._address)
 
     @property
     def is_open(self) -> bool:

@@ -183,7 +183,8 @@ class LeaderConnections:
                 throttle_s = throttle_ms / 1000 if version >= _THROTTLING_VERSION else 0.0
                 if throttle_s > 0:
                     leader.muted_until = self._client.clock() + throttle_s
-                # The other requests may have waited on a slow link. A throttling broker leaves those that it has alone.
+                # Restart the time-outs of later requests. On a slow link, they have waited for this response. A broker
+                # that throttles delays them further.
                 leader.flying = deque((r, v, max(at, now + throttle_s)) for r, v, at in leader.flying)
         except (ConnectionLost, MalformedResponse, Unsupported) as error:
             self._lose(broker, error)

@@ -60,7 +60,7 @@ def test_a_record_larger_than_a_response() -> None:
 
 
 def test_a_name_that_brokers_refuse() -> None:
-    """Names of 250 to 255 characters are those of old topics: new brokers refuse them, and the error says why."""
+    """New brokers refuse topic names of 250 to 255 characters, which old brokers allowed. The error names the limit."""
     assert "at most 249 characters" in from_kafka(KafkaError(KafkaError.TOPIC_EXCEPTION), "describing").message
 
 

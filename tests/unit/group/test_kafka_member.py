@@ -449,7 +449,7 @@ def test_client_of_an_expelled_member(coordinator: Coordinator, new_member: Call
 def test_lost_answer_to_a_join(
     coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that joins for too long is replaced, the next one after twice the time; one that has joined stays."""
+    """A client without an assignment is replaced, and the next one after twice the time. An assigned client stays."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._JOIN_S", 0.3)
     member, began = new_member(), time.monotonic()
     eventually(lambda: coordinator.subscribed == [["t"]] * 3)

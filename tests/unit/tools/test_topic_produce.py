@@ -89,7 +89,7 @@ def test_ctrl_c_while_sending(presses: int) -> None:
 
 
 def test_ignored_ctrl_c() -> None:
-    """An ignored SIGINT, as of a shell's background jobs, stays ignored."""
+    """SIGINT stays ignored where it was ignored before, as in a shell's background jobs."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with interrupted_afterwards():
