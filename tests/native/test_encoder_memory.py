@@ -31,7 +31,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
 _HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize(("seed", "rows"), [(1, 200_000), *seldom((2, 20_000_000))])
+@pytest.mark.parametrize(("seed", "rows"), [(1, 200_000), *seldom((2, 10_000_000), (3, 10_000_000))])
 def test_no_fault_of_memory(driver: Driver, seed: int, rows: int) -> None:
     """Rows of all kinds, encoded in few or thousands of batches, decode to themselves without memory faults."""
     done = driver(str(seed), str(rows))
