@@ -85,8 +85,9 @@ _KERBEROS = (
     "and that the KDC can be reached; what kinit says is in standard error"
 )
 _UNREACHABLE = (
-    "no broker answered; check that kafka.bootstrap.servers has brokers that run, that the addresses in their "
-    "advertised.listeners can be resolved and reached from here, and that kafka.security.protocol is theirs"
+    "no broker answered; check that kafka.bootstrap.servers has brokers that run, not ZooKeeper (port 2181), that the "
+    "addresses in their advertised.listeners can be resolved and reached from here, and that kafka.security.protocol is "
+    "theirs"
 )
 _OFFSETS_UNANSWERED = "Failed to get committed offsets"
 _NO_OFFSETS = (

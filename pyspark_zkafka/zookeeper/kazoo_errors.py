@@ -114,8 +114,8 @@ def no_session(error: BaseException, config: ZooKeeperConfig, troubles: list[str
     also += " on a TLS port that matches zookeeper.ssl.*" if config.tls is not None else ""
     return ZOOKEEPER_UNREACHABLE(
         f"No connection to ZooKeeper at {config.hosts} within {config.connection_timeout_ms} ms: {found}; check the hosts "
-        f"and ports in zookeeper.connect, that the servers run{also} and have a quorum, or raise "
-        "zookeeper.connection.timeout.ms",
+        f"and ports in zookeeper.connect, which must not be a broker's, that the servers run{also} and have a quorum, or "
+        "raise zookeeper.connection.timeout.ms",
         hosts=config.hosts,
     )
 
