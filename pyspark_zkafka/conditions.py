@@ -415,7 +415,7 @@ UNKNOWN_LEDGER = LedgerError.define("""UNKNOWN_LEDGER
 LEDGER_IN_USE = LedgerError.define("""LEDGER_IN_USE
     The query of a ledger may be running: the ledger has entries of the last minute or of unknown age, or changed since
     it was shown. Stop the query and delete its ledger a minute later, or delete the ledger at once with `--force`, which
-    entries of unknown age need in any case.""")
+    is always needed for entries of unknown age.""")
 
 MALFORMED_ZNODE = CodecError.define("""MALFORMED_ZNODE
     A znode has data that Kafka does not write there; the message quotes its path and data. Correct or delete the znode,

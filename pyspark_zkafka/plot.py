@@ -110,6 +110,7 @@ def assignment_map(owners: Rows, partitions: Rows) -> Figure:
     claims = _read("assignment_map", owners, ("group", "topic", "partition", "consumer"))
     owned_topics = {claim["topic"] for claim in claims}
     existing = _read("assignment_map", partitions, ("topic", "partition"))
+    claims = [claim for claim in claims if not _is_null(claim["partition"])]  # the names of claims may be malformed
     cells = {(r["topic"], int(r["partition"])) for r in (*existing, *claims) if r["topic"] in owned_topics}
     columns = {cell: position for position, cell in enumerate(sorted(cells))}
     lines = _matrix(claims, columns)

@@ -47,11 +47,10 @@ def delete_topic(target: Target, topics: _Names, no_wait: NoWait = False, timeou
         if no_wait:
             target.output.note("The deletion was requested. `zkafka admin show` lists it while it is pending.")
         else:
-            names = list(snapshot.topics)
-            with target.output.progress("topics deleted", len(names)) as set_done:
-                for left in follow(lambda: existing_topics(client, names), lambda left: not left, timeout):
-                    set_done(len(names) - len(left))
-            target.output.note(f"Deleted: {', '.join(names)}")
+            with target.output.progress("topics deleted", len(snapshot.topics)) as set_done:
+                for left in follow(lambda: remaining_topics(client, snapshot), lambda left: not left, timeout):
+                    set_done(len(snapshot.topics) - len(left))
+            target.output.note(f"Deleted: {', '.join(snapshot.topics)}")
         if target.output.as_json:
             _show(target, snapshot)
 
@@ -94,7 +93,14 @@ def request_deletion(client: ZooKeeperClient, topics: Collection[str]) -> None:
     submit(client, list(requests), "The deletion")
 
 
-def existing_topics(client: ZooKeeperClient, topics: Collection[str]) -> list[str]:
-    """Return the topics that exist or are marked for deletion; blocks for one round of requests."""
-    found = client.exists_many(path(topic) for topic in topics for path in (topic_path, delete_topic_path))
-    return [topic for topic in topics if topic_path(topic) in found or delete_topic_path(topic) in found]
+def remaining_topics(client: ZooKeeperClient, snapshot: ClusterSnapshot) -> list[str]:
+    """Return the topics of the snapshot that still exist or are marked for deletion; blocks for one round of requests.
+
+    A topic that was created again does not count: producers that create missing topics may do that at once.
+    """
+    found = client.exists_many(path(name) for name in snapshot.topics for path in (topic_path, delete_topic_path))
+    return [
+        name
+        for name, topic in snapshot.topics.items()
+        if delete_topic_path(name) in found or (topic_path(name) in found and found[topic_path(name)].czxid == topic.czxid)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups.")]
 _SHORT_TIMEOUT_S = 5.0
 
 _PANEL = "Connection and output"
+_ADDRESSES = frozenset({"zookeeper", "bootstrap_server"})
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,10 @@ class Target:
         self._require_cluster()
         return parse_connection(self.options)
 
-    def view(self, name: str, **options: str) -> list[Row]:
+    def view(self, name: str, /, **options: str) -> list[Row]:
         """Return the rows of one of the package's views, as in docs/columns.md; `options` restrict it."""
         self._require_cluster()
-        return plan_view(name, parse_read({**self.options, "view": name, **options}))
+        return plan_view(name, parse_read({**self.options, **options, "view": name}))
 
     def _require_cluster(self) -> None:
         if not {"zookeeper.connect", "kafka.bootstrap.servers"} & self.options.keys():
@@ -129,21 +131,30 @@ def _with_target(command: Callable[..., None], without: Collection[str] = ()) ->
     added = [option for name, option in options.items() if name not in without]
 
     @functools.wraps(command)
-    def run(**values: Any) -> None:
+    def run(context: typer.Context, **values: Any) -> None:
         taken = {option.name: values.pop(option.name) for option in added}
+        typed = {name for name in _ADDRESSES if _is_typed(context, name)}
+        if typed:  # the other address, from the environment, may be of another cluster
+            taken |= dict.fromkeys(_ADDRESSES - typed)
         try:
             command(_target(**taken), **values)
         except (ZKafkaError, OSError) as error:
             if taken["debug"]:
-                raise
+                traceback.print_exc()
             raise typer.Exit(exit_status(error)) from error
 
     # Help keeps the line breaks of all paragraphs but the first.
     run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.__doc__ or "").split("\n\n"))
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *added)]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *added))]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _target(

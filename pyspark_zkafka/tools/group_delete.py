@@ -48,14 +48,18 @@ def delete(
         for name, activity in group_activity(client, names).items():
             not_done = f"Delete for group '{name}' failed because its consumers are still active"
             require_no_consumers(client, name, activity, not_done)
-        rows = [{"group": name, "topic": topic, "znodes": len(group_znodes_of(client, name, topic))} for name in names]
+        paths = {name: group_znodes_of(client, name, topic) for name in names}
+        rows = [{"group": name, "topic": topic, "znodes": len(paths[name])} for name in names]
         if without := [row["group"] for row in rows if not row["znodes"]]:
             raise UNKNOWN_TOPIC(
                 f"The groups {listing(without)} have neither owners nor offsets of topic {topic}; nothing was deleted. "
                 "Correct the names, see zkafka groups list",
             )
         target.output.rows(rows, _COLUMNS)
-        if not target.proceed(f"Delete {'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
+        if whole := [name for name in names if topic is not None and paths[name][-1] == group_znodes.group_path(name)]:
+            target.output.note(f"No other topic is in {listing(whole)}: everything there is of these groups is deleted.")
+        of_topic = "" if topic is None else f"topic '{topic}' of "
+        if not target.proceed(f"Delete {of_topic}{'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
             return
         what = "all consumer group information" if topic is None else "consumer group information"
         of_topic = "" if topic is None else f" topic '{topic}'"
@@ -122,5 +126,5 @@ def delete_group(client: ZooKeeperConnection, group: str, topic: str | None = No
 def _delete(client: ZooKeeperConnection, group: str, paths: list[str]) -> Conflict | None:
     """Delete some znodes. If ``ids`` is one of them, that is proof enough: it cannot be deleted while there are members."""
     proof = NoMembers.read(client, group)
-    needs_proof = proof.path not in paths and proof.ids is not None
+    needs_proof = proof.path not in paths
     return client.transact([*(proof.operations() if needs_proof else ()), *map(Delete, paths)]).conflict

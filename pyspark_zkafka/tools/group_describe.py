@@ -62,9 +62,9 @@ def list_(
         groups = reports.groups
         in_kafka = [] if storage == "zookeeper" else servers.brokers.group_names()
         lags = group_lags(reports) if lag else {}
-        rows: list[Row] = [{**_list_row(group, name in in_kafka), "lag": lags.get(name)} for name, group in groups.items()]
-        only_in_kafka = [name for name in in_kafka if name not in groups]
-        rows += _kafka_rows(servers.brokers, only_in_kafka, lag) if only_in_kafka else []
+        kafka_rows = {row["group"]: row for row in _kafka_rows(servers.brokers, in_kafka, lag)} if in_kafka else {}
+    rows: list[Row] = [{**_list_row(group, kafka_rows.get(name)), "lag": lags.get(name)} for name, group in groups.items()]
+    rows += [row for name, row in kafka_rows.items() if name not in groups]
     shown = [row for row in rows if storage != "kafka" or row["store"] in ("kafka", "both", "ledger")]
     ordered = sorted(shown, key=lambda row: str(row["group"]))
     unreadable = [f"{row['group']} ({row['unreadable_offsets']})" for row in ordered if row.get("unreadable_offsets")]
@@ -80,15 +80,17 @@ def list_(
         target.output.note(f"* Offsets that cannot be read: {listing(unreadable)}; `zkafka groups describe` shows why.")
 
 
-def _list_row(group: GroupReport, is_in_kafka: bool) -> Row:
+def _list_row(group: GroupReport, in_kafka: Row | None) -> Row:
+    """Return the row of a group in ZooKeeper, with the members and topics that the group of its name in Kafka has."""
     is_in_zookeeper = bool(group.offsets or group.unreadable_offsets)
     stores = {(True, True): "both", (True, False): "zookeeper", (False, True): "kafka"}
+    members, topics, state = (0, (), "") if in_kafka is None else (in_kafka[n] for n in ("members", "topics", "state"))
     return {
         "group": group.name,
-        "members": group.member_count,
-        "topics": sorted(group.topics),
-        "state": group.state,
-        "store": stores.get((is_in_zookeeper, is_in_kafka)),
+        "members": group.member_count + members,
+        "topics": sorted({*group.topics, *topics}),
+        "state": state if members and not group.member_count else group.state,
+        "store": stores.get((is_in_zookeeper, in_kafka is not None)),
         "unreadable_offsets": len(group.unreadable_offsets),
     }
 
@@ -117,7 +119,7 @@ def _total(lags: Collection[int | None]) -> int | None:
 
 
 def _kafka_rows(brokers: GroupAdmin, names: Sequence[str], lag: bool) -> list[Row]:
-    """The rows of groups that ZooKeeper does not have."""
+    """The rows of groups by what the brokers have."""
     offsets = brokers.committed_many(names)
     ends: dict[TopicPartition, int] = {}
     gone: set[TopicPartition] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -139,13 +139,14 @@ class Migration:
             if offset > ends.get(tp, offset)
         ]
 
-    def copy(self, group: str) -> list[Compared]:
-        """Copy the offsets of a group without consumers, and read both stores again.
+    def copy(self, group: str, *, live: bool = False) -> list[Compared]:
+        """Copy the offsets of a group without consumers, or, if `live`, whose consumers have left; compare again.
 
         Raises GroupError if a consumer of either kind is in the group.
         """
         stores = self._read(group)
-        require_no_consumers(self.zookeeper, group, stores.activity, f"{_NOT_COPIED}, as --live was not given")
+        not_done = f"{_NOT_COPIED}, as {'consumers have joined again' if live else '--live was not given'}"
+        require_no_consumers(self.zookeeper, group, stores.activity, not_done)
         self._require_inactive_in_kafka(group, stores.state)
         copies = to_copy(stores.found, force=self.force)
         failed = self._write(group, copies, stores)
@@ -171,7 +172,7 @@ class Migration:
             self.sleep(interval_s)
             stores = self._read(group)
         if not stores.is_active:
-            rest = self.copy(group)
+            rest = self.copy(group, live=True)
             written |= {c.partition for c in rest if c.state == "copied" and isinstance(c.partition, TopicPartition)}
             failed = {c.partition: c.reason for c in rest if c.reason and isinstance(c.partition, TopicPartition)}
             stores = self._read(group)
@@ -305,17 +306,16 @@ def _run(
             found[name] = migration.follow(name, *live) if live else migration.copy(name)
         except ZKafkaError as error:
             if len(by_group) > 1 and isinstance(error, _OF_A_GROUP) and not isinstance(error, BrokersUnavailable):
-                found[name] = not_copied(by_group[name], error)
+                before, after = by_group[name].found, migration.read([name])[name].found  # some may have been written
+                wanted = dict.fromkeys(to_copy(before, force=migration.force), error.message)
+                found[name] = report(before, after, wanted, wanted)
+                if all(one.state != "failed" for one in found[name]):
+                    target.output.note(f"{name}: {error.message}.")
                 continue
             if found:
                 _show(target, found)
             raise
     return found
-
-
-def not_copied(stores: BothStores, error: ZKafkaError) -> list[Compared]:
-    """Return the report of a group that was not copied at all, because of an error."""
-    return [replace(c, state="failed" if c.state == "behind" else c.state, reason=error.message) for c in stores.found]
 
 
 def _report(target: Target, found: Mapping[str, Sequence[Compared]]) -> None:

@@ -7,6 +7,7 @@ org.apache.kafka.tools.consumer.group.ConsumerGroupCommand, org.apache.kafka.too
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ Offsets = tuple[dict[TopicPartition, int], list[str]]
 def plan_offsets(
     scenario: Scenario, partitions: Collection[TopicPartition], current: Mapping[TopicPartition, int], logs: Logs
 ) -> Offsets:
-    """Return the new offsets of the partitions, each within its log; a file has offsets for its own partitions.
+    """Return the new offsets of the partitions, within their logs unless `current`; a file has those of its own partitions.
 
     `current` has the committed offsets. Raises ClusterStateError if a partition has no committed offset to shift.
     """
@@ -193,8 +194,8 @@ class OffsetResets:
     def apply(self, planned: PlannedReset) -> None:
         """Write the planned offsets. ZooKeeper comes first: its transaction proves that the group has no members.
 
-        Raises GroupError if the group has members, or a client has committed since the plan was made. The message of any
-        error says which offsets were written.
+        Raises GroupError if the group has members, or a client has committed since the plan was made. The message of a
+        GroupError says which offsets were written. A lost connection leaves that open.
         """
         group, offsets = planned.group, planned.offsets
         if self.zookeeper is not None and self.storage != "kafka":
@@ -208,8 +209,8 @@ class OffsetResets:
                 raise
             raise OFFSETS_REFUSED(
                 f"The offsets of group {group} are reset in ZooKeeper, but not in Kafka: {error.message}; do not repeat "
-                "--shift-by, which would shift those in ZooKeeper again; copy them with "
-                "`zkafka groups migrate --to kafka --force`",
+                "--shift-by, which would shift those in ZooKeeper again; copy all offsets of the group with "
+                f"`zkafka groups migrate {shlex.quote(group)} --to kafka --force`",
             ) from error
         if failed:
             raise OFFSETS_REFUSED(

@@ -11,6 +11,7 @@ kafka.tools.VerifyConsumerRebalance (Kafka 1.1.1).
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -32,7 +33,7 @@ _SHOWN, _SHOWN_BYTES = 3, 40
 
 _LEADER = "check that the partition has a leader that is reachable from here, and run this again"
 _REBALANCE = "run this again when the rebalance is over; if it stays, restart a member, and see the members' logs"
-_MAY_BE_READABLE = "JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it, else "
+_MAY_BE_READABLE = "JVM members cannot rebalance if Java rejects this regex; if so, "
 _EXPIRY = "wait until its session expires; restart a member if the partition has no owner then"
 
 _COLUMNS = columns("group topic partition problem found remedy", right="partition")
@@ -181,14 +182,14 @@ def _offset_problems(group: GroupReport, logs: Mapping[TopicPartition, LogBounds
             path = group_znodes.offset_path(group.name, tp)
             found = ("offset of an unknown partition", f"offset {committed.offset}", f"delete {path}")
         else:
-            delete = f"zkafka groups delete {group.name} --topic {tp.topic}"
+            delete = f"zkafka groups delete {shlex.quote(group.name)} --topic {shlex.quote(tp.topic)}"
             found = ("offset of an unknown topic", f"offset {committed.offset}", f"{delete}, if the topic stays deleted")
         if found is not None:
             yield Problem(group.name, tp.topic, tp.partition, *found)
 
 
 def _offset_problem(group: str, tp: TopicPartition, committed: Committed, log: LogBounds) -> tuple[str, str, str] | None:
-    reset = f"zkafka groups reset-offsets {group} --topic {tp.topic}:{tp.partition}"
+    reset = f"zkafka groups reset-offsets {shlex.quote(group)} --topic {shlex.quote(f'{tp.topic}:{tp.partition}')}"
     if committed.offset < 0:
         return None
     if log.start is None or log.end is None:

@@ -39,7 +39,7 @@ _QUOTED = 200
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """The metadata of one key of a ledger; `entry` is None if it cannot be read."""
+    """One key of a ledger. `entry` is None, and `metadata` the text, if it cannot be read."""
 
     group: str
     partition: TopicPartition
@@ -50,7 +50,7 @@ class StoredEntry:
     def read(cls, group: str, partition: TopicPartition, metadata: str) -> StoredEntry:
         """The record with its entry, if that can be read."""
         try:
-            return cls(group, partition, metadata, decode(metadata))
+            return cls(group, partition, "", decode(metadata))
         except LedgerError:
             return cls(group, partition, metadata, None)
 

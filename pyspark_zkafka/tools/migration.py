@@ -21,11 +21,11 @@ copied. ``skipped``: there is nothing to copy, as the partition does not exist.
 """
 
 SETTLED_AFTER = 3
-"""The number of equal comparisons after which a target that is ahead is not taken for a commit under way."""
+"""After this many equal comparisons, a target that is ahead counts as settled."""
 
 _OUTDATED = "the offset is older than the topic: it belongs to a deleted one of the same name; reset it, or use --force"
 _LEGACY = "a byte position of Kafka 0.7"
-_FURTHER = "the target is further; check that it may skip these records, or set it back with --force"
+_FURTHER = "the target is ahead; if the records in between must be read, use --force"
 _NO_SOURCE = "the source has no offset; check that the target's is right, or reset it"
 _MOVED = "the source has moved on meanwhile; run this again"
 _GONE = "the partition does not exist"
@@ -114,8 +114,9 @@ def report(
         result = replace(one, before=was.get(one.partition))
         if one.state == "equal" and one.partition in written:
             result = replace(result, state="copied")
-        elif one.state == "behind" and isinstance(one.partition, TopicPartition):
-            result = replace(result, state="failed", reason=failed.get(one.partition, _MOVED))
+        elif one.state != "equal" and isinstance(one.partition, TopicPartition):
+            reason = failed.get(one.partition, _MOVED if one.state == "behind" else None)
+            result = result if reason is None else replace(result, state="failed", reason=reason)
         found.append(result)
     return found
 

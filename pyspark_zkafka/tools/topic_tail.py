@@ -41,6 +41,7 @@ Format = Literal["text", "json", "hex"]
 _RETRY = Retry(3, 1.0, time.sleep)
 _MOST_MESSAGES, _POLL_S = 500, 0.2
 _FETCH_WAIT_MS = 500
+_MISSING_S = 5.0
 _GROUP = "zkafka-tail"  # brokers see it, but no group is joined
 _FROM_FORM = 'earliest, latest, latest-10, earliest+10, an offset, a time such as 2026-01-31T10:00:00Z, or "10 minutes ago"'
 
@@ -154,7 +155,7 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
                     client.consumer.pause([KafkaTopicPartition(*tp)])
             for tp, poll in polls.items():
                 finished = events[tp].finish(poll)
-                if finished.gone:
+                if finished.gone and _is_missing(client, tp):
                     raise UNKNOWN_TOPIC(f"{tp} is gone: its topic was deleted; correct the name")
                 if finished.out_of_range:
                     raise OFFSET_OUT_OF_RANGE(
@@ -164,6 +165,18 @@ def read(client: MessageClient, ranges: Sequence[OffsetRange], *, until_end: boo
                 yield messages
     except KafkaException as error:
         raise from_exception(error, "reading records") from error
+
+
+def _is_missing(client: MessageClient, partition: TopicPartition) -> bool:
+    """Return True if no broker knows the partition for some seconds. A broker that has just started knows no topics."""
+    until = time.monotonic() + _MISSING_S
+    while True:
+        found = client.consumer.list_topics(partition.topic, _MISSING_S).topics[partition.topic]
+        if found.error is None and partition.partition in found.partitions:
+            return False
+        if time.monotonic() > until:
+            return True
+        time.sleep(_POLL_S)
 
 
 Fields = Callable[[Message], tuple[Any, Any]]
@@ -242,7 +255,7 @@ def line_writer(form: Format, fields: Fields, *, key: bool, meta: bool, escape: 
 
     def line(message: Message) -> bytes:
         if form == "json":
-            return _json(record(message, fields)).encode() + b"\n"
+            return _json(record(message, fields), escape=escape).encode() + b"\n"
         if form == "hex":
             found = hexadecimal(message.key()), hexadecimal(message.value())
         else:
@@ -268,12 +281,16 @@ def record(message: Message, fields: Fields) -> Row:
     }
 
 
-def _json(found: Any) -> str:
-    """Return JSON. Bytes are in base64; other values that JSON has no form for, NaN among them, are strings."""
+def _json(found: Any, *, escape: bool = False) -> str:
+    """Return JSON, with `escape` in printable ASCII.
+
+    Bytes are in base64; other values that JSON has no form for, NaN among them, are strings.
+    """
     try:
-        return json.dumps(found, ensure_ascii=False, allow_nan=False, default=_plain)
+        text = json.dumps(found, ensure_ascii=escape, allow_nan=False, default=_plain)
     except ValueError:
-        return json.dumps(_without_nan(found), ensure_ascii=False, default=_plain)
+        text = json.dumps(_without_nan(found), ensure_ascii=escape, default=_plain)
+    return text.replace("\x7f", "\\u007f")
 
 
 def _plain(value: object) -> str:

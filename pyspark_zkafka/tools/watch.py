@@ -161,7 +161,7 @@ def _rate(before: int | None, now: int | None, elapsed_s: float) -> float | None
 def total(partitions: Iterable[Progress]) -> Progress:
     """The sums over partitions; None where a part is unknown.
 
-    A partition without lag does not make up for another: the time to catch up is an estimate for the whole.
+    The time to catch up is an estimate for the whole group.
     """
     found = list(partitions)
     return Progress(

@@ -180,8 +180,9 @@ class TestAssignment:
         assert cells(axes, UNOWNED) == {"audit: no owner": [1]}
 
     def test_odd_claims(self) -> None:
-        """Unreadable claims and claims of partitions that do not exist are shown."""
-        axes = drawn(assignment_map([claim(0, None), claim(7, "billing_a")], existing(("orders", 1))))
+        """Unreadable claims and claims of partitions that do not exist are shown, unless their partition is unknown."""
+        unreadable = {**claim(0, None), "partition": None}
+        axes = drawn(assignment_map([claim(0, None), claim(7, "billing_a"), unreadable], existing(("orders", 1))))
         assert cells(axes, OWNED) == {"a": [1], "unreadable claim": [0]}
         assert ticks(axes.get_xticklabels()) == ["0", "7"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_zkafka.errors import ClusterStateError, OptionError, UnknownTopic
 from pyspark_zkafka.model.view_tables import Row
-from pyspark_zkafka.tools.admin_delete_topic import delete_topic, existing_topics, request_deletion, require_deletable
+from pyspark_zkafka.tools.admin_delete_topic import delete_topic, remaining_topics, request_deletion, require_deletable
 from tests.support.ensemble_client import EnsembleClient
 
 
@@ -61,12 +61,15 @@ def test_deletion_that_is_not_waited_for(client: EnsembleClient, show: Callable[
 
 
 def test_request(client: EnsembleClient) -> None:
-    """A topic is marked for deletion once, and counts as existing while its znode or its mark exists."""
+    """A topic is marked for deletion once, and remains while its znode or its mark exists, unless it was created again."""
     client.put("/admin/delete_topics/u")
+    before = client.snapshot(["u", "t"])
     request_deletion(client, ["t", "u"])
     assert client.admin_state().deletions == ("t", "u")
     del client.ensemble.nodes["/brokers/topics/t"]
     del client.ensemble.nodes["/admin/delete_topics/u"]
-    assert existing_topics(client, ["u", "t"]) == ["u", "t"]
+    assert remaining_topics(client, before) == ["u", "t"]
     del client.ensemble.nodes["/admin/delete_topics/t"]
-    assert existing_topics(client, ["u", "t"]) == ["u"]
+    assert remaining_topics(client, before) == ["u"]
+    client.put("/brokers/topics/t", b'{"version": 1, "partitions": {"0": [1]}}')
+    assert remaining_topics(client, before) == ["u"]

@@ -27,6 +27,13 @@ def show(target: Target, name: Annotated[str, typer.Option()] = "all") -> None:
     target.output.rows([{"name": name, "connect": target.options.get("zookeeper.connect")}], columns("name connect"))
 
 
+@app.command("options")
+@reads_cluster
+def show_options(target: Target) -> None:
+    """Show the options of the connection."""
+    target.output.rows([target.options], columns(" ".join(target.options)))
+
+
 @app.command()
 @changes_cluster
 def change(target: Target) -> None:
@@ -55,10 +62,31 @@ def test_connection_from_a_file(tmp_path: Path) -> None:
 
 
 def test_errors() -> None:
-    """An error is one line on standard error with exit status 1, and is raised with --debug."""
+    """An error is one line on standard error with exit status 1; a traceback comes before it with --debug."""
     result = CliRunner().invoke(app, ["fail"])
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "[NO_BROKERS] No live broker is registered\n")
-    assert isinstance(CliRunner().invoke(app, ["fail", "--debug"]).exception, ClusterStateError)
+    debug = CliRunner().invoke(app, ["fail", "--debug"])
+    assert (debug.exit_code, debug.stderr.startswith("Traceback ")) == (1, True)
+    assert debug.stderr.endswith("\n[NO_BROKERS] No live broker is registered\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        (["--zookeeper", "dev:2181"], {"zookeeper.connect": "dev:2181"}),
+        (["--bootstrap-server", "dev:9092"], {"kafka.bootstrap.servers": "dev:9092"}),
+        ([], {"zookeeper.connect": "prod:2181", "kafka.bootstrap.servers": "prod:9092"}),
+        (
+            ["--zookeeper", "dev:2181", "--bootstrap-server", "dev:9092"],
+            {"zookeeper.connect": "dev:2181", "kafka.bootstrap.servers": "dev:9092"},
+        ),
+    ],
+)
+def test_addresses_of_two_clusters(typed: list[str], found: dict[str, str]) -> None:
+    """An address on the command line is not combined with the environment's other address."""
+    environment = {"ZKAFKA_ZOOKEEPER": "prod:2181", "ZKAFKA_BOOTSTRAP_SERVER": "prod:9092"}
+    result = CliRunner().invoke(app, ["options", "--json", *typed], env=environment)
+    assert json.loads(result.stdout) == [found]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,13 @@ def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
     assert "/consumers/idle" not in client.ensemble.nodes
 
 
+def test_last_topic(client: EnsembleClient, show: Callable[..., tuple[str, str]], run: Callable[..., list[Row]]) -> None:
+    """A note says if a group goes as a whole with a topic."""
+    assert "No other topic is in idle: everything" in show(delete, ["idle"], topic="t", dry_run=True)[1]
+    client.put("/consumers/idle/offsets/u/0", b"1")
+    assert "No other topic" not in show(delete, ["idle"], topic="t", dry_run=True)[1]
+
+
 def test_checked_before_anything_is_deleted(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
     """If one group is active or does not exist, none is deleted."""
     with pytest.raises(GroupError, match="Delete for group 'g' failed because its consumers are still active"):
@@ -110,6 +117,16 @@ def test_member_that_joins(topics_client: EnsembleClient) -> None:
     topics_client.meanwhile = lambda: topics_client.put("/consumers/g/ids/g_a")
     with pytest.raises(GroupError, match="GROUP_ACTIVE"):
         delete_group(topics_client, "g", "t")
+    assert "/consumers/g/offsets/t/0" in topics_client.ensemble.nodes
+
+
+def test_member_that_joins_a_group_without_registrations(topics_client: EnsembleClient) -> None:
+    """The proof that no member registers does not need the parent of registrations."""
+    del topics_client.ensemble.nodes["/consumers/g/ids"]
+    topics_client.meanwhile = lambda: topics_client.put("/consumers/g/ids/g_a")
+    with pytest.raises(GroupError, match="GROUP_ACTIVE"):
+        delete_group(topics_client, "g", "t")
+    topics_client.meanwhile = lambda: None
     assert "/consumers/g/offsets/t/0" in topics_client.ensemble.nodes
 
 

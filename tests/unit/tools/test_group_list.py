@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pyspark_zkafka.brokers.groups import GroupState
 from pyspark_zkafka.errors import NoLeader
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.view_tables import Row
@@ -26,6 +27,14 @@ def test_lag(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..
     group_admin.offline = {TopicPartition("t", 1): NoLeader("NO_LEADER", "t-1 has no leader")}
     assert lags() == {"former": None, "g": None, "idle": None, "in-kafka": None}
     assert "lag" not in run(list_)[0]
+
+
+def test_group_in_both_places(client: EnsembleClient, group_admin: GroupBrokers, run: Callable[..., list[Row]]) -> None:
+    """A group whose consumers have moved to Kafka shows them, and its topics in both places."""
+    group_admin.stored = {"idle": {TopicPartition("u", 0): 4}}
+    group_admin.states = {"idle": GroupState("STABLE", ("m1", "m2"))}
+    found = {row["group"]: row for row in run(list_, storage="both")}["idle"]
+    assert [found[n] for n in ("members", "topics", "state", "store")] == [2, ["t", "u"], "Stable", "both"]
 
 
 def test_groups(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:

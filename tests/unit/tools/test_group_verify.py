@@ -158,7 +158,17 @@ def test_regex_that_only_java_accepts() -> None:
     with pytest.raises(CodecError) as raised:
         decode_registration(path, data)
     (problem,) = verify_group(replace(GROUP, members={}, unreadable=(UnreadableZnode(path, raised.value),)), LOGS)
-    assert problem.remedy.startswith("JVM members cannot rebalance, unless Java accepts this regex; if they work, leave it")
+    assert problem.remedy == f"JVM members cannot rebalance if Java rejects this regex; if so, correct or delete {path}"
+
+
+def test_remedies_with_hostile_names() -> None:
+    """Names of groups and topics are quoted in commands to copy."""
+    offsets = {TopicPartition("gone; x", 0): Committed(5), TopicPartition("t", 0): Committed(10**6)}
+    problems = verify_group(replace(GROUP, name="a;curl x|sh #", offsets=offsets), LOGS)
+    remedies = [problem.remedy for problem in problems if problem.remedy.startswith("zkafka")]
+    assert len(remedies) == 2
+    assert "--topic 'gone; x'" in remedies[0]
+    assert all(remedy.split(" ", 3)[3].startswith("'a;curl x|sh #' --topic ") for remedy in remedies)
 
 
 def test_unexpected_assignment() -> None:

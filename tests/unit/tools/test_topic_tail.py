@@ -18,6 +18,7 @@ from pyspark_zkafka.errors import DataLoss, OptionError, UnknownTopic
 from pyspark_zkafka.model.nouns import OffsetRange, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, LATEST, Ago, AtTimestamp, FromEdge
 from pyspark_zkafka.testing import MockCluster
+from pyspark_zkafka.tools import topic_tail
 from pyspark_zkafka.tools.command import Target
 from pyspark_zkafka.tools.topic_tail import Format, as_text, decoder, line_writer, parse_start, read, record, tail
 from tests.support.cases import each
@@ -195,6 +196,11 @@ class Consumer:
     answers: list[list[Message]]
     assigned: list[Any] = field(default_factory=list)
     paused: list[Any] = field(default_factory=list)
+    is_known: bool = False
+
+    def list_topics(self, topic: str, timeout_s: float) -> Any:
+        partitions = {0: None} if self.is_known else {}
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=partitions)})
 
     def assign(self, partitions: list[Any]) -> None:
         self.assigned += [(p.topic, p.partition, p.offset) for p in partitions]
@@ -249,9 +255,32 @@ def test_following(reading: Any) -> None:
     ("code", "kind"),
     [(KafkaError._AUTO_OFFSET_RESET, DataLoss), (KafkaError.UNKNOWN_TOPIC_OR_PART, UnknownTopic)],
 )
-def test_records_that_are_gone(code: int, kind: type[Exception]) -> None:
+def test_records_that_are_gone(monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]) -> None:
     """A deleted topic and a position outside the log end the command with an error."""
+    monkeypatch.setattr(topic_tail, "_MISSING_S", 0)
     consumer = Consumer([[Message(3, None, error=code)]])
     client: Any = SimpleNamespace(consumer=consumer, warm_up=lambda topic: None, note=None)
     with pytest.raises(kind):
         list(read(client, [OffsetRange(T0, 3, 5)], until_end=True))
+
+
+def test_broker_that_does_not_know_the_topic_yet() -> None:
+    """A topic that another broker knows has not been deleted: reading continues."""
+    unknown = Message(3, None, error=KafkaError.UNKNOWN_TOPIC_OR_PART)
+    client: Any = SimpleNamespace(
+        consumer=Consumer([[unknown], [Message(3), Message(4)]], is_known=True), warm_up=lambda topic: None, note=None
+    )
+    (messages,) = read(client, [OffsetRange(T0, 3, 5)], until_end=True)
+    assert [message.offset() for message in messages] == [3, 4]
+
+
+def test_json_on_a_terminal() -> None:
+    """JSON for a terminal has printable ASCII alone; elsewhere it has the text itself."""
+    text = "é\x9b2J\x7f\u202e"
+    lines = [
+        line_writer("json", as_text, key=False, meta=False, escape=e)(Message(1, text.encode())) for e in (True, False)
+    ]  # type: ignore[arg-type]
+    assert [json.loads(line)["value"] for line in lines] == [text, text]
+    assert lines[0].decode().strip().isprintable()
+    assert lines[0].isascii()
+    assert "é".encode() in lines[1]
