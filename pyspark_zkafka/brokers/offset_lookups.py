@@ -94,7 +94,7 @@ def find_watermarks(
     epochs: dict[TopicPartition, int],
     request_size: int,
 ) -> dict[TopicPartition, int] | None:
-    """The offsets of many partitions at `EARLIEST` or `LATEST`. None if a leader did not return one of them in time.
+    """The offsets of many partitions at `EARLIEST` or `LATEST`. None unless every leader answers in time.
 
     An AdminClient creates a future for each partition, which costs two to three times as much for 10,000. But here the
     result is all or nothing, without a reason. Blocks for `timeout_s`, at most 2 s, and for up to a second the first time.

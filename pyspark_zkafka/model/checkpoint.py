@@ -39,8 +39,8 @@ class PlannedRange(NamedTuple):
     """A micro-batch's range ``[start, until)`` of a partition.
 
     `committed` is the group's offset when the range was planned, None if there was none, or no group. `mzxid` is its
-    `StoredOffset.mzxid`. After the query has left its group, both are of its last micro-batch in the group, and `left` is
-    the end of that micro-batch, which the query may have committed afterwards.
+    `StoredOffset.mzxid`. Once the query has left its group, both keep their last values there, and `left` is the end of
+    its last micro-batch in the group, which it may still have committed.
     """
 
     start: int

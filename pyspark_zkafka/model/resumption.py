@@ -50,6 +50,11 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
     >>> resume(PlannedRange(10, 20, committed=10, mzxid=7), StoredOffset(10, mzxid=9))
     Resumption(position=10, moved=True)
 
+    A commit of 20 that had failed when micro-batch [20, 30) was planned, and succeeded later:
+
+    >>> resume(PlannedRange(20, 30, committed=10, mzxid=7), StoredOffset(20, mzxid=8))
+    Resumption(position=30, moved=False)
+
     A query that left its group after micro-batch [0, 10), committed its end when it stopped, and read alone since:
 
     >>> resume(PlannedRange(20, 30, committed=0, mzxid=7, left=10), StoredOffset(10, mzxid=9))
@@ -63,7 +68,7 @@ def resume(planned: PlannedRange | None, stored: StoredOffset | None, last: Stor
 
 
 def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last: StoredOffset | None) -> bool:
-    """Return True if another member, which reads the topic that was created again, wrote the group's offset.
+    """Return True if another member wrote the group's offset after the topic was created again.
 
     `stored` is not `outdated`. An offset in Kafka's store may still be of the deleted topic, as brokers remove it some time
     later. It counts only if it differs from the stream's own offsets, as `resume` compares them.
@@ -83,7 +88,7 @@ def is_followed(planned: PlannedRange | None, stored: StoredOffset | None, last:
 
 
 def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSnapshot) -> set[TopicPartition]:
-    """Return the partitions that are newer than the group's offset, which is of a deleted topic of the same name.
+    """Return the partitions created after the group's offset was written. Such an offset belongs to a deleted topic.
 
     In ZooKeeper, offsets outlive their topics. Used in another log, they would skip records silently.
     """
@@ -92,7 +97,8 @@ def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSna
 
 
 def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
-    if stored.offset == planned.left:
+    is_pending = planned.left is None and planned.committed not in (None, planned.start)
+    if stored.offset == (planned.start if is_pending else planned.left):
         return True
     known = {planned.mzxid, None if last is None else last.mzxid} - {None}
     if stored.mzxid is not None and known:
@@ -166,8 +172,11 @@ def new_partition(facts: PartitionFacts) -> NamedPosition | None:
 
 
 def option_later(facts: PartitionFacts) -> NamedPosition | None:
-    """The position in the options, for a partition that the query knew and had no position in."""
-    return facts.named
+    """The offset or time in the options, for a partition that the query knew and had no position in.
+
+    The end of the log would skip records: it is left to `auto.offset.reset`.
+    """
+    return None if moves(facts.named) else facts.named
 
 
 RULES: tuple[Rule, ...] = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark_zkafka.brokers.admin import KafkaAdmin
 from pyspark_zkafka.cluster import bootstrap_servers, current_snapshot, describe_migration
 from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MIGRATED_TO_KRAFT
-from pyspark_zkafka.errors import ClusterStateError, ZKafkaError
+from pyspark_zkafka.errors import ClusterStateError, ZKafkaError, listing
 from pyspark_zkafka.model.nouns import WITHOUT_LEADER, ClusterSnapshot
 from pyspark_zkafka.model.planning import (
     Assign,
@@ -101,14 +101,24 @@ class ClusterState:
         while a partition has no leader, and once a minute; without ZooKeeper, once a second. If the read fails with a
         retriable error, returns the last snapshot. Another read confirms the deletion of an `expected` topic.
         """
-        found = self._snapshot
+        before = found = self._snapshot
         if found is None:
             found = self._snapshot = self._retry(self._read_cluster)
         elif anew or self._is_old():
             found = self._refresh(found)
         missing = set(expected) - found.topics.keys()
         self._deleted &= missing
-        return found if missing <= self._deleted else self._confirm_deleted(missing, found)
+        if missing <= self._deleted:
+            return found
+        confirmed = self._confirm_deleted(missing, found)
+        if confirmed is None:
+            if before is None:
+                raise BROKERS_UNAVAILABLE(
+                    f"Whether {listing(sorted(missing))} exist is unknown: one broker knows no such topics, and then none "
+                    "answered; check the brokers",
+                )
+            confirmed = self._snapshot = before
+        return confirmed
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
         """Return the present cluster with some topics, subscribed or not. Confirms that missing topics are deleted."""
@@ -160,6 +170,8 @@ class ClusterState:
                 self._is_cut_off = False
                 if ensemble is not None and self._brokers is not None:
                     self._brokers.refresh_metadata(moved_topics(before, found))
+                if self._is_polled and _lacks_partitions(before, found):
+                    found = self._snapshot = before  # the broker has not caught up: topics never lose partitions
                 return found
         if not self._is_cut_off:
             _log.warning("The last snapshot of the cluster is used, because no new one can be read: %s", problem)
@@ -167,14 +179,21 @@ class ClusterState:
         self._is_cut_off, self._read_at = ensemble is not None, self._clock()
         return before
 
-    def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot:
-        """Confirm that topics are deleted. ZooKeeper knows all topics; a broker that has just started may know none."""
-        for _ in range(self._retry.retries if self._is_polled else 1):
+    def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot | None:
+        """Confirm that topics are deleted; None if the brokers do not answer.
+
+        ZooKeeper knows all topics; a broker that has just started may know none.
+        """
+        is_answered = not self._is_polled
+        for _ in range(max(self._retry.retries, 1) if self._is_polled else 1):
             if self._is_polled:
                 self._retry.sleep(self._retry.interval_s)
-            found = self._refresh(found)
+            before, found = found, self._refresh(found)
+            is_answered = is_answered or found is not before
             if found.topics.keys() >= set(missing):
                 break
+        if not is_answered:
+            return None
         self._deleted = set(missing) - found.topics.keys()
         return found
 
@@ -249,6 +268,15 @@ class ClusterState:
     def _on_event(self, event: object) -> None:
         """Mark the snapshot as stale. Called on kazoo's thread."""
         self._stale.set()
+
+
+def _lacks_partitions(before: ClusterSnapshot, found: ClusterSnapshot) -> bool:
+    """Return True if a topic has fewer partitions than before, and is the same by its id."""
+    both = [(topic, found.topics[name]) for name, topic in before.topics.items() if name in found.topics]
+    return any(
+        now.topic_id is not None and now.topic_id == topic.topic_id and len(now.partitions) < len(topic.partitions)
+        for topic, now in both
+    )
 
 
 def max_age_s(snapshot: ClusterSnapshot, *, is_watched: bool) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from pyspark_zkafka.options.values import StreamOptions
 from pyspark_zkafka.read.stream_ends import FixedEnds, StreamEnds, StreamLimits
 from pyspark_zkafka.read.stream_planner import (
     Loss,
+    PartitionProgress,
     StreamState,
     check_ends,
     check_fixed_ends,
@@ -366,17 +367,25 @@ class StreamDriver:
         new = self._with_leader([tp for tp in owned if tp not in self._state.assigned], snapshot)
         if not new:
             return
+        found = self._find(new, finished)
+        if not found:  # one leader that does not answer must not keep the others' partitions from being read
+            _, failed = self._session.log_ends(new, {})
+            answering = [tp for tp in new if tp not in failed]
+            found = self._find(answering, finished) if failed and answering else {}
+        self._state = self._state.assign(owned, found, snapshot.topics)
+        self.commit()
+        self._copy_to_lagging_store(new)
+
+    def _find(self, new: Sequence[TopicPartition], finished: StreamOffset) -> dict[TopicPartition, PartitionProgress]:
+        """Find the starts of new partitions; none, with a warning, after a retriable error."""
         try:
-            found = self._starts.find(new, finished, self._state.committed, replaced=self._state.replaced)
+            return self._starts.find(new, finished, self._state.committed, replaced=self._state.replaced)
         except ZKafkaError as error:
             # Brokers learn of new partitions after ZooKeeper has them.
             if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
             self._warnings.warn(f"{listing(sorted(new))} cannot be read yet, retrying: {error}")
-            return
-        self._state = self._state.assign(owned, found, snapshot.topics)
-        self.commit()
-        self._copy_to_lagging_store(new)
+            return {}
 
     def _wait_idle(self, finished: StreamOffset, since: float) -> bool:
         """Wait, if nothing was read `since` that time. Returns False if no fixed ends are left to reach.
@@ -430,7 +439,7 @@ def commit_positions(
         _log.warning("Offsets are not committed yet, retrying: %s", error)
         return state
     _note_lost(done.lost, member)
-    committed, moved = state.commit({**done.kept, **done.written}, done.mzxids, done.written)
+    committed, moved = state.commit({**done.kept, **done.written}, done.mzxids)
     for tp, offset in moved.items():
         warnings.warn(
             f"{tp}: another client has set the group's offset to {offset}, and this query is at "

@@ -185,7 +185,7 @@ class FixedEnds:
         return True
 
     def _without_owner(self, member: Membership, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the partitions not read to their ends that this member may still be assigned.
+        """Return the unfinished partitions that this member may still get.
 
         A dead member owns its partitions until its session expires. An owner that commits, or stays for longer, is alive
         and reads its partitions to the end.

@@ -85,7 +85,7 @@ class StreamState:
     replaced : mapping
         The present identities of topics that were deleted or created again since the last micro-batch.
     uncommitted_starts : mapping
-        The query's starts of other members' partitions without an offset of the group.
+        Starts that this query found for other members' partitions without a group offset.
     bounds : mapping or None
         The fixed ends of AvailableNow.
     bounded : mapping
@@ -154,18 +154,18 @@ class StreamState:
         self,
         stored: Mapping[TopicPartition, int],
         mzxids: Mapping[TopicPartition, int],
-        written: Mapping[TopicPartition, int],
     ) -> tuple[StreamState, dict[TopicPartition, int]]:
         """Return the state after a commit, and the offsets that another client has committed ahead of our positions.
 
-        `stored` has the group's present offsets, `written` the offsets that this commit wrote, and `mzxids` the ``mzxid``
-        of their znodes.
+        `stored` has the group's present offsets, and `mzxids` the ``mzxid`` of the znodes that this commit wrote. An equal
+        offset that was there before is an earlier commit whose answer was lost.
         """
         moved = {tp: offset for tp, offset in stored.items() if offset != self.assigned[tp].position}
         done = {tp: StoredOffset(offset, mzxids.get(tp)) for tp, offset in stored.items() if tp not in moved}
         changed = {tp: replace(self.assigned[tp], committed=offset, resets=False) for tp, offset in done.items()}
         changed |= {tp: replace(self.assigned[tp], moved_to=offset) for tp, offset in moved.items()}
-        ours = {tp: offset for tp, offset in done.items() if tp in written}
+        known = {tp: last for tp, last in self.committed.items() if tp in done and last.offset == done[tp].offset}
+        ours = {tp: offset if offset.mzxid is not None else known.get(tp, offset) for tp, offset in done.items()}
         return replace(self._update(changed), committed={**self.committed, **ours}), moved
 
     def replace_topic(self, topic: str, identity: TopicIdentity) -> StreamState:
@@ -212,8 +212,8 @@ def check_topics(
     """Find partitions that were read and no longer exist, and topics that were created `again`.
 
     Partitions that other members read count, too: a member that watches topics releases deleted ones at once. `again` has
-    the `replaced_topics`. It is no loss if nothing was read of a topic, if its deletion was reported, or if the group has
-    read it since it was created again (`followed`). A topic that was missing, and is the same again, is read further.
+    the `replaced_topics`. Not a loss: a topic of which nothing was read, whose deletion was reported, or that the group has
+    read since (`followed`). A topic that reappears unchanged continues at its position.
     """
     losses = []
     gone = sorted(tp for tp in finished.ranges if tp.topic not in snapshot.topics and tp.topic not in state.replaced)
@@ -286,10 +286,13 @@ def ranges_of(state: StreamState, ends: Mapping[TopicPartition, int]) -> dict[To
 def end_of(
     state: StreamState, finished: StreamOffset, ranges: Mapping[TopicPartition, OffsetRange], snapshot: ClusterSnapshot
 ) -> tuple[StreamState, StreamOffset]:
-    """Return the end of a micro-batch that reads the ranges. Existing partitions that are not assigned keep a range."""
+    """Return the end of a micro-batch that reads the ranges. Partitions that are not assigned keep an empty range.
+
+    So do partitions that the snapshot lacks: a broker may not know added ones yet.
+    """
     planned_ranges = {tp: state.assigned[tp].planned_range(r.until) for tp, r in ranges.items()}
     for tp, planned in finished.ranges.items():
-        if tp not in planned_ranges and tp in snapshot.states and tp.topic not in state.replaced:
+        if tp not in planned_ranges and tp.topic in snapshot.topics and tp.topic not in state.replaced:
             planned_ranges[tp] = state.idle_range(tp, planned)
     before = {name: identity for name, identity in finished.topics.items() if name not in state.replaced}
     topics = snapshot.topics.items()

@@ -111,6 +111,8 @@ class Session:
         return self
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
+        if silent := sorted(self.silent.intersection(wanted)):
+            raise NoLeader("NO_LEADER", f"the leaders of {silent} are silent")
         return {tp: self._offset(position, self.logs[tp]) for tp, position in wanted.items()}
 
     def _offset(self, position: Position, end: int) -> int:

@@ -85,6 +85,16 @@ def test_resume(planned: Range | None, committed: int | None, last_committed: in
             id="a reset to what this process committed",
         ),
         pytest.param(Range(0, 20, 0), StoredOffset(0, 9), None, Resumption(20), id="without an mzxid, the offset decides"),
+        pytest.param(
+            Range(20, 30, 10, mzxid=7), StoredOffset(20, 9), None, Resumption(30), id="a commit that was late for the plan"
+        ),
+        pytest.param(
+            Range(20, 30, 10, mzxid=7),
+            StoredOffset(10, 9),
+            None,
+            Resumption(10, moved=True),
+            id="a reset to what was stored when a commit was late",
+        ),
     ],
 )
 def test_mzxids(planned: Range, stored: StoredOffset, last: StoredOffset | None, expected: Resumption) -> None:
@@ -130,6 +140,8 @@ def test_precedence() -> None:
         (PartitionFacts(is_first_start=True, named=LATEST), LATEST),
         (PartitionFacts(is_first_start=True, named=LATEST, created_after_subscription=True), EARLIEST),
         (PartitionFacts(stored=StoredOffset(7), is_added=True), 7),
+        (PartitionFacts(named=LATEST), None),
+        (PartitionFacts(named=EARLIEST), EARLIEST),
     ],
 )
 def test_start(facts: PartitionFacts, position: Position) -> None:

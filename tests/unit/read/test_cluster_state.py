@@ -12,6 +12,7 @@ from pyspark_zkafka.model.nouns import Broker, ClusterSnapshot, Endpoint, Partit
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.read.cluster_state import ClusterState
 from pyspark_zkafka.read.stream_driver import StreamDriver
+from pyspark_zkafka.retries import Retry
 from tests.support.planned_stream import Session
 
 LOST = ZooKeeperError("ZOOKEEPER_CONNECTION_LOST", "lost")
@@ -208,3 +209,43 @@ def test_a_pattern_asked_of_a_broker_that_has_just_started(monkeypatch: pytest.M
     driver = StreamDriver(options, lambda: session.now, session.sleep, session)
     driver.fix_bounds()
     assert driver._state.bounds == {TopicPartition("t", 0): 5}
+
+
+DOWN = BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
+
+
+def polled(*found: ClusterSnapshot | ZKafkaError, retries: int = 2) -> State:
+    """Return the state of a cluster without ZooKeeper, whose brokers give these answers."""
+    state = State(ZooKeeper())
+    state._zookeeper, state._retry = None, Retry(retries, 1.0, state.pauses.append)
+    brokers: Any = ZooKeeper(*found)
+    state._brokers = brokers
+    return state
+
+
+def test_a_deletion_that_no_broker_confirms() -> None:
+    """A broker that knows no topic, followed by no answer, confirms nothing: the topics stay as they were."""
+    state = polled(cluster("t"), cluster(), DOWN)
+    first = state.snapshot()
+    assert state.snapshot(anew=True, expected=["t"]) is first
+    assert state.snapshot() is first
+    with pytest.raises(BrokersUnavailable, match="Whether t exist is unknown"):
+        polled(cluster(), DOWN).snapshot(expected=["t"])
+
+
+def test_a_deletion_without_retries() -> None:
+    """Another read confirms a deletion even if failed requests are not repeated."""
+    state = polled(cluster("t"), cluster(), cluster("t"), retries=0)
+    state.snapshot()
+    assert state.snapshot(anew=True, expected=["t"]).topics.keys() == {"t"}
+
+
+def test_a_broker_that_has_not_caught_up() -> None:
+    """A topic does not lose partitions: metadata without added ones is not used."""
+
+    def topic(partitions: int, topic_id: str) -> ClusterSnapshot:
+        return ClusterSnapshot({}, {"t": Topic("t", dict.fromkeys(range(partitions), (0,)), topic_id)})
+
+    state = polled(topic(2, "id"), topic(1, "id"), topic(3, "id"), topic(1, "another"))
+    sizes = [len(state.snapshot(anew=True).topics["t"].partitions) for _ in range(4)]
+    assert sizes == [2, 2, 3, 1]

@@ -139,6 +139,19 @@ def test_partition_without_a_leader(session: Session, caplog: pytest.LogCaptureF
     assert planned(found, end) == [(1, 10, 100)]
 
 
+def test_leader_that_is_silent_at_a_restart(session: Session) -> None:
+    """After a restart, partitions are read while the leader of another one does not answer."""
+    first = driver(session)
+    end = first.latest(first.initial(), limited=False)
+    session.logs = {T0: 120, T1: 120}
+    session.silent = {T1}
+    again = driver(session)
+    end = again.latest(end, limited=False)
+    assert {tp: r.until for tp, r in StreamOffset.from_json(end).ranges.items()} == {T0: 120, T1: 100}
+    session.silent = set()
+    assert planned(again, end, limited=False) == [(1, 100, 120)]
+
+
 def test_start_of_a_missing_topic(session: Session, caplog: pytest.LogCaptureFixture) -> None:
     """A warning names topics of startingOffsets that do not exist, such as those deleted before a takeover."""
     starts = '{"t": {"0": 10, "1": 10}, "u": {"0": 5}}'

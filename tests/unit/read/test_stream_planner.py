@@ -93,12 +93,20 @@ class TestState:
 
     def test_commit(self) -> None:
         """Committed offsets are remembered as this run's; an offset that another client set ahead is not."""
-        after, moved = state(p0=5, p1=5).commit({T0: 5, T1: 40}, {T0: 77}, {T0: 5})
+        after, moved = state(p0=5, p1=5).commit({T0: 5, T1: 40}, {T0: 77})
         assert moved == {T1: 40}
         assert after.committed == {T0: StoredOffset(5, 77)}
         assert after.due() == {}
         assert after.finish({T1: Range(5, 60)}).due() == {T1: 60}
         assert after.assigned[T1].planned_range(9) == Range(5, 9)
+
+    def test_commit_without_an_answer(self) -> None:
+        """An equal offset that is found is this run's own, by an earlier commit: the last known one is forgotten."""
+        first, _ = state(p0=5).commit({T0: 5}, {T0: 77})
+        again, _ = first.commit({T0: 5}, {})
+        assert again.committed == {T0: StoredOffset(5, 77)}
+        later, _ = first.finish({T0: Range(5, 9)}).commit({T0: 9}, {})
+        assert later.committed == {T0: StoredOffset(9)}
 
     def test_epochs(self) -> None:
         """The leader epoch of the log with the position is remembered."""
@@ -178,6 +186,12 @@ class TestEndOf:
         assert end.ranges == {T0: Range(5, 9), T1: Range(5, 5, 4, 77)}
         assert end.topics == {"t": TopicIdentity(None, 7, 2)}
         assert (after.uncommitted_starts, after.replaced) == ({}, {})
+
+    def test_partitions_that_a_broker_does_not_know_yet(self) -> None:
+        """A partition that was added and read keeps its position, if the snapshot lacks it."""
+        added = TopicPartition("t", 2)
+        _, end = end_of(state(p0=5), finished(T0, added), {T0: OffsetRange(T0, 5, 9)}, cluster())
+        assert end.ranges == {T0: Range(5, 9), added: Range(5, 5, 0)}
 
     def test_replaced(self) -> None:
         """Nothing of a topic that was created again is remembered."""
