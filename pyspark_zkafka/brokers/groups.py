@@ -134,8 +134,10 @@ class KafkaGroupOffsets:
         self._require_success("reading", found)
         return {_partition(tp): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the next offsets to read, whatever is stored.
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], due: Callable[[], Collection[TopicPartition]] | None = None
+    ) -> None:
+        """Set the next offsets to read, whatever is stored. `due` returns those to write in a further attempt.
 
         Blocks for a request for every 1,000 partitions, and for one more the first time: at most `timeout_s` for each, or
         some seconds if the brokers refuse the connection. Waits for a coordinator that is being replaced.
@@ -144,9 +146,9 @@ class KafkaGroupOffsets:
         and BrokersUnavailable without an answer. The offsets may be committed then.
         """
         for some in commit_requests(offsets):
-            self._commit([KafkaTopicPartition(*tp, offset) for tp, offset in some.items()])
+            self._commit([KafkaTopicPartition(*tp, offset) for tp, offset in some.items()], due)
 
-    def _commit(self, positions: _Positions) -> None:
+    def _commit(self, positions: _Positions, due: Callable[[], Collection[TopicPartition]] | None) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -156,6 +158,11 @@ class KafkaGroupOffsets:
                 if time.monotonic() + _PAUSE_S > deadline:
                     raise
             time.sleep(_PAUSE_S)
+            if due is not None:  # another client may have committed meanwhile
+                left = due()
+                positions = [position for position in positions if _partition(position) in left]
+                if not positions:
+                    return
 
     def _attempt(self, positions: _Positions, timeout_s: float) -> None:
         """Commit by an admin client. After a failure it is replaced: it would keep asking the old coordinator.

@@ -102,14 +102,14 @@ class Claims:
         Claims of the member's earlier sessions are replaced. Claims of this session for another thread are changed in
         place: no other member can claim the partition meanwhile.
         """
-        claimed: list[TopicPartition] = []
+        claimed, held = list[TopicPartition](), self.owned.keys()
         chroot = self._client.config.chroot
         for chunk in pieces(sorted(threads), lambda tp: self._claiming(tp, threads[tp], owner), chroot):
             self._in_doubt.update(chunk)
             blockers = self._claim({tp: threads[tp] for tp in chunk}, owner)
             if blockers:
                 self._in_doubt.difference_update(chunk)
-                self.release(claimed, owner)
+                self.release([tp for tp in claimed if tp not in held], owner)
                 return blockers
             claimed += chunk
             self._add({tp: threads[tp] for tp in chunk})
@@ -396,11 +396,11 @@ def proof_of(owner: ClaimOwner | None) -> OwnedBy | NoOwner:
 
 def _owned(group: str, owners: Mapping[TopicPartition, Znode]) -> PartitionOwned:
     shown = [
-        f"{tp} by {thread_of(node) or 'a nameless owner'} (session {session_text(node.stat.ephemeral_owner)})"
+        f"{tp} ({thread_of(node) or 'nameless'}, session {session_text(node.stat.ephemeral_owner)})"
         for tp, node in owners.items()
     ]
     return PARTITION_OWNED(
-        f"The offsets of group {group} were not committed: the group owns {listing(shown, _SHOWN)}; "
+        f"The offsets of group {group} were not committed: its members own {listing(shown, _SHOWN)}; "
         "stop these consumers and wait until the sessions of dead ones have expired, join the group with ConsumerGroup, "
         "or use another group.id",
         partitions=sorted(owners),

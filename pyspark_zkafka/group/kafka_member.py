@@ -39,7 +39,7 @@ _UNASSIGNED = (
 
 
 class KafkaGroupMember:
-    """A member, from ``join`` to ``leave``. A `Membership`.
+    """A member of a group that Kafka coordinates, from ``join`` to ``leave``.
 
     One thread owns the client. In each iteration it takes requests of other threads, polls, commits and answers. A
     revocation waits for the running micro-batch, but no longer than `hold_ms`. Meanwhile the thread keeps serving requests:
@@ -137,11 +137,12 @@ class KafkaGroupMember:
         return self._state.owned(self._timing.clock())
 
     def rebalance(self) -> Owned:
-        """Release revoked partitions between two pieces of work: see `Membership`. Blocks for some milliseconds."""
+        """Release revoked partitions between two pieces of work. Blocks for some milliseconds."""
         owned: Owned = self._result(self._requests.add_rebalance(), self._hold_s + _MARGIN_S)
         return owned
 
     def set_reading(self, partitions: Collection[TopicPartition]) -> None:
+        """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
         self._reading = frozenset(partitions)
         self.request_rebalance()
 
@@ -166,6 +167,7 @@ class KafkaGroupMember:
         return lost
 
     def wait(self, timeout_s: float) -> None:
+        """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
 

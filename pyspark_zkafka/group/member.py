@@ -142,8 +142,8 @@ class GroupMember:
     def rebalance(self) -> Mapping[TopicPartition, Claim]:
         """Release and claim partitions between two pieces of work. Returns the partitions then owned.
 
-        They count as being read until the next call of `read`. Sends no request if nothing has changed. Logs and retries
-        retriable errors, and raises others.
+        They count as being read until the next call of `set_reading`. Sends no request if nothing has changed. Logs and
+        retries retriable errors, and raises others.
         """
         with self._lock:
             self.set_reading(())
@@ -156,12 +156,14 @@ class GroupMember:
             return owned
 
     def set_reading(self, partitions: Collection[TopicPartition]) -> None:
+        """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
         with self._lock:
             self._reading = frozenset(partitions)
             if self._step.revoking.keys() - self._reading:
                 self.request_rebalance()
 
     def wait(self, timeout_s: float) -> None:
+        """Wait until the ownership may have changed, or the time-out."""
         self._changed.wait(timeout_s)
         self._changed.clear()
 
@@ -195,6 +197,7 @@ class GroupMember:
     def _serve_once(self) -> None:
         """Rebalance or check the group, if due and connected. Keeps an error for the next caller of `rebalance`."""
         if self._suspended:
+            self._error = self.client.refused or self._error
             return
         self._wake.clear()
         now = self._timing.clock()

@@ -1,11 +1,11 @@
-"""Membership in a consumer group: the interface of both kinds of members, and joins of groups in Kafka."""
+"""Members of consumer groups of both kinds, and joins of groups in Kafka."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from pyspark_zkafka.brokers.group_consumer import GroupConsumer, unsupported_protocol
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
@@ -13,67 +13,15 @@ from pyspark_zkafka.conditions import BROKERS_UNAVAILABLE, MEMBERS_IN_ZOOKEEPER,
 from pyspark_zkafka.errors import listing
 from pyspark_zkafka.group.kafka_member import KafkaGroupMember
 from pyspark_zkafka.group.kafka_state import is_final
+from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
-from pyspark_zkafka.model.nouns import Claim, ClaimOwner, TopicPartition
+from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscription
 from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
-
-class Membership(Protocol):
-    """A member of a group, from ``join`` to ``leave``: a `GroupMember` or a `KafkaGroupMember`. Thread-safe."""
-
-    group: str
-    consumer: str
-    """The member's id."""
-
-    @property
-    def expiry_s(self) -> float:
-        """The time after which a dead member owns nothing."""
-
-    @property
-    def rebalances(self) -> int:
-        """How often the assignment was computed or received."""
-
-    @property
-    def owner(self) -> ClaimOwner | None:
-        """The owner of the member's partitions, or None while it can own none."""
-
-    @property
-    def settled(self) -> bool:
-        """True if the member owns exactly its assigned partitions, and no change is pending."""
-
-    def join(self) -> None:
-        """Become a member. The partitions may be assigned later, see `wait_settled`."""
-
-    def leave(self) -> None:
-        """Release all partitions, and leave the group. Blocks for at most some seconds."""
-
-    def require_owner(self) -> ClaimOwner:
-        """The owner of the member's partitions. Raises a retriable ZKafkaError while it can own none."""
-
-    def owned(self) -> Mapping[TopicPartition, Claim]:
-        """The partitions that the member owns. A partition that is assigned again has a new claim."""
-
-    def rebalance(self) -> Mapping[TopicPartition, Claim]:
-        """Release revoked partitions between two pieces of work. All partitions then owned count as being read.
-
-        Raises an error that prevents a rebalance, unless it is retriable.
-        """
-
-    def set_reading(self, partitions: Collection[TopicPartition]) -> None:
-        """Set the partitions that are now being read, which are kept for the hold. Empty when the work is done."""
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait until the ownership may have changed, or the time-out."""
-
-    def wait_settled(self, timeout_s: float | None = None) -> bool:
-        """Wait until the member owns its assigned partitions. False on time-out."""
-
-    def request_rebalance(self) -> None:
-        """Have the member check its ownership soon."""
-
-
+Membership: TypeAlias = GroupMember | KafkaGroupMember
+"""A member of a group, from `join` to `leave`."""
 _WITH_COORDINATORS = 2  # the version of a broker's registration from 0.9 on
 _SHOWN = 3
 

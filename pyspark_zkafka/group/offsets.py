@@ -102,7 +102,7 @@ class GroupOffsets:
         """Move offsets forward in each store, in `resets` also back; see `commit_offsets`.
 
         An offset is `kept` if one of two stores has a higher one. Kafka is not part of ZooKeeper's transaction: ownership
-        is checked right before a commit to Kafka.
+        and the stored offset are checked right before each attempt to commit to Kafka.
         """
         results: list[CommitResult] = []
         for store in self._stores:
@@ -206,15 +206,22 @@ class GroupOffsets:
     def _commit_to_kafka(
         self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]
     ) -> CommitResult:
-        lost: set[TopicPartition] = set()
-        if self._zookeeper is not None:
-            lost = find_lost(self._zookeeper, self._group, proof, sorted(offsets))
-        there = self._kafka.committed(offsets)
-        # An equal offset is written again: brokers forget it some time after its last commit.
-        kept = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) > offset}
-        written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in kept}
-        self._kafka.commit(written)
-        return CommitResult(written, {tp: offset for tp, offset in kept.items() if tp not in lost}, lost)
+        found = CommitResult()
+
+        def due() -> Collection[TopicPartition]:
+            nonlocal found
+            lost: set[TopicPartition] = set()
+            if self._zookeeper is not None:
+                lost = find_lost(self._zookeeper, self._group, proof, sorted(offsets))
+            there = self._kafka.committed(offsets)
+            # An equal offset is written again: brokers forget it some time after its last commit.
+            kept = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) > offset}
+            written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in kept}
+            found = CommitResult(written, {tp: offset for tp, offset in kept.items() if tp not in lost}, lost)
+            return written.keys()
+
+        self._kafka.commit({tp: offsets[tp] for tp in due()}, due)
+        return found
 
     def _client(self) -> ZooKeeperClient:
         if self._zookeeper is None:

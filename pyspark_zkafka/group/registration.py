@@ -3,11 +3,10 @@
 The registration is the ephemeral znode ``/consumers/G/ids/C``, written once per session.
 
 The owner znode ``/consumers/G/owners/T`` shows when the group subscribed to a topic. `auto.offset.reset` sets the start of
-partitions that existed then. The group reads partitions that were created later from their first record. ZooKeeper's
-transaction ids order the two events alike for every member, and keep that order after members have ended. The state of a
-partition is created before its first record. A member creates owner znodes for the topics that it names when it joins; JVM
-consumers do so with their first claim. A pattern also covers topics that do not exist yet: for them, the group's own znode
-counts.
+partitions that existed then. The group reads partitions that were created later from their first record. By ZooKeeper's
+transaction ids, every member sees the same order, also later. The state of a partition is created before its first record.
+A member creates owner znodes for the topics that it names when it joins; JVM consumers do so with their first claim. A
+pattern also covers topics that do not exist yet: for them, the group's own znode counts.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def group_job(
 ) -> GroupJob | None:
     """Return the job that commits `ends`: a new job if the last ones are finished, or the unfinished one, repeated.
 
-    None if the group has committed all of `ends`, because the job cannot be distinguished from an earlier one.
+    None if the group has committed all of `ends`, because the job would look like an earlier one.
 
     `query` is the first of `job_names`. `last` are the last jobs of the ledgers of both names, and `elsewhere` the last
     jobs under other prefixes, writers and topics. `committed` are the group's offsets of the partitions of all these jobs.

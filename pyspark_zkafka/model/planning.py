@@ -162,7 +162,7 @@ def describe_missing(
         option, leaves = ("subscribePattern", "matches no") if is_positive else ("subscribeExceptPattern", "excludes every")
         shown = listing(sorted(set(names) - INTERNAL_TOPICS)) or "no topics that this user may see"
         return NO_TOPIC_MATCHES(
-            f"{option} {subscription.pattern!r} {leaves} topic, of which the whole name must match; the cluster has "
+            f"{option} {subscription.pattern!r} {leaves} topic (it must match the whole name); the cluster has "
             f"{shown}; correct the pattern or create a topic{remedy}",
             missing=list(missing),
         )
@@ -338,9 +338,9 @@ class Listener:
 
 
 def coalesce(splits: Iterable[Split], min_records: int | None, max_records: int | None = None) -> list[tuple[Split, ...]]:
-    """Group the splits, in order, so that each group except the last has at least `min_records` offsets.
+    """Group the splits, in order: a group grows until it has `min_records` offsets, or would exceed `max_records`.
 
-    Without `min_records`, each split is a group. A group of several splits has at most `max_records` offsets.
+    Without `min_records`, each split is a group.
     """
     if min_records is None:
         return [(split,) for split in splits]

@@ -62,11 +62,9 @@ class PushedFilters:
         return all(c.admits(columns[c.column]) for c in self.comparisons)
 
     def cut(self, whole: OffsetRange, first_since: Mapping[TopicPartition, int]) -> OffsetRange:
-        """Return the part of a range that can match. `first_since` has the first offset at `since_ms` or later, or -1."""
-        start = max(whole.start, self.from_offset or 0)
+        """Return the part of a range that can match. `first_since` has the first offset at `since_ms` or later."""
+        start = max(whole.start, self.from_offset or 0, first_since.get(whole.partition, 0))
         until = whole.until if self.until_offset is None else min(whole.until, self.until_offset)
-        first = first_since.get(whole.partition, 0)
-        start = until if first < 0 else max(start, first)
         return OffsetRange(whole.partition, start, max(start, until))
 
 

@@ -90,6 +90,9 @@ def require_projection(
     for column in schema:
         if column.name in ("key", "value", "headers", *CORRUPT_COLUMNS) and not column.nullable:
             problems.append(f"{column.name} cannot be NOT NULL: Kafka has records without one")
+        is_list = column.name == "headers" and _same_type(column.type, own["headers"][0])
+        if is_list and not column.type.value_type.field("value").nullable:
+            problems.append("value of headers cannot be NOT NULL: headers may have none")
         if column.name in decoded:
             found = decoded[column.name]
             if found is None:

@@ -105,6 +105,8 @@ def require_view_projection(view: str, schema: pa.Schema) -> None:
             problems.append(f"view={view} has no column {field.name!r}; it has {', '.join(columns)}")
         elif field.type != _ARROW_TYPES[columns[field.name]]:
             problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it as that")
+        elif not field.nullable:
+            problems.append(f"{field.name} of view={view} cannot be NOT NULL: it may be unknown")
     if problems:
         raise INVALID_SCHEMA("The schema cannot be read: " + "; ".join(problems))
 

@@ -12,7 +12,7 @@ from pyspark_zkafka.cluster import ClusterSource, ZooKeeperSource, bootstrap_ser
 from pyspark_zkafka.conditions import NO_GROUP_OFFSETS, OFFSET_OUT_OF_RANGE, report_data_loss
 from pyspark_zkafka.errors import GroupError, listing, nearest
 from pyspark_zkafka.model.nouns import ClusterSnapshot, OffsetRange, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, LogOffsets, resolve
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, AtTimestamp, LogOffsets, resolve
 from pyspark_zkafka.model.planning import (
     Split,
     SubscribeExcept,
@@ -156,8 +156,12 @@ def resolve_ranges(
         )
     if pushed is None:
         return list(resolution.ranges)
-    since = {} if pushed.since_ms is None else dict.fromkeys(partitions, AtTimestamp(pushed.since_ms))
-    first_since = logs.list_offsets(since)
+    first_since: Mapping[TopicPartition, int] = {}
+    if pushed.since_ms is not None:
+        # The answer is -1 if the record is after an open transaction, or arrives later: the range then starts at the end.
+        ends = logs.list_offsets(dict.fromkeys(partitions, LATEST))
+        found = logs.list_offsets(dict.fromkeys(partitions, AtTimestamp(pushed.since_ms)))
+        first_since = {tp: ends[tp] if first < 0 else first for tp, first in found.items()}
     return [pushed.cut(r, first_since) for r in resolution.ranges]
 
 

@@ -173,6 +173,8 @@ class ClusterState:
                 if self._is_polled and _lacks_partitions(before, found):
                     found = self._snapshot = before  # the broker has not caught up: topics never lose partitions
                 return found
+        elif (refused := ensemble.refused) is not None:
+            raise refused
         if not self._is_cut_off:
             _log.warning("The last snapshot of the cluster is used, because no new one can be read: %s", problem)
         self._stale.clear()

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from kazoo.client import KazooClient
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import KeeperState
 
@@ -22,7 +21,7 @@ from pyspark_zkafka.model.topic_names import shown_name
 from pyspark_zkafka.model.znodes.codec import is_znode_path
 from pyspark_zkafka.options.values import ZooKeeperConfig, ZooKeeperTls
 from pyspark_zkafka.zookeeper import kazoo_errors as errors
-from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, ConnectionLog
+from pyspark_zkafka.zookeeper.kazoo_handler import BoundedHandler, Client, ConnectionLog
 from pyspark_zkafka.zookeeper.transactions import REASONS, Conflict, Operation, Outcome, request_bytes, to_wire
 
 if TYPE_CHECKING:
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
+_REOPEN_S = 1.0, 30.0
+_REFUSALS = 3  # a server that stops during a login looks like one that refuses it
 _LEAST_BULK = 500  # that many single reads take longer than the start of a session
 _BULK_PAUSE_S = 60.0  # after a failure, which may have taken the whole connection timeout
 _BULK_REQUEST, _BULK_IN_FLIGHT = 200, 10  # servers hold an answer in memory
@@ -133,9 +134,9 @@ class ZooKeeperConnection:
         self._on_state = on_state
         self._clock = clock
         self._kazoo: Any = None
+        self._opening = threading.Lock()
         self._handler = BoundedHandler(clock)
         self._log = ConnectionLog(_log)
-        self._auth_failed = False
         self._timeout_s = config.connection_timeout_ms / 1000
 
     def __enter__(self) -> Self:
@@ -154,7 +155,8 @@ class ZooKeeperConnection:
 
     def close(self) -> None:
         """End the session and its ephemeral znodes, within 2 seconds or when the session expires. Idempotent."""
-        kazoo, self._kazoo = self._kazoo, None
+        with self._opening:
+            kazoo, self._kazoo = self._kazoo, None
         if kazoo is None:
             return
         self._handler.deadline, self._log.quiet = self._clock() + CLOSE_TIMEOUT_S / 2, True
@@ -187,6 +189,12 @@ class ZooKeeperConnection:
     def connected(self) -> bool:
         """True if there is a connection. A broken one may be noticed some seconds later."""
         return bool(self._client().connected)
+
+    @property
+    def refused(self) -> ZKafkaError | None:
+        """The error of credentials that were refused several times in a row since the connection was lost."""
+        refusals = 0 if self._kazoo is None else self._kazoo.refusals
+        return None if refusals < _REFUSALS else errors.no_session(errors.AUTH_FAILED(), self.config, [])
 
     def get_many(self, paths: Iterable[str], watch: Watch | None = None) -> dict[str, Znode]:
         """Read data and stat of each path that exists, in one round.
@@ -360,7 +368,7 @@ class ZooKeeperConnection:
         deadline, changed = self._clock() + self._timeout_s, threading.Event()
         tls = None if self.config.tls is None else tls_context(self.config.tls)
         self._handler, self._log = BoundedHandler(self._clock, deadline, tls), ConnectionLog(_log)
-        self._kazoo = kazoo = KazooClient(
+        self._kazoo = kazoo = Client(
             hosts=self.config.hosts,
             timeout=self.config.session_timeout_ms / 1000,
             handler=self._handler,
@@ -369,11 +377,8 @@ class ZooKeeperConnection:
             use_ssl=tls is not None,
             **_credentials(self.config.auth),
         )
-        self._auth_failed = False
-        kazoo.add_listener(lambda state: self._note_refusal(kazoo))
+        kazoo.add_listener(lambda state: self._on_kazoo_state(kazoo, state))
         kazoo.add_listener(lambda state: changed.set())
-        if self._on_state is not None:
-            kazoo.add_listener(self._on_state)
         kazoo.start_async()
         changed.wait(self._timeout_s)
         try:
@@ -384,12 +389,40 @@ class ZooKeeperConnection:
             raise errors.no_session(self._cause(error), self.config, troubles) from error
         self._handler.deadline, self._log.quiet = math.inf, False
 
-    def _note_refusal(self, kazoo: Any) -> None:
-        """Record AUTH_FAILED: kazoo closes at once, and later requests fail without that cause."""
-        self._auth_failed = self._auth_failed or kazoo.client_state == KeeperState.AUTH_FAILED
+    def _on_kazoo_state(self, kazoo: Any, state: SessionState) -> None:
+        """Pass a state on, unless it is of a closed client, which may still try to connect."""
+        if kazoo is not self._kazoo:
+            return
+        if self._on_state is not None:
+            self._on_state(state)
+        if state == "LOST" and self._is_established and kazoo.client_state != KeeperState.EXPIRED_SESSION:
+            threading.Thread(target=self._reopen, args=(kazoo,), name="zookeeper-reopen", daemon=True).start()
+
+    @property
+    def _is_established(self) -> bool:
+        return self._handler.deadline == math.inf
+
+    def _reopen(self, kazoo: Any) -> None:
+        """Start kazoo again: its thread ends if a connection is lost during the login, and after unexpected errors."""
+        pause_s, longest_s = _REOPEN_S
+        while self._kazoo is kazoo and not kazoo.connected:
+            if not kazoo.has_ended:
+                time.sleep(_REOPEN_S[0] / 10)
+                continue
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+            with self._opening:
+                if self._kazoo is kazoo and kazoo.has_ended:
+                    kazoo.start_async()
 
     def _cause(self, error: BaseException) -> BaseException:
-        return errors.refusal(error) if self._auth_failed else error
+        """Return why kazoo is closed, if the error says only that it is."""
+        kazoo = self._kazoo
+        if kazoo is None or not isinstance(error, errors.CLOSED):
+            return error
+        if kazoo.refusals >= (_REFUSALS if self._is_established else 1):
+            return errors.AUTH_FAILED()
+        return errors.CONNECTION_LOSS() if self._is_established else error
 
 
 def tls_context(tls: ZooKeeperTls) -> ssl.SSLContext:

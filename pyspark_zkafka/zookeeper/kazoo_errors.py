@@ -23,6 +23,9 @@ NO_NODE: type[BaseException] = kazoo.NoNodeError
 NO_NODE_CODE: int = kazoo.NoNodeError.code
 UNKNOWN_REQUEST: type[BaseException] = kazoo.UnimplementedError
 TIMED_OUT: type[BaseException] = KazooTimeoutError
+CLOSED: type[BaseException] = kazoo.ConnectionClosedError
+AUTH_FAILED: type[BaseException] = kazoo.AuthFailedError
+CONNECTION_LOSS: type[BaseException] = kazoo.ConnectionLoss
 
 _LARGEST_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer, where it is not set
 _PASSING = (kazoo.ConnectionLoss, kazoo.OperationTimeoutError, kazoo.SessionExpiredError, kazoo.SessionMovedError)
@@ -40,11 +43,6 @@ _MALFORMED = (kazoo.BadArgumentsError, kazoo.MarshallingError, kazoo.Unimplement
 def is_passing(error: BaseException) -> bool:
     """True if a read may be sent again: the connection or session was lost, and kazoo opens another."""
     return isinstance(error, _PASSING) and not isinstance(error, kazoo.ConnectionClosedError)
-
-
-def refusal(error: BaseException) -> BaseException:
-    """The error of a client that failed to authenticate: later requests only report that it is closed."""
-    return kazoo.AuthFailedError() if isinstance(error, kazoo.ConnectionClosedError) else error
 
 
 def is_rolled_back(error: BaseException) -> bool:

@@ -11,12 +11,36 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.states import KeeperState
 
 _MAX_TROUBLES = 8
 _SHORTEST_S = 0.01
 _AHEAD_BYTES = 64 * 1024
 _GRANTED = slice(8, 12)  # of a connection's first answer: its length, the protocol's version, the timeout
+
+
+class Client(KazooClient):  # type: ignore[misc]
+    """kazoo's client, which counts refused logins: afterwards, requests only report that it is closed.
+
+    `refusals` is the number in a row.
+    """
+
+    refusals = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the thread of the connection has ended, or was not started."""
+        thread = self._connection._connection_routine
+        return thread is None or not thread.is_alive()
+
+    def _session_callback(self, state: object) -> None:
+        if state == KeeperState.AUTH_FAILED:
+            self.refusals += 1
+        elif state == KeeperState.CONNECTED:
+            self.refusals = 0
+        super()._session_callback(state)
 
 
 class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]

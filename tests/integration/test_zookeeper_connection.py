@@ -6,16 +6,20 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
+from kazoo.exceptions import AuthFailedError
 from kazoo.security import make_acl
 
-from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, ZooKeeperError
+from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, ZooKeeperError, ZooKeeperRefused
 from pyspark_zkafka.options.values import ZooKeeperConfig
+from pyspark_zkafka.zookeeper import connection
 from pyspark_zkafka.zookeeper.connection import ZooKeeperConnection
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 from pyspark_zkafka.zookeeper.transactions import Check, Conflict, Create, Delete, Reason, SetData
+from tests.support.eventually import eventually
 from tests.support.options import ensemble_config
 from tests.support.wire import Wire
 from tests.support.zookeeper_sessions import connections
@@ -158,6 +162,65 @@ def test_a_lost_connection_is_made_again_within_a_read(zookeeper_config: ZooKeep
             wire.mend()
             assert client.snapshot().brokers == brokers
     assert len(wire.greetings) == 4
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_connection_lost_during_the_login_is_made_again(
+    zookeeper_config: ZooKeeperConfig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo's thread ends if a connection breaks during a login, or after an unexpected error. It is started again."""
+    monkeypatch.setattr(connection, "_REOPEN_S", (0.2, 0.4))
+    states: list[str] = []
+    with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address), on_state=states.append) as client:
+        kazoo = client._kazoo._connection
+        brokers = client.snapshot().brokers
+        for failure in (AuthFailedError("Connection dropped in SASL"), OSError("Too many open files")):
+            before, failures = kazoo._connect, [failure]
+
+            def fail(*where: object, before: Any = before, failures: list[Exception] = failures) -> Any:
+                if failures:
+                    raise failures.pop()
+                return before(*where)
+
+            monkeypatch.setattr(kazoo, "_connect", fail)
+            wire.cut()
+            eventually(lambda: states[-1] == "LOST")
+            with pytest.raises(ZooKeeperError, match="ZOOKEEPER_CONNECTION_LOST"):
+                client.snapshot()
+            wire.mend()
+            eventually(lambda: states[-1] == "CONNECTED")
+            assert client.snapshot().brokers == brokers
+            assert client.refused is None
+    assert states == ["CONNECTED", *2 * ["SUSPENDED", "LOST", "CONNECTED"]]
+
+
+def test_logins_that_are_refused_again_and_again(
+    zookeeper_config: ZooKeeperConfig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Credentials that are refused three times in a row are an error, and accepted ones end it."""
+    monkeypatch.setattr(connection, "_REOPEN_S", (0.1, 0.1))
+    with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address)) as client:
+        kazoo = client._kazoo._connection
+        with monkeypatch.context() as patched:
+            patched.setattr(kazoo, "_connect", MagicMock(side_effect=AuthFailedError("changed")))
+            wire.cut()
+            wire.mend()
+            assert isinstance(eventually(lambda: client.refused), ZooKeeperRefused)
+            with pytest.raises(ZooKeeperRefused, match="does not accept the credentials"):
+                client.snapshot()
+        eventually(lambda: client.connected)
+        assert client.refused is None
+
+
+def test_states_of_a_closed_connection(zookeeper_config: ZooKeeperConfig, wire: Wire) -> None:
+    """The thread of a closed client, which may still be connecting, reports nothing to the next client's user."""
+    states: list[str] = []
+    client = ZooKeeperClient(replace(zookeeper_config, hosts=wire.address), on_state=states.append)
+    with client:
+        first = client._kazoo
+    with client:
+        client._on_kazoo_state(first, "LOST")
+    assert states == ["CONNECTED", "CONNECTED"]
 
 
 def test_a_watch_tells_once_of_each_change(chroot: Chroot) -> None:

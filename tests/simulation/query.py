@@ -45,7 +45,7 @@ class KafkaStore:
         self._turn()
         return {tp: self.offsets[tp] for tp in partitions if tp in self.offsets}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], due: object = None) -> None:
         """Commit; the brokers refuse partitions that do not exist."""
         self._turn()
         there = {tp: offset for tp, offset in offsets.items() if tp in self._cluster.ends}

@@ -253,7 +253,7 @@ class PartitionBroker:
 
     @property
     def avoids_replicas(self) -> bool:
-        """True if fetches must not ask for a replica, because the preferred replica was not reachable."""
+        """True if fetches must not ask for a replica, because the preferred replica was not reachable, or stood still."""
         return self._client.clock() < self._avoided_until
 
     def connected(self) -> Connection | None:
@@ -269,7 +269,7 @@ class PartitionBroker:
             return self._client.try_connect(self._replica or self._known_leader(), deadline)
         except ConnectionLost:
             if self._replica is not None:
-                self._avoid_replicas()
+                self.avoid_replicas()
             raise
 
     def connect_leader(self) -> Connection:
@@ -301,7 +301,7 @@ class PartitionBroker:
             self._client.metadata(self._partition.topic)
         self._replica = self._client.brokers.get(replica)
         if self._replica is None:
-            self._avoid_replicas()
+            self.avoid_replicas()
             return
         _log.debug("%s: fetches go to the preferred replica %d", self._partition, replica)
         self._replica_until = self._client.clock() + self._client.settings.metadata_age_s
@@ -310,12 +310,14 @@ class PartitionBroker:
         """Fetch from the leader again."""
         self._replica = None
 
+    def avoid_replicas(self) -> None:
+        """Fetch from the leader, and ask for no replica, until the metadata expires."""
+        self._replica = None
+        self._avoided_until = self._client.clock() + self._client.settings.metadata_age_s
+
     def forget(self) -> None:
         """Look the leader up again before the next fetch."""
         self._leader = self._replica = None
-
-    def _avoid_replicas(self) -> None:
-        self._avoided_until = self._client.clock() + self._client.settings.metadata_age_s
 
     def _known_leader(self) -> Address:
         if self._leader is None:
@@ -324,7 +326,7 @@ class PartitionBroker:
 
 
 def planned_leader(split: Split, rack: str) -> Address | None:
-    """The first endpoint of a split, the planned leader's, unless a rack is set. Another broker would refuse."""
+    """The first endpoint of a split: the leader's, if it was alive. None with a rack: metadata then name the leader."""
     if rack or not split.endpoints:
         return None
     addresses = parse_servers(split.endpoints[0])

@@ -48,6 +48,7 @@ _OTHER_TOPIC = frozenset({100, 103})  # UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_
 _NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _ANSWER_S = 3.0
 _LONGEST_WAIT_MS = 500  # the default of fetch.max.wait.ms
+_STALLED = 20  # empty responses of a follower, for which it waits about 10 s in all
 _ROOM_BYTES = 2 * 1024 * 1024
 # Space in a response for a partition, without its records: the topic's name, and some aborted transactions.
 _PARTITION_BYTES = 512
@@ -311,6 +312,8 @@ class Fetcher:
                 self._broker.prefer(data.replica)
             return
         self._empty += 1
+        if self._broker.is_replica and self._empty >= _STALLED:
+            self._broker.avoid_replicas()
         end = data.last_stable_offset if self._settings.read_committed else data.high_watermark
         if self._offset == end != self._reported_end:
             self._reported_end = poll.end = end

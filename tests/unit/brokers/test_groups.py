@@ -6,12 +6,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
-from pyspark_zkafka.errors import ClusterStateError, OptionError
+from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
 from pyspark_zkafka.model.nouns import TopicPartition
 
 
@@ -82,9 +83,24 @@ def test_unreachable(doing: str) -> None:
         assert caught.value.retriable
 
 
+def test_further_attempt_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an attempt without an answer, only what is still due is written, and nothing more if nothing is."""
+    attempts: list[list[int]] = []
+
+    def attempt(self: KafkaGroupOffsets, positions: list[Any], timeout_s: float) -> None:
+        attempts.append([position.partition for position in positions])
+        raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no answer")
+
+    monkeypatch.setattr(KafkaGroupOffsets, "_attempt", attempt)
+    offsets = KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=30)
+    due = iter([[PLACE], []])
+    offsets.commit({PLACE: 5, TopicPartition("t", 1): 5}, lambda: next(due))
+    assert attempts == [[0, 1], [0]]
+
+
 def test_commit_of_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit of thousands of partitions takes several requests, as brokers limit the size of one."""
     sizes: list[int] = []
-    monkeypatch.setattr(KafkaGroupOffsets, "_commit", lambda self, positions: sizes.append(len(positions)))
+    monkeypatch.setattr(KafkaGroupOffsets, "_commit", lambda self, positions, due: sizes.append(len(positions)))
     KafkaGroupOffsets("broker1:9092", {}, "g").commit({TopicPartition("t", number): 5 for number in range(2_001)})
     assert sizes == [1_000, 1_000, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_zkafka.errors import ZooKeeperError
+from pyspark_zkafka.group import claims as claims_module
 from pyspark_zkafka.group.claims import (
     Blocker,
     Claims,
@@ -74,6 +75,19 @@ def test_blocked(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> N
     assert str(blockers[0]) == "t-1 is owned by g_jvm-0 (session 0x63)"
     assert not claims.owned
     assert PATH_0 not in client.ensemble.nodes
+
+
+def test_blocked_in_a_later_transaction(
+    client: EnsembleClient, claims: Claims, owner: ClaimOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claims of earlier transactions are released again, except of partitions that were owned before."""
+    monkeypatch.setattr(claims_module, "pieces", lambda partitions, *more: ([tp] for tp in partitions))
+    assert claims.claim({T1: "g_a-0"}, owner) == []
+    t2 = TopicPartition("t", 2)
+    claim_by_jvm(client, "/consumers/g/owners/t/2")
+    assert claims.claim({T0: "g_a-0", T1: "g_a-1", t2: "g_a-1"}, owner) == [Blocker(t2, "g_jvm-0", 99)]
+    assert claims.owned == {T1: Claim("g_a-1", 1)}
+    assert (PATH_0 in client.ensemble.nodes, client.data(PATH_1)) == (False, b"g_a-1")
 
 
 def test_claim_of_an_earlier_session(client: EnsembleClient, claims: Claims, owner: ClaimOwner) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -78,11 +78,17 @@ class KafkaStore:
     def __init__(self, **by_partition: int) -> None:
         self.offsets = {TopicPartition("t", int(name[1:])): offset for name, offset in by_partition.items()}
         self.commits: list[Mapping[TopicPartition, int]] = []
+        self.unanswered: Callable[[], None] | None = None
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: offset for tp, offset in self.offsets.items() if tp in partitions}
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit(
+        self, offsets: Mapping[TopicPartition, int], due: Callable[[], Collection[TopicPartition]] | None = None
+    ) -> None:
+        if self.unanswered is not None and due is not None:
+            self.unanswered()
+            offsets = {tp: offsets[tp] for tp in due()}
         self.offsets |= offsets
         self.commits.append(offsets)
 
@@ -102,6 +108,16 @@ def test_equal_offset_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
     done = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), None).commit({T0: 7, T1: 7})
     assert (done.written, done.kept, kafka.commits) == ({T0: 7}, {T1: 8}, [{T0: 7}])
+
+
+def test_further_attempt_in_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an answer, a further attempt leaves out what another member has committed meanwhile."""
+    kafka = KafkaStore()
+    monkeypatch.setattr(group_offsets, "KafkaGroupOffsets", lambda *arguments: kafka)
+    kafka.unanswered = lambda: kafka.offsets.update({T0: 200})
+    done = GroupOffsets(CONNECTION, "broker1:9092", "g", ("kafka",), None).commit({T0: 100, T1: 100})
+    assert kafka.offsets == {T0: 200, T1: 100}
+    assert (done.written, done.kept) == ({T1: 100}, {T0: 200})
 
 
 def test_two_stores(client: EnsembleClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,11 +152,6 @@ def test_range_starts_at_the_first_record_not_older(first: dict[TopicPartition, 
     assert PushedFilters().cut(OffsetRange(T3, 10, 100), first) == OffsetRange(T3, *expected)
 
 
-def test_nothing_is_read_if_all_records_are_older() -> None:
-    """If no record reaches the bound, the range is empty."""
-    assert PushedFilters().cut(OffsetRange(T3, 10, 100), {T3: -1}).size == 0
-
-
 def test_all_filters_must_hold() -> None:
     """Filters on several columns are combined, and filters on other columns are ignored."""
     pushed = pushed_filters(

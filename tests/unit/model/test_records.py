@@ -151,6 +151,10 @@ def test_columns_that_may_be_null() -> None:
     """Key, value and headers cannot be NOT NULL, since Kafka has records without them, but other columns can."""
     schema = pa.schema([pa.field("value", pa.binary(), nullable=False), pa.field("offset", pa.int64(), nullable=False)])
     assert problems(schema) == "value cannot be NOT NULL: Kafka has records without one"
+    header = pa.struct([("key", pa.string()), pa.field("value", pa.binary(), nullable=False)])
+    assert (
+        problems(pa.schema([("headers", pa.list_(header))])) == "value of headers cannot be NOT NULL: headers may have none"
+    )
 
 
 @each(

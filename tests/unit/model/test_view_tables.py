@@ -84,6 +84,8 @@ def test_wrong_projection() -> None:
         OptionError, match=r"INVALID_SCHEMA.*no column 'nam'; it has topic, name, value; topic of .* is string"
     ):
         require_view_projection("configs", arrow("nam string, topic bigint"))
+    with pytest.raises(OptionError, match=r"lag of view=offsets cannot be NOT NULL"):
+        require_view_projection("offsets", pa.schema([pa.field("lag", pa.int64(), nullable=False)]))
 
 
 @each(

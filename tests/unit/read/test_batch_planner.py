@@ -385,3 +385,21 @@ def test_offsets_outside(caplog: pytest.LogCaptureFixture) -> None:
 def test_pushed_filters(pushed: PushedFilters, expected: tuple[int, int]) -> None:
     """Filters on offsets and timestamps narrow each range."""
     assert resolve_ranges(options(), [T[0]], Logs(), {}, ONCE, pushed) == [OffsetRange(T[0], *expected)]
+
+
+def test_pushed_timestamp_after_an_open_transaction() -> None:
+    """Brokers return no offset after an open transaction: the range then starts at the transaction, and the task waits."""
+
+    class OpenTransaction(Logs):
+        def _offset(self, position: Position) -> int:
+            found = super()._offset(position)
+            return found if found <= 50 else 50 if position == LATEST else -1
+
+        def high_watermarks(
+            self, partitions: Collection[TopicPartition], timeout_s: float = 0
+        ) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 100)
+
+    read = options(endingOffsets='{"t": {"0": 100}}')
+    pushed = PushedFilters(since_ms=60)
+    assert resolve_ranges(read, [T[0]], OpenTransaction(), {}, ONCE, pushed) == [OffsetRange(T[0], 50, 100)]

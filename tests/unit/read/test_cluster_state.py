@@ -31,6 +31,7 @@ class ZooKeeper:
     def __init__(self, *found: ClusterSnapshot | ZKafkaError) -> None:
         self.found = list(found)
         self.connected = True
+        self.refused: ZKafkaError | None = None
         self.reads = 0
         self.report: Callable[[object], None] = lambda event: None
 

@@ -120,6 +120,18 @@ def test_preferred_replica_out_of_reach(open_fetcher: Open, others: dict[int, in
     assert fetch(open_fetcher(partition, client_rack="r"))[0] == 10
 
 
+def test_preferred_replica_that_stands_still(open_fetcher: Open) -> None:
+    """A replica that keeps returning nothing is left, and the records are read from the leader."""
+    follower = FakePartition(b"")
+    with ScriptedBroker(follower, WITH_EPOCHS) as broker:
+        partition = FakePartition(records(0, 10))
+        partition.replica, partition.others = 9, {9: broker.address[1]}
+        fetcher = open_fetcher(partition, client_rack="r")
+        assert eventually(lambda: fetch(fetcher)[0]) == 10
+    assert follower.asked.count(FETCH) == 20
+    assert partition.asked.count(FETCH) == 2
+
+
 def test_time_of_a_poll() -> None:
     """A poll returns at its deadline while a connection is opened, or while metadata is requested first."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
