@@ -16,7 +16,7 @@ export PYSPARK_PYTHON := $(abspath $(BIN)/python)
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_CONF_DIR := $(abspath spark-conf)
 
-# Servers keep their data in memory where there is room: a disk that stands still for seconds has ZooKeeper's sessions expire.
+# Servers keep their data in memory where there is room: a disk that stalls for seconds makes ZooKeeper's sessions expire.
 ifndef ZKAFKA_CLUSTER_DATA
 ifeq ($(shell test "$$(df -Pm /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -gt 8192 2>/dev/null && echo yes),yes)
 export ZKAFKA_CLUSTER_DATA := /dev/shm
@@ -39,8 +39,8 @@ test-all: $(RELEASE_READY) $(DOCS_READY)
 	$(PYTEST) -m "long or not long" --zkafka-require-servers $(if $(SHARD),--zkafka-shard $(SHARD)) \
 		$(if $(SEED),--zkafka-seed $(SEED)) $(if $(RECORD),--zkafka-record) $(PYTEST_ARGS)
 
-# All versions of Python and pyspark; those of Python that are not on this machine are listed as skipped. pyenv puts on the PATH
-# what PYENV_VERSION names. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" shows what there is; SHARD=1/4 runs
+# All versions of Python and pyspark; those of Python that are not on this machine are listed as skipped. PYENV_VERSION
+# puts all of pyenv's versions on the PATH. NOX_ARGS="-s unit" leaves out the tests with servers, "--list" shows what there is; SHARD=1/4 runs
 # a part of each session.
 matrix: $(RELEASE_READY)
 	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd:) $(BIN)/nox $(NOX_ARGS) $(if $(SHARD),-- --zkafka-shard $(SHARD))
@@ -103,7 +103,7 @@ format: $(READY)
 # What is published, in dist/.
 dist: $(RELEASE_READY)
 	PYTHON=$(abspath $(BIN)/python) .ci/dist
-	PYTHON=$(PYTHON) .ci/try_dist
+	PYTHON=$(abspath $(BIN)/python) .ci/try_dist
 
 clean:
 	rm -rf $(VENV) .nox build dist site soak *.egg-info spark-warehouse artifacts

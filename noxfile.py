@@ -19,7 +19,7 @@ PAIRS = [
 
 _VERSIONS = "import sys, pyspark; print('Python', sys.version.split()[0], 'pyspark', pyspark.__version__)"
 
-nox.options.download_python = "never"  # it is said what is missing
+nox.options.download_python = "never"  # missing versions are listed instead
 nox.options.reuse_venv = "yes"
 
 

@@ -230,11 +230,10 @@ class GroupBatch:
         schema : str, optional
             The columns, in the form of ``spark.read.schema``.
         """
-        from pyspark_zkafka.model.records import schema_ddl
+        from pyspark_zkafka.source import ZKafkaDataSource
 
         if not self.ranges:
-            include_headers = self._member._options.read.include_headers
-            return self._spark.createDataFrame([], schema or schema_ddl(include_headers))
+            return self._spark.createDataFrame([], schema or ZKafkaDataSource(self._member._raw).schema())
         reader = self._spark.read.format("zkafka").options(**self._read_options())
         return (reader if schema is None else reader.schema(schema)).load()
 

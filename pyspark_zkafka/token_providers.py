@@ -114,8 +114,10 @@ def _call(provider: str, config: str) -> Any:
     def call() -> None:
         try:
             answer.set_result(pkgutil.resolve_name(PRESETS.get(provider, provider))(config))
-        except BaseException as error:  # noqa: BLE001 - raised below
+        except Exception as error:  # noqa: BLE001 - raised below
             answer.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - sys.exit must not end the worker
+            answer.set_exception(RuntimeError(f"{type(error).__name__} was raised: {error}"))
 
     threading.Thread(target=call, name=f"zkafka-token-{provider}", daemon=True).start()
     if not wait([answer], _LIMIT_S).done:

@@ -327,6 +327,9 @@ def _commit(given: OptionParser, connection: ConnectionOptions) -> CommitPlan | 
     stores, owner = _stores(given, connection), given.value("commitOwner")
     group = _group(given, stores)
     if not given.has("commitOffsets"):
+        given.refuse_if(
+            owner is not None, "commitOwner names who commits commitOffsets; set both, or leave commitOwner out"
+        )
         return None
     given.refuse_if(group is None, "commitOffsets needs group.id")
     given.refuse_if(

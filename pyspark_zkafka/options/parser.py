@@ -41,11 +41,11 @@ class OptionParser:
         option = BY_NAME.get(name.lower())
         if not (is_secret(name) if option is None else option.secret):
             of_task = name.lower() == _RACK and self.scope != "write"
-            if name.lower().startswith("kafka.") and refers(value) and not (of_task and refers(value, only="env")):
+            is_schema = name.lower().endswith(".schema")
+            if refers(value) and not is_schema and not (of_task and refers(value, only="env")):
                 self.problems.append(
-                    f"{name} is {value!r}; write the value itself: only secrets may be ${{env:NAME}} or ${{file:PATH}}, as "
-                    f"the driver's environment must not show elsewhere, and {_RACK} of a read may be ${{env:NAME}}, of the "
-                    "executor"
+                    f"{name} is {value!r}. Write the value itself: only secrets may refer to ${{env:NAME}} or "
+                    f"${{file:PATH}}, and {_RACK} of a read to ${{env:NAME}} of the executor"
                 )
             return value
         try:

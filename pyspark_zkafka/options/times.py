@@ -16,7 +16,8 @@ _ISO_DURATION = re.compile(
 )
 _DATETIME_FORM = "a time such as 2026-01-31T10:00:00Z or with +01:00 (without: UTC), a date (from 00:00 UTC)"
 _DATETIME = re.compile(
-    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ](?P<time>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:\.(?P<fraction>[0-9]{1,9}))?"
+    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ](?P<time>[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)(?:(?<=:[0-9]{2}:[0-9]{2})\.(?P<fraction>[0-9]{1,9}))?"
     r"(?P<zone>Z|[-+][0-9]{2}(?::?[0-9]{2})?)?)?"
 )
 _TIME_FORM = f'milliseconds since the epoch, {_DATETIME_FORM}, or "10 minutes ago"'

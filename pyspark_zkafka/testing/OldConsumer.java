@@ -33,8 +33,8 @@ import kafka.message.MessageAndMetadata;
  * and value in base64 or null, {"event":"committed"}, {"event":"stopped"}, {"event":"failed","during":...,"message":...}.
  * Standard input takes the commands "commit" and "stop". SIGTERM stops, too. Everything else is said on standard error.
  *
- * When the streams cannot be made, e.g. after the last failed rebalance, the connector is shut down and made anew: an
- * application would do so, and who does not becomes a member that owns partitions and reads none.
+ * When the streams cannot be made, e.g. after the last failed rebalance, the connector is shut down and made anew.
+ * Otherwise the member would own partitions and read none.
  */
 public final class OldConsumer {
     private static final int RETRY_MS = 500;
@@ -44,8 +44,8 @@ public final class OldConsumer {
     private final Map<String, Integer> topics = new HashMap<>();
     private final List<Thread> readers = new ArrayList<>();
     private final OutputStream events = new FileOutputStream(FileDescriptor.out);
-    // A record is taken and told of under this lock: what a "committed" covers stands before it, and nothing is taken once
-    // stopping is set.
+    // Records are taken and reported under this lock. A "committed" event follows every record that it covers, and none is
+    // taken after stopping is set.
     private final Object gate = new Object();
     private TopicFilter filter;
     private int streams = 1;

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from pyspark_zkafka.testing import spec
+from pyspark_zkafka.testing.conditions import BAD_CLUSTER
 from pyspark_zkafka.testing.jars import archiving_classes
 from pyspark_zkafka.testing.processes import LOOPBACK, SETTLE_TIMEOUT_S, Wait, settle
 from pyspark_zkafka.testing.producing import Record, produce
@@ -180,6 +181,8 @@ class LocalCluster(ClusterServers):
     def add_partitions(self, name: str, total: int) -> None:
         """Add partitions, to a total of `total`; returns when every running broker knows a leader of each."""
         present = self.assignment(name)
+        if total <= len(present):
+            raise BAD_CLUSTER(f"{name} has {len(present)} partitions, and {total} are not more; give a larger total")
         running = self.running_broker_ids
         more = spread(range(len(present), total), min(len(present[0]), len(running)), running)
         with self._topics() as topics:
@@ -264,7 +267,7 @@ class LocalCluster(ClusterServers):
         with file, ExitStack() as archiving:
             fcntl.flock(file, fcntl.LOCK_EX)
             options = {server: archiving.enter_context(archiving_classes(a)) for server, a in archives.items()}
-            if all(archive.is_file() for archive in archives.values()):
+            if all(archive.is_file() for archive in archives.values()) or not all(options.values()):
                 return
             with LocalCluster(
                 brokers=1,

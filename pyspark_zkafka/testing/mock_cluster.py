@@ -35,7 +35,7 @@ class MockCluster:
     Raises
     ------
     LocalClusterError
-        ``BAD_CLUSTER`` if there are less than one broker. ``NO_MOCK_BROKERS`` if confluent-kafka's librdkafka does not have
+        ``BAD_CLUSTER`` if `brokers` is below 1. ``NO_MOCK_BROKERS`` if confluent-kafka's librdkafka does not have
         the functions of mock brokers.
 
     Examples

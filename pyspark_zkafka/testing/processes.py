@@ -160,7 +160,7 @@ class ServerProcesses:
         self._owner = os.getpid()
         place = os.environ.get(DATA_VARIABLE) or tempfile.gettempdir()
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=place))
+            self._folder = Path(tempfile.mkdtemp(prefix="zkafka-", dir=Path(place).absolute()))
         except OSError as error:
             raise SERVER_NOT_STARTED(
                 f"The servers' data cannot be stored in {place}: {error.strerror}; create this folder, or name another one "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -120,6 +121,20 @@ def test_a_batch_of_nothing_commits_nothing() -> None:
         "zookeeper.connect": "zk:2181/kafka",
         "transport": "librdkafka",
     }
+
+
+def test_a_batch_of_nothing_has_the_columns_of_its_formats() -> None:
+    """A member that owns nothing loads the same columns as one that reads."""
+    found = batch(
+        {"value.format": "json", "value.schema": '{"properties": {"id": {"type": "integer"}}}', "includeHeaders": "true"},
+        (),
+    )
+    spark: Any = SimpleNamespace(createDataFrame=lambda rows, schema: (rows, schema))
+    found._spark = spark
+    rows, schema = cast("Any", found.load())
+    assert rows == []
+    assert schema["value"].dataType.simpleString() == "struct<id:bigint>"
+    assert "headers" in schema.names
 
 
 @each("prefix", ["ssl.", "sasl.", "https.", "socket.", "broker.", "enable.ssl", "enable.sasl"])

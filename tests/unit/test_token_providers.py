@@ -135,9 +135,9 @@ def test_slow_failure(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_function_that_exits(answers: Any) -> None:
-    """Exceptions of the function reach the caller, even an exit."""
+    """A function that exits has failed, and does not end the worker."""
     answers(sys.exit)
-    with pytest.raises(SystemExit):
+    with pytest.raises(BrokersUnavailable, match="SystemExit was raised"):
         fetch_token(NAME, "")
 
 

@@ -48,6 +48,10 @@ def test_write_defaults() -> None:
             {"group.id": "g", "commitOffsets": '{"t": {"0": 1}}', "commitOwner": "g_c1"},
             "commitOwner is 'g_c1'; expected a member and its session: consumer@0x1000a",
         ),
+        (
+            {"group.id": "g", "commitOwner": "g_c1@0x1000a"},
+            "commitOwner names who commits commitOffsets; set both, or leave commitOwner out",
+        ),
         ({"group.id": "g/h", "commitOffsets": '{"t": {"0": 1}}'}, "group.id is 'g/h'; the old consumer allows"),
         ({"startingOffsets": "earliest"}, "startingOffsets is an option of a read or stream, not of a write"),
         ({"endingOffsets": "latest"}, "endingOffsets is an option of a read, not of a write"),

@@ -146,13 +146,15 @@ def test_references_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"kafka.bootstrap.servers": "${file:/etc/brokers}"}, "read"),
         ({"kafka.client.rack": "${file:/etc/zone}"}, "read"),
         ({"kafka.client.rack": "${env:NAME}"}, "write"),
+        ({"subscribe": "t", "group.id": "g", "group.instance.id": "${env:NAME}"}, "stream"),
+        ({"topic": "${env:NAME}"}, "write"),
     ],
 )
 def test_only_secrets_are_resolved(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], scope: Scope) -> None:
     """References in options that are not secret are refused, since Spark would show the values."""
     monkeypatch.setenv("NAME", "planted")
-    with pytest.raises(OptionError, match="write the value itself: only secrets may be") as caught:
-        parse_connection({**ZK, **given}, scope)
+    with pytest.raises(OptionError, match="Write the value itself: only secrets may refer") as caught:
+        {"read": parse_read, "stream": parse_stream, "write": parse_write}[scope]({**ZK, **given})
     assert "planted" not in caught.value.message
 
 

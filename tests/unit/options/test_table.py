@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark_zkafka.options.batch import parse_read, parse_write
+from pyspark_zkafka.options.client_properties import is_secret
+from pyspark_zkafka.options.client_property_table import PROPERTIES
 from pyspark_zkafka.options.stream import parse_stream
 from pyspark_zkafka.options.table import BY_NAME, STREAM, TABLE, is_connection_option
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions, WriteOptions
@@ -145,6 +149,8 @@ def with_required(option: str, parse: Callable[[dict[str, str]], object]) -> dic
         required |= {"deliveryGuarantee": "exactly-once"}
     if option == "batchId":
         required["writerName"] = "audit"
+    if option == "commitOwner":
+        required["commitOffsets"] = EXAMPLES["commitOffsets"]
     required |= _required_format(option)
     if option == "deliveryGuarantee" or "deliveryGuarantee" in required:
         required["ledgerTopic"] = "ledger"
@@ -216,3 +222,14 @@ def test_names_are_unique() -> None:
 def test_connection_options(name: str, expected: bool) -> None:
     """Connection options include the client properties of sockets, TLS and SASL, in any case."""
     assert is_connection_option(name) is expected
+
+
+def test_documented_redaction() -> None:
+    """Spark's redaction, as docs/security.md sets it, masks each option that may hold a secret."""
+    security = Path(__file__).parents[3] / "docs" / "security.md"
+    documented = re.search(r"spark\.redaction\.regex=([^']*)'", security.read_text(encoding="utf-8"))
+    assert documented is not None
+    secrets = [option.name for option in TABLE if option.secret]
+    secrets += [f"kafka.{row.name}" for row in PROPERTIES if is_secret(f"kafka.{row.name}")]
+    assert len(secrets) > 10
+    assert [name for name in secrets if not re.search(documented[1], name)] == []

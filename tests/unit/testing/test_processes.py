@@ -107,6 +107,17 @@ def test_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_relative_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative folder is one of the caller's, not of the supervisor's."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv(DATA_VARIABLE, "data")
+    found = ServerProcesses()
+    found.open()
+    assert found.folder.parent == tmp_path / "data"
+    found.close()
+
+
 def test_close_in_a_forked_child_does_nothing(processes: ServerProcesses) -> None:
     """A forked child that closes inherited processes does not end its parent's servers."""
     pid = processes.start("one", ["sleep", "100"], {})
