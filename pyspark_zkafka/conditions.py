@@ -98,8 +98,8 @@ OUTPUT_MODE = OptionError.define("""OUTPUT_MODE
     A stream is written in the output mode complete. Use append, or write the changes with `foreachBatch`; see
     [Writing](writing.md#a-stream).""")
 NO_NATIVE_PATH = OptionError.define("""NO_NATIVE_PATH
-    `transport` requires compiled code that was not built or cannot be loaded. Install a C compiler and
-    reinstall the package on the driver and every executor, or set the option to auto.""")
+    `transport=direct`, or a column in Avro, requires compiled code that was not built or cannot be loaded. Install a C
+    compiler and reinstall the package on the driver and every executor.""")
 UNUSABLE_KAFKA_PROPERTY = OptionError.define("""UNUSABLE_KAFKA_PROPERTY
     librdkafka rejected a `kafka.*` property, or cannot load a file or key that the property names. Correct the
     property, and use the same librdkafka and files on the driver and every executor.""")
@@ -115,6 +115,8 @@ SASL_MISSING = OptionError.define("""SASL_MISSING
 FORMAT_LIBRARY_MISSING = OptionError.define("""FORMAT_LIBRARY_MISSING
     A format or the schema registry needs a package that is not installed; the message names it. Install the extra in
     the message, such as `pip install 'pyspark-zkafka[schema-registry]'`, on the driver and every executor.""")
+PROTOC_STOPPED = OptionError.define("""PROTOC_STOPPED
+    The compiler of Protobuf schemas was killed. Try again, with more memory.""")
 UNKNOWN_COLUMN_TYPE = OptionError.define("""UNKNOWN_COLUMN_TYPE
     The type of the column `key` or `value` is unknown: JSON has no schema, or topics have subjects with different
     schemas. Set `value.schema` or `value.subject`, or declare the column's type in the frame's schema; see

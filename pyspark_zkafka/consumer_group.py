@@ -11,6 +11,7 @@ from pyspark_zkafka.conditions import COMMIT_BY_MEMBER, INVALID_OPTIONS, NOT_A_M
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from pyspark_zkafka.model.nouns import ClaimOwner, OffsetRange, TopicPartition
     from pyspark_zkafka.read.stream_session import StreamSession
@@ -184,6 +185,15 @@ class ConsumerGroup:
             raise NOT_A_MEMBER("A ConsumerGroup is a member only inside its with block; use it there")
         return self._session
 
+    def _columns(self) -> str | StructType:
+        """Return the columns of a batch without a schema of its own."""
+        from pyspark_zkafka.formats.decoding import frame_type, pin_formats
+        from pyspark_zkafka.model.records import schema_ddl
+
+        read = self._options.read
+        pinned = pin_formats(read)
+        return schema_ddl(read.include_headers) if pinned is None else frame_type(pinned, read.include_headers)
+
     def _commit(self, offsets: Mapping[TopicPartition, int], owner: ClaimOwner) -> None:
         from pyspark_zkafka.group.claims import OwnedBy
         from pyspark_zkafka.group.offsets import require_none_lost
@@ -230,10 +240,8 @@ class GroupBatch:
         schema : str, optional
             The columns, in the form of ``spark.read.schema``.
         """
-        from pyspark_zkafka.source import ZKafkaDataSource
-
         if not self.ranges:
-            return self._spark.createDataFrame([], schema or ZKafkaDataSource(self._member._raw).schema())
+            return self._spark.createDataFrame([], schema or self._member._columns())
         reader = self._spark.read.format("zkafka").options(**self._read_options())
         return (reader if schema is None else reader.schema(schema)).load()
 

@@ -213,7 +213,7 @@ class _Compiler:
         """Read a value, neither of whose types is a union."""
         if not _matches(writer, reader):
             raise _UnresolvedError(f"{path or 'the value'} is {writer} for the writer and {reader} for the reader")
-        if reader.logical == "decimal" == writer.logical and reader.scale != writer.scale:
+        if reader.is_decimal and writer.is_decimal and reader.scale != writer.scale:
             raise _UnresolvedError(
                 f"the decimal {path or 'value'} has scale {writer.scale} for the writer and {reader.scale} for the reader"
             )
@@ -355,11 +355,13 @@ def _unit(writer: AvroType, reader: AvroType, type: pa.DataType) -> int:
 
     The writer's unit counts, unless its values are plain numbers.
     """
-    if not (pa.types.is_timestamp(type) or pa.types.is_time64(type)):
+    units = [UNITS_NS[unit] for avro in (writer, reader) if (unit := avro.logical.rpartition("-")[2]) in UNITS_NS]
+    if pa.types.is_timestamp(type) or pa.types.is_time64(type):
+        ns, wanted = units[0], 1 if pa.types.is_time64(type) else 1000
+    elif len(units) == 2:  # a time that Spark has no type for: a number in the reader's unit
+        ns, wanted = units
+    else:
         return 1
-    units = [avro.logical.rpartition("-")[2] for avro in (writer, reader)]
-    ns = next(UNITS_NS[unit] for unit in units if unit in UNITS_NS)
-    wanted = 1 if pa.types.is_time64(type) else 1000
     return ns // wanted if ns >= wanted else -(wanted // ns)
 
 
@@ -376,7 +378,7 @@ _REASONS = {
     8: "the reader's enum lacks symbol {found} of the writer's, at byte {at}",
     9: "the union at byte {at} has no branch {found}",
     10: "the reader's schema lacks branch {found} of the writer's union, before byte {at}",
-    11: "the array or map at byte {at} has {found} items, {left} bytes are left",
+    11: "the array or map at byte {at} has {found} items, more than are accepted here",
     12: "the block at byte {at} has {found} bytes more than its size",
     13: "the decimal at byte {at} has too many digits",
     14: "the time at byte {at} is out of range",

@@ -74,6 +74,11 @@ class AvroType:
     branches: list[AvroType] = field(default_factory=list)
 
     @property
+    def is_decimal(self) -> bool:
+        """True for Avro's decimals, and Spark's of other sizes."""
+        return self.logical.endswith("decimal")
+
+    @property
     def short_name(self) -> str:
         """The name without its namespace."""
         return self.name.rpartition(".")[2]

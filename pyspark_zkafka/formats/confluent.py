@@ -6,6 +6,7 @@ message in the file. Alternatively, a record header has this, or a byte 1 and th
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,12 +37,22 @@ class Prefix:
     before: bytes = b""
 
 
+def context_of(subject: str | None) -> str:
+    """Return the context of a qualified subject; empty for the default one.
+
+    >>> context_of(":.staging:orders-value"), context_of("orders-value")
+    (':.staging:', '')
+    """
+    found = re.match(r":\.[^:]*:", subject or "")
+    return "" if found is None else found[0]
+
+
 @dataclass
 class ConfluentDecoder:
     """Decodes payloads, each by the writer's schema that its id names. `column` is key or value.
 
-    A record whose schema is unknown, or does not resolve to the reader's, is malformed. Raises SchemaRegistryError if the
-    registry cannot be asked.
+    A record whose schema is unknown, or does not resolve to the reader's, is malformed. `context` is that of the subject:
+    ids of schemas differ between the contexts of a registry. Raises SchemaRegistryError if the registry cannot be asked.
     """
 
     column: str
@@ -50,6 +61,7 @@ class ConfluentDecoder:
     stored: StoredSchema | None
     type: pa.DataType
     registry: Registry
+    context: str = ""
 
     def __post_init__(self) -> None:
         self._decoders: dict[int | str, Decoder | str] = {}
@@ -98,12 +110,14 @@ class ConfluentDecoder:
         """Return the decoder of a writer's schema, or why its records are malformed."""
         if key not in self._decoders:
             try:
-                stored = self.registry.schema(key)
+                stored = self.registry.schema(key, self.context)
             except UnknownSchema as unknown:
                 return str(unknown)
             try:
                 self._decoders[key] = self._new_decoder(stored)
             except OptionError as error:
+                if error.condition != "INVALID_SCHEMA":
+                    raise
                 named = "id" if isinstance(key, int) else "GUID"
                 self._decoders[key] = f"the schema of {named} {key} cannot be used: {error.message}"
         return self._decoders[key]

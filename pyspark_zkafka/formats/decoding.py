@@ -23,12 +23,13 @@ from pyspark_zkafka.formats.codec import (
     parse_schema,
     schema_of,
 )
-from pyspark_zkafka.formats.confluent import ConfluentDecoder
+from pyspark_zkafka.formats.confluent import ConfluentDecoder, context_of
 from pyspark_zkafka.formats.registry import StoredSchema, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe
 from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS
 from pyspark_zkafka.options.values import ColumnFormat, ParseMode, ReadOptions, RegistryOptions
+from pyspark_zkafka.records.native.library import require
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -104,6 +105,8 @@ def pin_formats(options: ReadOptions) -> PinnedFormats | None:
 def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
     if column.base == "string":
         return PinnedColumn(column, StringSchema())
+    if column.base == "avro":
+        require()  # here, not in each task
     if column.schema is not None:
         stored, origin = StoredSchema(column.schema, KINDS[column.base]), f"{column.column}.schema"
     elif column.is_confluent:
@@ -175,7 +178,7 @@ class BatchDecoder:
             reader = column.reader(type)
             if registry is not None and column.format.is_confluent:
                 own = column.format.base, reader, column.stored, type, registry
-                self._decoders[name] = ConfluentDecoder(name, *own)
+                self._decoders[name] = ConfluentDecoder(name, *own, context_of(column.format.subject))
                 needed.append(_HEADERS)
             else:
                 self._decoders[name] = reader.decoder(None, type)

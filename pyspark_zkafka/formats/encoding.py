@@ -90,10 +90,21 @@ def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, Stored
     with _naming(column):
         if column.base != "string":
             given = column.schema
+            if given is not None and column.is_confluent and column.base == "protobuf":
+                _require_proto_text(given)
             stored = schema_of(column.base, type) if given is None else StoredSchema(given, KINDS[column.base])
             schema = parse_schema(column.base, stored, column.message)
+            if given is None and column.base == "json":
+                schema = replace(schema, own=type)  # type: ignore[type-var]
         schema.encoder(type)
     return schema, stored
+
+
+def _require_proto_text(schema: str) -> None:
+    from pyspark_zkafka.formats.protobuf import is_proto_text
+
+    if not is_proto_text(schema):
+        raise INVALID_SCHEMA("Descriptors cannot be registered; write .proto text, or set use.latest.version=true")
 
 
 def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> WriterSchema:
@@ -132,6 +143,7 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
     formats = {column.column: column for column in plan.options.columns}
     types = {name: _nullable(type) for name, type in plan.types.items()}
     encoders: dict[tuple[str, str], tuple[Encoder, bytes | None]] = {}
+    id_headers = pa.array([f"__{name}_schema_id" for name, column in formats.items() if column.is_confluent], pa.string())
 
     def encoder_of(column: ColumnFormat, topic: str) -> tuple[Encoder, bytes | None]:
         place = column.column, _key_topic(column, topic)
@@ -158,6 +170,8 @@ def row_encoder(plan: EncodingPlan | None) -> Encode | None:
         return payloads if prefix is None else pc.binary_join_element_wise(prefix, payloads, b"")
 
     def encode(part: OutgoingBatch) -> OutgoingBatch:
+        if part.headers is not None and len(id_headers):
+            _refuse_headers(part.topic, part.headers, id_headers)
         key = None if part.key is None else encoded("key", part.key, part.topic)
         return replace(part, value=encoded("value", part.value, part.topic), key=key)
 
@@ -177,3 +191,13 @@ def _nullable(type: pa.DataType) -> pa.DataType:
 
 def _depth(type: pa.DataType) -> int:
     return 1 + max((_depth(type.field(number).type) for number in range(type.num_fields)), default=0)
+
+
+def _refuse_headers(topic: str, headers: pa.Array, names: pa.Array) -> None:
+    """Raise INVALID_VALUE for headers with the id of a schema, which readers would prefer to the id before the payload."""
+    keys = pc.struct_field(headers.flatten(), "key")
+    if pc.any(pc.is_in(keys, value_set=names)).as_py():
+        raise INVALID_VALUE(
+            f"Rows for topic {topic} have a header {' or '.join(names.to_pylist())}, which names another schema, as "
+            "copied from other records; drop it from the column headers"
+        )

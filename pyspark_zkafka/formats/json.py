@@ -69,10 +69,11 @@ _ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"
 
 @dataclass(frozen=True, slots=True)
 class JsonSchema:
-    """A JSON Schema, or a type of Spark, with the documents that it refers to."""
+    """A JSON Schema, or a type of Spark, with the documents that it refers to. `own` is the type that it was made from."""
 
     text: str
     references: References = ()
+    own: pa.DataType | None = None
 
     @property
     def type(self) -> pa.DataType:
@@ -94,10 +95,10 @@ class JsonSchema:
         """
         schema = type_of(self.text, self.references, type)
         require_fit(mismatches(type, schema, ""), "the JSON schema")
-        is_own = self.text == schema_of(type)
-        is_certain = is_own and not any(not_null_problems("value", type))
+        own = type if self.own is None and self.text == schema_of(type) else self.own
+        is_certain = own is not None and not any(not_null_problems("value", own))
         every_row = public_type(schema) != schema or has_constraints(self.text, self.references)
-        doubtful = _NULLS if is_own else _ANY if every_row else _NOT_TYPED
+        doubtful = _NULLS if own is not None else _ANY if every_row else _NOT_TYPED
         return JsonEncoder(type, schema, None if is_certain else validator(self.text, self.references), doubtful)
 
 

@@ -154,17 +154,12 @@ class _SchemaTypes:
                 else:  # whether they are the same is a question about all of their fields
                     kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
                 if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
-                    return kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
+                    own = self._inner(_without(node, keyword), resolver, path, outer)
+                    common = kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
+                    return _merged([own, common]) if pa.types.is_struct(own) and common != RAW else common
         if "allOf" in node:
-            rest = {keyword: value for keyword, value in node.items() if keyword != "allOf"}
-            variants = [*_variants(node, "allOf", path), (path, rest)]
-            kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
-            kinds = [kind for kind in kinds if kind != RAW]
-            if kinds and all(pa.types.is_struct(kind) for kind in kinds):
-                fields = [field for kind in kinds for field in kind]
-                typed = {field.name: field for field in fields if field.type != RAW}  # RAW may only demand more
-                return pa.struct(list(({field.name: field for field in fields} | typed).values()))
-            return kinds[0] if len(kinds) == 1 else RAW
+            variants = [*_variants(node, "allOf", path), (path, _without(node, "allOf"))]
+            return _merged([self._inner(variant, resolver, place, outer) for place, variant in variants])
         return self._type_of_keywords(node, resolver, path, outer)
 
     def _type_of_reference(self, reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
@@ -222,6 +217,20 @@ class _SchemaTypes:
     ) -> pa.DataType:
         with self._limits.level(*part, is_whole=is_whole):
             return self.type_of(node, resolver, path, outer)
+
+
+def _without(node: dict[str, Any], keyword: str) -> dict[str, Any]:
+    return {name: value for name, value in node.items() if name != keyword}
+
+
+def _merged(kinds: list[pa.DataType]) -> pa.DataType:
+    """Return the type of documents that have all of the types. RAW may only demand more."""
+    kinds = [kind for kind in kinds if kind != RAW]
+    if kinds and all(pa.types.is_struct(kind) for kind in kinds):
+        fields = [field for kind in kinds for field in kind]
+        typed = {field.name: field for field in fields if field.type != RAW}
+        return pa.struct(list(({field.name: field for field in fields} | typed).values()))
+    return kinds[0] if len(kinds) == 1 else RAW
 
 
 def _variants(node: dict[str, Any], keyword: str, path: str) -> list[tuple[str, Any]]:

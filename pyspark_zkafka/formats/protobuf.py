@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING, INVALID_SCHEMA, PROTOC_STOPPED
 from pyspark_zkafka.errors import listing, nearest
 from pyspark_zkafka.formats.codec import NOT_WANTED, RECORD, TypeLimits
 from pyspark_zkafka.formats.columns import inner_path, is_list, shown, varint
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 _MAIN = "schema.proto"
+_MAP_ENTRY = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
+_MARK = "option no_standard_descriptor_accessor = true;"  # of Google's own messages alone
 _PROTOC_TIMEOUT_S = 60
 _BINARY = re.compile("[\0-\x08\x0e-\x1f]")
 _INSTALL = "run pip install 'pyspark-zkafka[protobuf]'"
@@ -125,8 +127,8 @@ def _names(scope: str, messages: Iterable[Any]) -> Iterator[str]:
 
 def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
     """Return the text's own file at the end, after all files that it imports."""
-    if ("{" in text or ";" in text) and not _BINARY.search(text):
-        return _run_protoc({**references, _MAIN: text})
+    if is_proto_text(text):
+        return _run_protoc(text, references)
     *others, own = _files(text, "schema")
     known = _builtin_files() | {file.name: file for file in others}
     for name, given in references.items():
@@ -165,12 +167,20 @@ def _files(text: str, name: str) -> list[FileDescriptorProto]:
     )
 
 
-def _run_protoc(texts: Mapping[str, str]) -> list[FileDescriptorProto]:
+def is_proto_text(text: str) -> bool:
+    """True if a schema is .proto text, and not descriptors."""
+    return ("{" in text or ";" in text) and not _BINARY.search(text)
+
+
+def _run_protoc(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+    main = _MAIN if _MAIN not in references else f"main-{_MAIN}"
+    texts = {**references, main: text}
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary).resolve()
-        for file, text in texts.items():
+        # Java's serializer has registered maps as it reads them, in a form that protoc refuses.
+        for file, text in ((file, _MAP_ENTRY.sub(_MARK, text)) for file, text in texts.items()):
             path = (root / "in" / file).resolve()
             if not path.is_relative_to(root / "in"):
                 raise INVALID_SCHEMA(
@@ -180,19 +190,32 @@ def _run_protoc(texts: Mapping[str, str]) -> list[FileDescriptorProto]:
             path.write_text(text, encoding="utf-8")
         (root / "known").write_bytes(FileDescriptorSet(file=_builtin_files().values()).SerializeToString())
         command = [sys.executable, "-m", "grpc_tools.protoc", "--include_imports", f"--proto_path={root / 'in'}"]
-        command += [f"--descriptor_set_in={root / 'known'}", f"--descriptor_set_out={root / 'out'}", _MAIN]
+        command += [f"--descriptor_set_in={root / 'known'}", f"--descriptor_set_out={root / 'out'}", main]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PROTOC_TIMEOUT_S, check=False
         )
         if "No module named" in done.stderr:
             raise FORMAT_LIBRARY_MISSING(f"The format protobuf needs grpcio-tools to compile .proto text; {_INSTALL}")
+        if done.returncode < 0:
+            raise PROTOC_STOPPED(f"protoc was ended by signal {-done.returncode}; try again, with more memory")
         if done.returncode:
             output = done.stderr.replace(f"{root / 'in'}/", "").splitlines()
             lines = [line for line in output if ": warning:" not in line and not re.match("WARNING|[IW][0-9]{4} ", line)]
             raise INVALID_SCHEMA(
                 f"protoc cannot compile the Protobuf schema: {listing(lines, 5, '; ')}; correct the schema"
             )
-        return list(FileDescriptorSet.FromString((root / "out").read_bytes()).file)
+        files = list(FileDescriptorSet.FromString((root / "out").read_bytes()).file)
+        for file in files:
+            _mark_map_entries(file.message_type)
+        return files
+
+
+def _mark_map_entries(messages: Iterable[Any]) -> None:
+    for message in messages:
+        if message.options.no_standard_descriptor_accessor:
+            message.options.ClearField("no_standard_descriptor_accessor")
+            message.options.map_entry = True
+        _mark_map_entries(message.nested_type)
 
 
 def _builtin_files() -> dict[str, FileDescriptorProto]:

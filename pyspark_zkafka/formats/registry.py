@@ -72,28 +72,30 @@ class Registry:
         self._place = ", ".join(options.urls)
         self._opened = client
         self._timing = timing or Timing()
-        self._by_id: dict[int | str, StoredSchema] = {}
-        self._unknown: dict[int | str, tuple[float, str]] = {}
+        self._by_id: dict[tuple[int | str, str], StoredSchema] = {}
+        self._unknown: dict[tuple[int | str, str], tuple[float, str]] = {}
 
-    def schema(self, key: int | str) -> StoredSchema:
-        """Return the schema of an id, or of a GUID. Raises UnknownSchema."""
-        found = self._by_id.get(key)
+    def schema(self, key: int | str, context: str = "") -> StoredSchema:
+        """Return the schema of an id in a context such as ``:.staging:``, or of a GUID. Raises UnknownSchema."""
+        place = key, context
+        found = self._by_id.get(place)
         if found is not None:
             return found
-        expiry, reason = self._unknown.get(key, (0.0, ""))
+        expiry, reason = self._unknown.get(place, (0.0, ""))
         if self._timing.clock() < expiry:
             raise UnknownSchema(reason)
         what, method = ("id", "get_schema") if isinstance(key, int) else ("GUID", "get_schema_by_guid")
         what = f"schema {what} {key}"
         # Registries without GUIDs answer 404 with another error code. So do all for ids that are no Java int.
-        schema = self._ask(what, method, key, is_optional=isinstance(key, str) or key > _MOST_ID)
+        of_context = (context,) if context and isinstance(key, int) else ()
+        schema = self._ask(what, method, key, *of_context, is_optional=isinstance(key, str) or key > _MOST_ID)
         if schema is None:
             reason, now = f"the registry has no {what}", self._timing.clock()
             if len(self._unknown) >= _MANY_UNKNOWN:
                 self._unknown = {key: entry for key, entry in self._unknown.items() if now < entry[0]}
-            self._unknown[key] = now + _UNKNOWN_FOR_S, reason
+            self._unknown[place] = now + _UNKNOWN_FOR_S, reason
             raise UnknownSchema(reason)
-        found = self._by_id[key] = self._stored(schema, key if isinstance(key, int) else None, what)
+        found = self._by_id[place] = self._stored(schema, key if isinstance(key, int) else None, what)
         return found
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
@@ -150,7 +152,8 @@ class Registry:
             if reference.name in found:
                 continue
             what = f"version {reference.version} of subject {reference.subject}"
-            answer = self._ask(what, "get_version", reference.subject or "", reference.version or 0)
+            # Records may have schemas that refer to versions deleted since.
+            answer = self._ask(what, "get_version", reference.subject or "", reference.version or 0, True)
             if answer is None:
                 raise UNKNOWN_SUBJECT(
                     f"The schema registry {self._place} has no {what}, which a schema refers to; register it again",
@@ -235,6 +238,11 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
         config.setdefault("bearer.auth.logical.cluster", "")  # the client requires it, and other registries ignore it
     try:
         return SchemaRegistryClient(config)
+    except (ValueError, ImportError) as error:  # the text may have a password
+        raise INVALID_OPTION(
+            f"The client of the schema registry cannot be made ({type(error).__name__}); check schema.registry.proxy "
+            "(http(s)://host:port)"
+        ) from None
     except OSError as error:
         raise INVALID_OPTION(f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there") from error
 

@@ -69,7 +69,7 @@ class CountingProducer:
     from `producer_properties`; their queue limits become the limits of the sender.
     """
 
-    _remedy = "Correct the cause and write again, which duplicates the acknowledged rows"
+    _remedy = "Correct the cause and write again, which duplicates the acknowledged rows, and any written without an answer"
     _flush_stalled_s = _STALLED_S
 
     def __init__(

@@ -7,6 +7,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
@@ -310,8 +311,9 @@ class _SlotTask:
         """True if the slot has another entry than before. Brokers before 2.5 may show it some milliseconds later."""
         for pause_s in (0.0, *_RECORDED_S):
             time.sleep(pause_s)
-            if self._ledger.entry(slot) != self._recorded:
-                return True
+            with suppress(BrokersUnavailable):  # the rows are committed: a failure now would have them written again
+                if self._ledger.entry(slot) != self._recorded:
+                    return True
         return False
 
 

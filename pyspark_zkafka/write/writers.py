@@ -115,8 +115,8 @@ class ZKafkaStreamWriter(RowWriter, DataSourceStreamArrowWriter):
         )
         if self._options.once is not None:
             text = (
-                "Micro-batch %d: %d task(s) failed or were stopped, and their transactions are aborted. %d rows of the "
-                "other tasks are committed, and a repeated micro-batch does not write them again"
+                "Micro-batch %d: %d task(s) failed or were stopped, and their transactions are aborted, unless already "
+                "committed. %d rows of the other tasks are committed. A repeated micro-batch writes no committed rows again"
             )
         _log.warning(text, batchId, sum(m is None for m in messages), count_rows(messages))
 

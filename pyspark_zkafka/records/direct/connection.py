@@ -300,9 +300,14 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """True if a request may be sent. False after an error, and when the login is about to expire."""
+        """True if a request may be sent. False after an error, and without pending requests when the login expires soon."""
         is_ready = self._link.is_open and self._opening is None
-        return is_ready and (bool(self._pending) or self._clock() < self._expires)
+        return is_ready and (bool(self._pending) or not self.is_expiring)
+
+    @property
+    def is_expiring(self) -> bool:
+        """True if the login is about to expire: the connection must be opened again."""
+        return self._clock() >= self._expires
 
     @property
     def is_opening(self) -> bool:

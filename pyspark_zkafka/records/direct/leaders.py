@@ -40,6 +40,7 @@ class _Leader:
         self.buffer = Buffer()
         self.flying: deque[tuple[Produce, int, float]] = deque()  # with their versions, and the starts of their time-outs
         self.muted_until = 0.0
+        self.is_wanted = False  # to send to, since the last wait
 
 
 class LeaderConnections:
@@ -94,7 +95,12 @@ class LeaderConnections:
     def wait(self, timeout_s: float) -> bool:
         """Wait for an event of a connection; False at once if there is nothing to wait for."""
         waiting = select.poll()
-        active = [leader.connection for leader in self._leaders.values() if leader.flying or leader.connection.is_opening]
+        # An opening connection that nobody continues to open, after its partitions have moved, is ready all the time.
+        active = []
+        for leader in self._leaders.values():
+            if leader.flying or (leader.is_wanted and leader.connection.is_opening):
+                active.append(leader.connection)
+            leader.is_wanted = False
         for connection in active:
             waiting.register(connection.fileno(), connection.awaited_events)
         if active:
@@ -113,6 +119,8 @@ class LeaderConnections:
         found = self._leaders.get(broker)
         if found is not None and not found.connection.is_opening:
             if found.connection.is_open:
+                if found.connection.is_expiring:
+                    return False  # log in again when all responses are there
                 return self._client.clock() >= found.muted_until and not found.connection.has_unsent
             if found.flying:
                 return False
@@ -128,6 +136,7 @@ class LeaderConnections:
         if found is None:
             found = self._leaders[broker] = _Leader(self._client.new_connection(address))
             found.connection.begin_opening(self._client.setup_deadline(self._failures.get(broker, 0)))
+        found.is_wanted = True
         try:
             done = found.connection.continue_opening(self._client.deadline(0))
             if done:

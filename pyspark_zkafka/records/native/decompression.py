@@ -21,6 +21,7 @@ _LZ4, _LZ4_DESCRIPTOR = 3, 4  # the codec, and the place of the descriptor in a 
 _WORD = 0xFFFFFFFF
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = zlib.MAX_WBITS | 16
+_GZIP_CHUNK = 16 * 1024
 
 
 class CorruptRecords(ValueError):
@@ -79,17 +80,19 @@ def _joined(chunks: list[bytes]) -> pa.Buffer:
 
 def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
     """Inflate all members, and ignore bytes after the last member, as librdkafka and Java do."""
-    members: list[bytes] = []
+    inflated: list[bytes] = []
     left, rest = bound, memoryview(data)
-    while not members or rest[:2] == _GZIP_MAGIC:
+    while not inflated or rest[:2] == _GZIP_MAGIC:
         inflater = zlib.decompressobj(_GZIP_WINDOW)
-        members.append(inflater.decompress(rest, left + 1))
-        left -= len(members[-1])
-        _require_bound(bound - left, bound)
-        if not inflater.eof:
-            raise CorruptRecords("their end is missing")
-        rest = memoryview(inflater.unused_data)
-    return _joined(members)
+        while not inflater.eof:
+            if not rest:
+                raise CorruptRecords("their end is missing")
+            chunk = rest[:_GZIP_CHUNK]  # what follows a member is copied: little, even if there are many
+            inflated.append(inflater.decompress(chunk, left + 1))
+            left -= len(inflated[-1])
+            _require_bound(bound - left, bound)
+            rest = rest[len(chunk) - len(inflater.unused_data) :]
+    return _joined(inflated)
 
 
 def _mended_lz4(data: pa.Buffer) -> pa.Buffer:

@@ -131,8 +131,8 @@ def require() -> Any:
     found, text = load()
     if found is None:
         raise NO_NATIVE_PATH(
-            f"The compiled code is required, but {text}. Install from a wheel or with a C compiler on the driver and every "
-            "executor, or leave transport at auto",
+            f"This needs the compiled code, but {text.partition(': pure Python')[0]}. Install from a wheel or with a C "
+            "compiler on the driver and every executor. Only reads of Avro and transport=direct need it",
         )
     return found
 
