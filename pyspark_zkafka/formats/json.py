@@ -64,7 +64,7 @@ _AS_JAVA = {ord(","): None, ord("_"): "x", ord(" "): "x"}  # Spark removes comma
 _PLAIN = Context(prec=1000, rounding=ROUND_HALF_UP)
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 _ANY, _NULLS, _NOT_TYPED = map(re.compile, (b"", b"null", b'null|"NaN"|Infinity"'))
-"""What documents have that may break a schema, beyond the column's type."""
+"""Bytes that mark a document for validation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class _SchemaTypes:
                 variants = _variants(node, keyword, path)
                 if len(variants) == 1:
                     kinds = [self.type_of(variants[0][1], resolver, variants[0][0], outer)]
-                else:  # whether they are the same is a question about all of their fields
+                else:  # comparing variants needs all of their fields
                     kinds = [self._inner(variant, resolver, place, outer, is_whole=True) for place, variant in variants]
                 if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
                     own = self._inner(_without(node, keyword), resolver, path, outer)

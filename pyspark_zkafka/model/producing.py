@@ -376,7 +376,7 @@ class Producing:
         return batch
 
     def _must_split(self, batch: Batch) -> bool:
-        """True if brokers have refused the batch, or one of its size before the batch was sent.
+        """True if the batch was refused as too large, or is as large as one that was.
 
         A batch that may be in the log is sent again as it was: brokers recognise it, but not its halves.
         """

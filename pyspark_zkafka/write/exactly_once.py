@@ -118,7 +118,7 @@ def _unnamed(reason: str, *, commits: bool = False) -> OptionError:
     remedy = (
         "Set writerName, another one for each write, and batchId: in foreachBatch the number that Spark passes to the "
         "function, in a batch job a number that stays the same when the job is run again. If a micro-batch was "
-        "interrupted, let it complete as it was written before, and name the write then"
+        "interrupted, let it complete before you name the write"
     )
     if commits:
         reason = f"the group has committed all of commitOffsets already, or they are longer than {MAX_ENDS_BYTES} bytes"

@@ -169,7 +169,7 @@ def test_compiled_path_asked_for_in_vain(pure: Path, zkafka_cluster: LocalCluste
     """Requiring the compiled code where it was not built raises an error that says so."""
     found = run(pure / "python", DRIVER, zkafka_cluster.bootstrap_servers, "t", "direct")
     assert found.startswith(
-        "[NO_NATIVE_PATH] The compiled code is required, but the compiled code was not built when the package"
+        "[NO_NATIVE_PATH] This needs the compiled code, but the compiled code was not built when the package"
     )
 
 

@@ -415,7 +415,7 @@ static int read_value(struct avro *avro, const struct zkafka_avro_node *node) {
         return read_member(avro, node, column);
     case AVRO_CONSTANT:
         return read_constant(avro, node);
-    default: /* AVRO_REFUSED: a branch or symbol that the reader's schema lacks */
+    default: /* AVRO_REFUSED: a branch that the reader's schema lacks */
         return flawed(avro, AVRO_UNKNOWN_BRANCH, at, node->number);
     }
 }

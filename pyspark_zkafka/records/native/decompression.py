@@ -81,7 +81,7 @@ def _joined(chunks: list[bytes]) -> pa.Buffer:
 def _gzip(data: pa.Buffer, bound: int) -> pa.Buffer:
     """Inflate all members, and ignore bytes after the last member, as librdkafka and Java do."""
     inflated: list[bytes] = []
-    left, rest = bound, memoryview(data)
+    left, rest = bound, memoryview(data).cast("B")
     while not inflated or rest[:2] == _GZIP_MAGIC:
         inflater = zlib.decompressobj(_GZIP_WINDOW)
         while not inflater.eof:

@@ -1,6 +1,6 @@
 /* Decodes record batches, and messages of formats 0 and 1, from a fetch response into Arrow columns.
  *
- * Layout and validity follow Kafka's DefaultRecordBatch, DefaultRecord and LegacyRecord (3.9.1), and skipped batches its
+ * Layout and validity follow Kafka's DefaultRecordBatch, DefaultRecord and LegacyRecord (3.9.1). Batches are skipped as in its
  * CompletedFetch. Every length is checked before it is used. A message, or a compressed set of messages, counts as a batch.
  */
 #include "aborted_transactions.h"

@@ -54,7 +54,7 @@ enum {
 };
 
 struct zkafka_decoded {
-    int64_t records;  /* records appended, since the caller set this field to 0; so are the next three fields */
+    int64_t records;  /* records appended; as `bytes`, summed over calls until the caller sets it to 0 */
     int64_t bytes;    /* size of keys and values, and of headers if that column is requested */
     int64_t first;    /* offset of the first record; the caller sets it to -1 */
     int32_t unordered; /* offsets were not ascending */
@@ -116,8 +116,8 @@ struct zkafka_open_batch {
 ZKAFKA_EXPORT int64_t zkafka_encode(struct zkafka_open_batch *, const int32_t *rows, int64_t count, const struct ArrowArray *value,
                                     int32_t value_is_large, const struct ArrowArray *key, int32_t key_is_large,
                                     const struct ArrowArray *timestamps, const struct ArrowArray *headers, int64_t now_ms);
-/* Appends the first `count` records of a closed batch, not compressed, from its first timestamp. Returns how many bytes they have
- * there; -1: they do not fit. */
+/* Appends the first `count` of a closed batch's uncompressed `records`. Returns their size in that batch, or -1 if they do not
+ * fit. */
 ZKAFKA_EXPORT int64_t zkafka_encode_again(struct zkafka_open_batch *, const uint8_t *records, int64_t count, int64_t base_timestamp_ms);
 /* Fills in the header of a batch of `size` bytes, whose records may be compressed. */
 ZKAFKA_EXPORT void zkafka_close_batch(uint8_t *data, int64_t size, int32_t attributes, int64_t records, int64_t base_timestamp_ms,

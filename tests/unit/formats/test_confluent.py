@@ -27,9 +27,11 @@ class Registry:
     def __init__(self, schemas: Mapping[int | str, StoredSchema]) -> None:
         self.schemas = schemas
         self.asked: list[int | str] = []
+        self.contexts: set[str] = set()
 
-    def schema(self, key: int | str) -> StoredSchema:
+    def schema(self, key: int | str, context: str = "") -> StoredSchema:
         """Return the schema of an id."""
+        self.contexts.add(context)
         self.asked.append(key)
         if key not in self.schemas:
             raise UnknownSchema(f"the registry has no schema id {key}")

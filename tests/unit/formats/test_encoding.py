@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -194,3 +195,32 @@ def test_a_column_that_is_too_deep(name: str) -> None:
     assert plan_encoding(options, pa.schema([("value", kind)])) is not None
     with pytest.raises(OptionError, match=r"INVALID_SCHEMA\] The column value has 64 levels.*at most 63 to Python"):
         plan_encoding(options, pa.schema([("value", pa.struct([("f", kind)]))]))
+
+
+def test_own_schema_without_nulls() -> None:
+    """A schema made from a column allows NaN also in tasks, whose types allow nulls in arrays."""
+    elements = pa.list_(pa.field("element", pa.int32(), nullable=False))
+    struct = pa.struct([("x", pa.float64()), ("all", elements)])
+    found = plan_encoding(parse_write({**WRITE, "value.format": "json", "topic": "t"}), pa.schema([("value", struct)]))
+    rows = pa.array([{"x": float("nan"), "all": [1]}], pa.struct([("x", pa.float64()), ("all", pa.list_(pa.int32()))]))
+    (part,) = outgoing(pa.record_batch([rows], ["value"]), "t", row_encoder(pickle.loads(pickle.dumps(found))))
+    assert part.value.to_pylist() == [b'{"x":"NaN","all":[1]}']
+
+
+def test_headers_with_the_id_of_another_schema(registry: Subjects) -> None:
+    """A header with a schema's id, which readers prefer, is refused next to an encoded column."""
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    found = plan(value_format="avro-confluent", topic="t", schema_registry_url="http://r:8081")
+    values = pa.array([{"x": 1}], STRUCT)
+    for name, is_refused in (("__value_schema_id", True), ("__key_schema_id", False)):
+        headers = pa.array([[{"key": name, "value": b"x"}]], kind)
+        batch = pa.record_batch([values, headers], ["value", "headers"])
+        with pytest.raises(InvalidRow, match="have a header __value_schema_id") if is_refused else nullcontext():
+            list(outgoing(batch, "t", row_encoder(found)))
+
+
+def test_descriptors_are_not_registered() -> None:
+    """Descriptors in value.schema are refused for a write that registers its schema."""
+    options = {"value.format": "protobuf-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
+    with pytest.raises(OptionError, match="Descriptors cannot be registered"):
+        plan_encoding(parse_write({**WRITE, **options, "value.schema": "Cg=="}), FRAME)

@@ -15,6 +15,8 @@ from tests.support.cases import each
 
 P = {"type": "object", "properties": {"x": {"type": "integer"}}}
 STRUCT = pa.struct([("x", pa.int64())])
+WITH_KIND = pa.struct([("x", pa.int64()), ("k", pa.string())])
+WITH_KIND_FIRST = pa.struct([("k", pa.string()), ("x", pa.int64())])
 
 
 def of_property(schema: Any, **definitions: Any) -> pa.DataType:
@@ -56,6 +58,9 @@ def of_property(schema: Any, **definitions: Any) -> pa.DataType:
         ({"anyOf": [{"required": ["x"]}], **P}, STRUCT),
         ({"oneOf": [{"required": ["x"]}, {"required": ["y"]}], **P}, STRUCT),
         ({"type": "string", "anyOf": [{"pattern": "^a"}, {"pattern": "^b"}]}, pa.string()),
+        ({**P, "oneOf": [{"properties": {"k": {"const": "a"}}}, {"properties": {"k": {"const": "b"}}}]}, WITH_KIND),
+        ({**P, "anyOf": [{"properties": {"k": {"type": "string"}}}]}, WITH_KIND),
+        ({**P, "allOf": [{"anyOf": [{"properties": {"k": {"const": "a"}}}]}]}, WITH_KIND_FIRST),
     ],
 )
 def test_types(schema: Any, kind: pa.DataType) -> None:

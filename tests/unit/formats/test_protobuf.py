@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import pickle
+import subprocess
 
 import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.formats import protobuf
 from pyspark_zkafka.formats.protobuf import ProtobufSchema, parse, schema_of
 from pyspark_zkafka.model.records import projection_problems
 from tests.support.cases import each
@@ -91,6 +93,28 @@ def test_references() -> None:
     assert schema.type == pa.struct([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("price", money)])
     assert pickle.loads(pickle.dumps(schema)) == schema
     assert len(pickle.dumps(schema)) < 1000
+
+
+def test_maps_that_java_has_registered() -> None:
+    """Java's serializer has registered maps as repeated entries, a form that protoc refuses."""
+    entry = "message TagsEntry { option map_entry = true; string key = 1; int32 value = 2; }"
+    registered = parse(f'syntax = "proto3"; message Order {{ repeated .Order.TagsEntry tags = 1; {entry} }}')
+    assert registered == parse('syntax = "proto3"; message Order { map<string, int32> tags = 1; }')
+
+
+def test_reference_with_the_name_of_the_main_file() -> None:
+    """A reference may have any name."""
+    other = 'syntax = "proto3"; message Inner { int32 i = 1; }'
+    schema = parse('syntax = "proto3"; import "schema.proto"; message M { Inner f = 1; }', {"schema.proto": other})
+    assert schema.type == pa.struct([("f", pa.struct([("i", pa.int32())]))])
+
+
+def test_protoc_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that was killed has not judged the schema."""
+    killed = subprocess.CompletedProcess([], -9, "", "")
+    monkeypatch.setattr(protobuf.subprocess, "run", lambda *arguments, **options: killed)
+    with pytest.raises(OptionError, match=r"PROTOC_STOPPED\] protoc was ended by signal 9"):
+        parse('syntax = "proto3"; message M { int32 i = 1; }')
 
 
 def test_confluent_types() -> None:

@@ -77,6 +77,12 @@ class TestSchemasOfIds:
         assert found.schema(7) == found.schema(7) == StoredSchema("x", "AVRO", id=7)
         assert client.requests == [("get_schema", 7)]
 
+    def test_context(self) -> None:
+        """An id is requested in the context of the subject, and cached for that context."""
+        found, client, _ = registry(Schema("x"), Schema("y"))
+        assert (found.schema(7).text, found.schema(7, ":.staging:").text, found.schema(7).text) == ("x", "y", "x")
+        assert client.requests == [("get_schema", 7), ("get_schema", 7, ":.staging:")]
+
     def test_guid(self) -> None:
         """A schema is requested by GUID, and a registry that does not know this request has no such schema."""
         found, client, _ = registry(Schema("x", "JSON"))
@@ -116,13 +122,13 @@ class TestSchemasOfIds:
         assert len(found._unknown) <= 1000
 
     def test_references(self) -> None:
-        """Each reference is followed once."""
+        """Each reference is followed once, also to a version that was deleted since."""
         inner = stored(Schema("inner"))
         outer = stored(Schema("outer", references=[SchemaReference("i", "inner-value", 2)]))
         asked = Schema("x", references=[SchemaReference("o", "outer-value", 1), SchemaReference("i", "inner-value", 2)])
         found, client, _ = registry(asked, outer, inner)
         assert found.schema(7).references == {"o": "outer", "i": "inner"}
-        assert client.requests[1:] == [("get_version", "outer-value", 1), ("get_version", "inner-value", 2)]
+        assert client.requests[1:] == [("get_version", "outer-value", 1, True), ("get_version", "inner-value", 2, True)]
 
     def test_missing_reference(self) -> None:
         """A reference to a deleted version is an error."""

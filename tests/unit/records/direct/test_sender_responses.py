@@ -99,13 +99,13 @@ def test_no_acknowledgement_at_all(damage: str) -> None:
 
 
 def slowly(broker: int, request: Received) -> Treatment:
-    return Treatment(delay_s=0.1 if request.api == PRODUCE else 0.0)
+    return Treatment(delay_s=0.2 if request.api == PRODUCE else 0.0)
 
 
-@pytest.mark.parametrize("limits", [{}, {"delivery_timeout_ms": 400, "request_timeout_ms": 10_000}])
+@pytest.mark.parametrize("limits", [{}, {"delivery_timeout_ms": 800, "request_timeout_ms": 10_000}])
 def test_a_slow_link(monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]) -> None:
     """No request or batch times out that waits behind others, while the broker acknowledges one after the other."""
-    monkeypatch.setattr(leaders_module, "_LATE_RESPONSE_S", 0.3)
+    monkeypatch.setattr(leaders_module, "_LATE_RESPONSE_S", 0.6)
     cluster = ScriptedCluster(slowly)
     with opened(cluster, batch_size=300, **limits) as sender:
         add(sender, *(b"%0300d" % n for n in range(20)))

@@ -53,9 +53,10 @@ def assert_unused(reason: str) -> None:
     with pytest.raises(OptionError) as caught:
         library.require()
     assert caught.value.condition == "NO_NATIVE_PATH"
-    assert caught.value.message.startswith("The compiled code is required, but ")
+    assert caught.value.message.startswith("This needs the compiled code, but ")
     assert reason in caught.value.message
-    assert "leave transport at auto" in caught.value.message
+    assert "Only reads of Avro and transport=direct need it" in caught.value.message
+    assert PURE not in caught.value.message
 
 
 def test_there() -> None:
@@ -148,7 +149,7 @@ class TestChoice:
     @pytest.mark.usefixtures("absent")
     def test_direct_where_it_is_absent(self) -> None:
         """With direct and without compiled code, an error says what to do."""
-        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] The compiled code is .* Install from a wheel"):
+        with pytest.raises(OptionError, match=r"\[NO_NATIVE_PATH\] This needs .* Install from a wheel"):
             choice.uses_native(connection("direct"))
 
     @pytest.mark.usefixtures("absent")
