@@ -237,7 +237,7 @@ class Query:
             self._plan(self._planner, self._start)
 
     def _plan(self, planner: StreamDriver, start: dict[str, Any]) -> None:
-        """Plan a micro-batch; after the first one, ask for the start again, as Spark does."""
+        """Plan a micro-batch; then ask for the start again after the first one, and commit after others, as Spark does."""
         end = planner.latest(start, limited=True)
         if not self._has_planned:
             self._on_started()
@@ -248,6 +248,8 @@ class Query:
             self._is_reading = True
             if len(self.offsets) == 1:
                 assert planner.initial() == start
+            else:
+                planner.commit()
 
     def _run(self, planner: StreamDriver, end: dict[str, Any]) -> None:
         """Read the planned records of topics that are still the same; the others are lost."""
