@@ -117,7 +117,8 @@ def _call(provider: str, config: str) -> Any:
         except Exception as error:  # noqa: BLE001 - raised below
             answer.set_exception(error)
         except BaseException as error:  # noqa: BLE001 - sys.exit must not end the worker
-            answer.set_exception(RuntimeError(f"{type(error).__name__} was raised: {error}"))
+            failure = RuntimeError(f"{type(error).__name__} was raised: {error}")
+            answer.set_exception(failure.with_traceback(error.__traceback__))
 
     threading.Thread(target=call, name=f"zkafka-token-{provider}", daemon=True).start()
     if not wait([answer], _LIMIT_S).done:

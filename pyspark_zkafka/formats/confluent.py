@@ -6,7 +6,6 @@ message in the file. Alternatively, a record header has this, or a byte 1 and th
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,16 +34,6 @@ class Prefix:
     key: int | str
     skip: int
     before: bytes = b""
-
-
-def context_of(subject: str | None) -> str:
-    """Return the context of a qualified subject; empty for the default one.
-
-    >>> context_of(":.staging:orders-value"), context_of("orders-value")
-    (':.staging:', '')
-    """
-    found = re.match(r":\.[^:]*:", subject or "")
-    return "" if found is None else found[0]
 
 
 @dataclass

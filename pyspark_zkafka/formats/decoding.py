@@ -23,13 +23,12 @@ from pyspark_zkafka.formats.codec import (
     parse_schema,
     schema_of,
 )
-from pyspark_zkafka.formats.confluent import ConfluentDecoder, context_of
-from pyspark_zkafka.formats.registry import StoredSchema, open_registry
+from pyspark_zkafka.formats.confluent import ConfluentDecoder
+from pyspark_zkafka.formats.registry import StoredSchema, context_of, open_registry
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Assign, Subscribe
 from pyspark_zkafka.model.records import COLUMNS, CORRUPT_COLUMNS
 from pyspark_zkafka.options.values import ColumnFormat, ParseMode, ReadOptions, RegistryOptions
-from pyspark_zkafka.records.native.library import require
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -105,8 +104,6 @@ def pin_formats(options: ReadOptions) -> PinnedFormats | None:
 def _pinned(column: ColumnFormat, options: ReadOptions) -> PinnedColumn:
     if column.base == "string":
         return PinnedColumn(column, StringSchema())
-    if column.base == "avro":
-        require()  # here, not in each task
     if column.schema is not None:
         stored, origin = StoredSchema(column.schema, KINDS[column.base]), f"{column.column}.schema"
     elif column.is_confluent:

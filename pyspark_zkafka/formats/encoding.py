@@ -91,7 +91,7 @@ def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, Stored
         if column.base != "string":
             given = column.schema
             if given is not None and column.is_confluent and column.base == "protobuf":
-                _require_proto_text(given)
+                _refuse_descriptor_set(given)
             stored = schema_of(column.base, type) if given is None else StoredSchema(given, KINDS[column.base])
             schema = parse_schema(column.base, stored, column.message)
             if given is None and column.base == "json":
@@ -100,11 +100,14 @@ def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, Stored
     return schema, stored
 
 
-def _require_proto_text(schema: str) -> None:
-    from pyspark_zkafka.formats.protobuf import is_proto_text
+def _refuse_descriptor_set(schema: str) -> None:
+    from pyspark_zkafka.formats.protobuf import is_descriptor_set
 
-    if not is_proto_text(schema):
-        raise INVALID_SCHEMA("Descriptors cannot be registered; write .proto text, or set use.latest.version=true")
+    if is_descriptor_set(schema):
+        raise INVALID_SCHEMA(
+            "A descriptor set cannot be registered; write .proto text or the descriptor of one file, or leave the schema "
+            "out and set use.latest.version=true"
+        )
 
 
 def _writer_schema(plan: EncodingPlan, column: ColumnFormat, topic: str) -> WriterSchema:
@@ -198,6 +201,6 @@ def _refuse_headers(topic: str, headers: pa.Array, names: pa.Array) -> None:
     keys = pc.struct_field(headers.flatten(), "key")
     if pc.any(pc.is_in(keys, value_set=names)).as_py():
         raise INVALID_VALUE(
-            f"Rows for topic {topic} have a header {' or '.join(names.to_pylist())}, which names another schema, as "
-            "copied from other records; drop it from the column headers"
+            f"Rows for topic {topic} have a header {' or '.join(names.to_pylist())}, perhaps copied from other records. "
+            "Readers would use its schema id; remove it"
         )

@@ -156,7 +156,7 @@ class _SchemaTypes:
                 if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
                     own = self._inner(_without(node, keyword), resolver, path, outer)
                     common = kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
-                    return _merged([own, common]) if pa.types.is_struct(own) and common != RAW else common
+                    return _merged([own, common]) if pa.types.is_struct(own) and pa.types.is_struct(common) else common
         if "allOf" in node:
             variants = [*_variants(node, "allOf", path), (path, _without(node, "allOf"))]
             return _merged([self._inner(variant, resolver, place, outer) for place, variant in variants])
@@ -226,11 +226,20 @@ def _without(node: dict[str, Any], keyword: str) -> dict[str, Any]:
 def _merged(kinds: list[pa.DataType]) -> pa.DataType:
     """Return the type of documents that have all of the types. RAW may only demand more."""
     kinds = [kind for kind in kinds if kind != RAW]
-    if kinds and all(pa.types.is_struct(kind) for kind in kinds):
-        fields = [field for kind in kinds for field in kind]
-        typed = {field.name: field for field in fields if field.type != RAW}
-        return pa.struct(list(({field.name: field for field in fields} | typed).values()))
+    if len(kinds) > 1 and all(pa.types.is_struct(kind) for kind in kinds):
+        by_name: dict[str, list[pa.Field]] = {}
+        for field in (field for kind in kinds for field in kind):
+            by_name.setdefault(field.name, []).append(field)
+        return pa.struct([_merged_field(fields) for fields in by_name.values()])
     return kinds[0] if len(kinds) == 1 else RAW
+
+
+def _merged_field(fields: list[pa.Field]) -> pa.Field:
+    kinds = [field.type for field in fields if field.type != RAW]
+    kinds = [kind for kind in kinds if kind != pa.string()] or kinds  # a variant may leave out the format of a string
+    metadata = next((field.metadata for field in fields if field.metadata), None)
+    merged = _merged(kinds) if all(pa.types.is_struct(kind) for kind in kinds) else kinds[-1]
+    return pa.field(fields[0].name, merged, metadata=metadata)
 
 
 def _variants(node: dict[str, Any], keyword: str, path: str) -> list[tuple[str, Any]]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _MAIN = "schema.proto"
 _MAP_ENTRY = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
-_MARK = "option no_standard_descriptor_accessor = true;"  # of Google's own messages alone
+_MARK = "no_standard_descriptor_accessor"  # marks map entries for protoc, in texts that do not use it
 _PROTOC_TIMEOUT_S = 60
 _BINARY = re.compile("[\0-\x08\x0e-\x1f]")
 _INSTALL = "run pip install 'pyspark-zkafka[protobuf]'"
@@ -140,7 +140,14 @@ def _compiled(text: str, references: Mapping[str, str]) -> list[FileDescriptorPr
 
 
 def _files(text: str, name: str) -> list[FileDescriptorProto]:
-    """Return the files of a serialized FileDescriptorSet, or of one FileDescriptorProto, which may be in base64."""
+    return _descriptors(text, name)[0]
+
+
+def _descriptors(text: str, name: str) -> tuple[list[FileDescriptorProto], bool]:
+    """Return the files of a serialized FileDescriptorSet, or of one FileDescriptorProto, which may be in base64.
+
+    Also returns whether it is a set.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -160,7 +167,7 @@ def _files(text: str, name: str) -> list[FileDescriptorProto]:
         if files and all(file.name and (file.message_type or file.enum_type or file.dependency) for file in files):
             for file in files:
                 file.ClearField("source_code_info")
-            return files
+            return files, kind is FileDescriptorSet
     raise INVALID_SCHEMA(
         f"The Protobuf schema {name} has no descriptors; write a descriptor set by protoc --include_imports "
         "--descriptor_set_out"
@@ -172,6 +179,11 @@ def is_proto_text(text: str) -> bool:
     return ("{" in text or ";" in text) and not _BINARY.search(text)
 
 
+def is_descriptor_set(text: str) -> bool:
+    """True if a schema is a FileDescriptorSet, and not .proto text or a FileDescriptorProto."""
+    return not is_proto_text(text) and _descriptors(text, "schema")[1]
+
+
 def _run_protoc(text: str, references: Mapping[str, str]) -> list[FileDescriptorProto]:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -180,14 +192,15 @@ def _run_protoc(text: str, references: Mapping[str, str]) -> list[FileDescriptor
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary).resolve()
         # Java's serializer has registered maps as it reads them, in a form that protoc refuses.
-        for file, text in ((file, _MAP_ENTRY.sub(_MARK, text)) for file, text in texts.items()):
+        has_entries = any(map(_MAP_ENTRY.search, texts.values())) and not any(_MARK in text for text in texts.values())
+        for file, text in texts.items():
             path = (root / "in" / file).resolve()
             if not path.is_relative_to(root / "in"):
                 raise INVALID_SCHEMA(
                     f"The Protobuf schema has the reference {file!r}, which is no relative path; rename it"
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.write_text(_MAP_ENTRY.sub(f"option {_MARK} = true;", text) if has_entries else text, encoding="utf-8")
         (root / "known").write_bytes(FileDescriptorSet(file=_builtin_files().values()).SerializeToString())
         command = [sys.executable, "-m", "grpc_tools.protoc", "--include_imports", f"--proto_path={root / 'in'}"]
         command += [f"--descriptor_set_in={root / 'known'}", f"--descriptor_set_out={root / 'out'}", main]
@@ -205,15 +218,16 @@ def _run_protoc(text: str, references: Mapping[str, str]) -> list[FileDescriptor
                 f"protoc cannot compile the Protobuf schema: {listing(lines, 5, '; ')}; correct the schema"
             )
         files = list(FileDescriptorSet.FromString((root / "out").read_bytes()).file)
-        for file in files:
-            _mark_map_entries(file.message_type)
+        if has_entries:
+            for found in files:
+                _mark_map_entries(found.message_type)
         return files
 
 
 def _mark_map_entries(messages: Iterable[Any]) -> None:
     for message in messages:
         if message.options.no_standard_descriptor_accessor:
-            message.options.ClearField("no_standard_descriptor_accessor")
+            message.options.ClearField(_MARK)
             message.options.map_entry = True
         _mark_map_entries(message.nested_type)
 

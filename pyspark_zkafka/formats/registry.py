@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -57,6 +58,16 @@ def open_registry(options: RegistryOptions) -> Registry:
     return Registry(options)
 
 
+def context_of(subject: str | None) -> str:
+    """Return the context of a qualified subject; empty for the default one.
+
+    >>> context_of(":.staging:orders-value"), context_of("orders-value")
+    (':.staging:', '')
+    """
+    found = re.match(r":\.[^:]*:", subject or "")
+    return "" if found is None else found[0]
+
+
 class Registry:
     """Requests to a registry. Schemas of ids are cached for ever, and unknown ids for 30 seconds.
 
@@ -95,7 +106,7 @@ class Registry:
                 self._unknown = {key: entry for key, entry in self._unknown.items() if now < entry[0]}
             self._unknown[place] = now + _UNKNOWN_FOR_S, reason
             raise UnknownSchema(reason)
-        found = self._by_id[place] = self._stored(schema, key if isinstance(key, int) else None, what)
+        found = self._by_id[place] = self._stored(schema, key if isinstance(key, int) else None, what, context)
         return found
 
     def subject(self, subject: str, version: int | None = None) -> StoredSchema:
@@ -109,7 +120,7 @@ class Registry:
                 f"The schema registry {self._place} has no {named} of subject {subject}; register a schema, or "
                 "correct the subject or version",
             )
-        return self._stored(found.schema, self._checked_id(found.schema_id, what), what)
+        return self._stored(found.schema, self._checked_id(found.schema_id, what), what, context_of(subject))
 
     def register(self, subject: str, schema: StoredSchema, *, auto: bool, normalize: bool) -> int:
         """Return the id of a schema under a subject, after registering the schema with `auto`.
@@ -135,9 +146,9 @@ class Registry:
             self._opened.close()
             self._opened = None
 
-    def _stored(self, schema: Schema, schema_id: int | None, what: str) -> StoredSchema:
+    def _stored(self, schema: Schema, schema_id: int | None, what: str, context: str) -> StoredSchema:
         references: dict[str, str] = {}
-        self._add_references(schema, references)
+        self._add_references(schema, references, context)
         if not schema.schema_str or not isinstance(schema.schema_str, str):
             raise self._no_registry(what)
         return StoredSchema(schema.schema_str, schema.schema_type or "AVRO", references, schema_id)
@@ -147,19 +158,22 @@ class Registry:
             raise self._no_registry(what)
         return found
 
-    def _add_references(self, schema: Schema, found: dict[str, str]) -> None:
+    def _add_references(self, schema: Schema, found: dict[str, str], context: str) -> None:
+        """Add the texts of a schema's references. Their subjects are in the schema's context, unless they name one."""
         for reference in schema.references or ():
             if reference.name in found:
                 continue
-            what = f"version {reference.version} of subject {reference.subject}"
+            subject = reference.subject or ""
+            subject = subject if context_of(subject) else context + subject
+            what = f"version {reference.version} of subject {subject}"
             # Records may have schemas that refer to versions deleted since.
-            answer = self._ask(what, "get_version", reference.subject or "", reference.version or 0, True)
+            answer = self._ask(what, "get_version", subject, reference.version or 0, True)
             if answer is None:
                 raise UNKNOWN_SUBJECT(
                     f"The schema registry {self._place} has no {what}, which a schema refers to; register it again",
                 )
             found[reference.name] = answer.schema.schema_str or ""
-            self._add_references(answer.schema, found)
+            self._add_references(answer.schema, found, context_of(subject))
 
     def _ask(self, what: str, method: str, *arguments: object, is_optional: bool = False) -> Any:
         """Return the answer to a method of Confluent's client; None if the registry does not know what was asked.
@@ -238,10 +252,11 @@ def _client(options: RegistryOptions) -> SchemaRegistryClient:
         config.setdefault("bearer.auth.logical.cluster", "")  # the client requires it, and other registries ignore it
     try:
         return SchemaRegistryClient(config)
-    except (ValueError, ImportError) as error:  # the text may have a password
+    except (ValueError, ImportError) as error:  # the text of a proxy's error may have a password
+        about = type(error).__name__ if "proxy" in str(error).lower() else str(error)
         raise INVALID_OPTION(
-            f"The client of the schema registry cannot be made ({type(error).__name__}); check schema.registry.proxy "
-            "(http(s)://host:port)"
+            f"The client of the schema registry cannot be made ({about}); check schema.registry.*, and proxies in the "
+            "environment"
         ) from None
     except OSError as error:
         raise INVALID_OPTION(f"A file in schema.registry.ssl.* cannot be used: {error}; place a PEM file there") from error

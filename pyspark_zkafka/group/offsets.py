@@ -206,18 +206,19 @@ class GroupOffsets:
     def _commit_to_kafka(
         self, offsets: Mapping[TopicPartition, int], proof: OwnedBy | NoOwner, resets: Collection[TopicPartition]
     ) -> CommitResult:
-        found = CommitResult()
+        found = CommitResult(dict(offsets))
 
         def due() -> Collection[TopicPartition]:
             nonlocal found
-            lost: set[TopicPartition] = set()
+            wanted, lost = found.written, set[TopicPartition]()
             if self._zookeeper is not None:
-                lost = find_lost(self._zookeeper, self._group, proof, sorted(offsets))
-            there = self._kafka.committed(offsets)
+                lost = find_lost(self._zookeeper, self._group, proof, sorted(wanted))
+            there = self._kafka.committed(wanted)
             # An equal offset is written again: brokers forget it some time after its last commit.
-            kept = {tp: there[tp] for tp, offset in offsets.items() if tp not in resets and there.get(tp, -1) > offset}
-            written = {tp: offset for tp, offset in offsets.items() if tp not in lost and tp not in kept}
-            found = CommitResult(written, {tp: offset for tp, offset in kept.items() if tp not in lost}, lost)
+            higher = {tp for tp, offset in wanted.items() if tp not in resets and there.get(tp, -1) > offset}
+            kept = {**found.kept, **{tp: there[tp] for tp in higher - lost}}
+            written = {tp: offset for tp, offset in wanted.items() if tp not in lost | higher}
+            found = CommitResult(written, kept, {*found.lost, *lost})
             return written.keys()
 
         self._kafka.commit({tp: offsets[tp] for tp in due()}, due)

@@ -97,7 +97,7 @@ def outdated(stored: Mapping[TopicPartition, StoredOffset], snapshot: ClusterSna
 
 
 def _is_own(planned: PlannedRange, stored: StoredOffset, last: StoredOffset | None) -> bool:
-    is_pending = planned.left is None and planned.committed not in (None, planned.start)
+    is_pending = planned.left is None and planned.committed is not None and planned.committed < planned.start
     if stored.offset == (planned.start if is_pending else planned.left):
         return True
     known = {planned.mzxid, None if last is None else last.mzxid} - {None}

@@ -112,12 +112,13 @@ class ClusterState:
             return found
         confirmed = self._confirm_deleted(missing, found)
         if confirmed is None:
+            self._snapshot = before
             if before is None:
                 raise BROKERS_UNAVAILABLE(
                     f"Whether {listing(sorted(missing))} exist is unknown: one broker knows no such topics, and then none "
                     "answered; check the brokers",
                 )
-            confirmed = self._snapshot = before
+            confirmed = before
         return confirmed
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
@@ -147,7 +148,7 @@ class ClusterState:
 
     def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
         """Return True if the cluster still has the topics of a snapshot. Requests metadata if there are no watches."""
-        return has_same_topics(snapshot, self.snapshot(anew=self._is_polled))
+        return has_same_topics(snapshot, self.snapshot(anew=self._is_polled, expected=snapshot.topics))
 
     def _is_old(self) -> bool:
         age_s = self._clock() - self._read_at

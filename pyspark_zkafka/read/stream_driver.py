@@ -217,7 +217,7 @@ class StreamDriver:
         unsubscribed = self._unsubscribed_topics(planned) & topics
         snapshot = self._session.cluster.snapshot(expected=topics - unsubscribed)
         if any(snapshot.leader(r.partition) is None for r in ranges):
-            snapshot = self._session.cluster.snapshot(anew=True)
+            snapshot = self._session.cluster.snapshot(anew=True, expected=topics - unsubscribed)
         if unsubscribed:
             others = self._session.cluster.snapshot_of(unsubscribed)
             snapshot = replace(
@@ -368,13 +368,13 @@ class StreamDriver:
         if not new:
             return
         found = self._find(new, finished)
-        if not found:  # one leader that does not answer must not keep the others' partitions from being read
+        if not found and len(new) > 1:  # one leader that does not answer must not keep the others from being read
             _, failed = self._session.log_ends(new, {})
             answering = [tp for tp in new if tp not in failed]
             found = self._find(answering, finished) if failed and answering else {}
         self._state = self._state.assign(owned, found, snapshot.topics)
         self.commit()
-        self._copy_to_lagging_store(new)
+        self._copy_to_lagging_store(found)
 
     def _find(self, new: Sequence[TopicPartition], finished: StreamOffset) -> dict[TopicPartition, PartitionProgress]:
         """Find the starts of new partitions; none, with a warning, after a retriable error."""

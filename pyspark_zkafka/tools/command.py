@@ -80,7 +80,9 @@ class Target:
     def zookeeper(self) -> ZooKeeperClient:
         """Return a ZooKeeper client, to be opened by `with`. Raises OptionError if ZooKeeper was not given."""
         if self.connection.zookeeper is None:
-            raise INVALID_OPTION("This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER)")
+            raise INVALID_OPTION(
+                "This command works on ZooKeeper's data; use --zookeeper (or ZKAFKA_ZOOKEEPER if no address is given)"
+            )
         return ZooKeeperClient(self.connection.zookeeper)
 
     def brokers(self, snapshot: ClusterSnapshot) -> KafkaAdmin:

@@ -57,7 +57,7 @@ def delete(
             )
         target.output.rows(rows, _COLUMNS)
         if whole := [name for name in names if topic is not None and paths[name][-1] == group_znodes.group_path(name)]:
-            target.output.note(f"No other topic is in {listing(whole)}: everything there is of these groups is deleted.")
+            target.output.note(f"These groups have no other topic, and are deleted as a whole: {listing(whole)}.")
         of_topic = "" if topic is None else f"topic '{topic}' of "
         if not target.proceed(f"Delete {of_topic}{'this group' if len(names) == 1 else f'these {len(names)} groups'}?"):
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -174,7 +175,9 @@ class Migration:
         if not stores.is_active:
             rest = self.copy(group, live=True)
             written |= {c.partition for c in rest if c.state == "copied" and isinstance(c.partition, TopicPartition)}
-            failed = {c.partition: c.reason for c in rest if c.reason and isinstance(c.partition, TopicPartition)}
+            failed = {
+                c.partition: c.reason or "" for c in rest if c.state == "failed" and isinstance(c.partition, TopicPartition)
+            }
             stores = self._read(group)
         return report(first.found, stores.found, written, failed)
 
@@ -306,7 +309,9 @@ def _run(
             found[name] = migration.follow(name, *live) if live else migration.copy(name)
         except ZKafkaError as error:
             if len(by_group) > 1 and isinstance(error, _OF_A_GROUP) and not isinstance(error, BrokersUnavailable):
-                before, after = by_group[name].found, migration.read([name])[name].found  # some may have been written
+                before = after = by_group[name].found
+                with suppress(ZKafkaError):  # some may have been written
+                    after = migration.read([name])[name].found
                 wanted = dict.fromkeys(to_copy(before, force=migration.force), error.message)
                 found[name] = report(before, after, wanted, wanted)
                 if all(one.state != "failed" for one in found[name]):

@@ -135,6 +135,7 @@ class ZooKeeperConnection:
         self._clock = clock
         self._kazoo: Any = None
         self._opening = threading.Lock()
+        self._reopening: Any = None  # the client for which a thread does so
         self._handler = BoundedHandler(clock)
         self._log = ConnectionLog(_log)
         self._timeout_s = config.connection_timeout_ms / 1000
@@ -384,9 +385,9 @@ class ZooKeeperConnection:
         try:
             kazoo.exists_async("/").get(timeout=max(0.0, deadline - self._clock()))
         except errors.KAZOO_ERRORS as error:
-            troubles = self._log.troubles
+            troubles, cause = self._log.troubles, self._cause(error)
             self.close()
-            raise errors.no_session(self._cause(error), self.config, troubles) from error
+            raise errors.no_session(cause, self.config, troubles) from error
         self._handler.deadline, self._log.quiet = math.inf, False
 
     def _on_kazoo_state(self, kazoo: Any, state: SessionState) -> None:
@@ -395,7 +396,8 @@ class ZooKeeperConnection:
             return
         if self._on_state is not None:
             self._on_state(state)
-        if state == "LOST" and self._is_established and kazoo.client_state != KeeperState.EXPIRED_SESSION:
+        if state == "LOST" and self._is_established and self._reopening is not kazoo:
+            self._reopening = kazoo
             threading.Thread(target=self._reopen, args=(kazoo,), name="zookeeper-reopen", daemon=True).start()
 
     @property
@@ -403,17 +405,26 @@ class ZooKeeperConnection:
         return self._handler.deadline == math.inf
 
     def _reopen(self, kazoo: Any) -> None:
-        """Start kazoo again: its thread ends if a connection is lost during the login, and after unexpected errors."""
+        """Start kazoo again whenever its thread has ended, until the connection is closed or works for a while.
+
+        It ends if a connection is lost during the login, and after unexpected errors.
+        """
         pause_s, longest_s = _REOPEN_S
-        while self._kazoo is kazoo and not kazoo.connected:
-            if not kazoo.has_ended:
-                time.sleep(_REOPEN_S[0] / 10)
-                continue
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, longest_s)
-            with self._opening:
-                if self._kazoo is kazoo and kazoo.has_ended:
-                    kazoo.start_async()
+        works_since = None
+        while self._kazoo is kazoo:
+            if kazoo.has_ended:
+                works_since = None
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, longest_s)
+                with self._opening:
+                    if self._kazoo is kazoo and kazoo.has_ended:
+                        kazoo.start_async()
+            works_since = (works_since or self._clock()) if kazoo.connected and not kazoo.refusals else None
+            if works_since is not None and self._clock() - works_since > _REOPEN_S[0]:
+                self._reopening = None
+                if kazoo.connected:  # else it was lost before another thread could be started
+                    return
+            time.sleep(_REOPEN_S[0] / 10)
 
     def _cause(self, error: BaseException) -> BaseException:
         """Return why kazoo is closed, if the error says only that it is."""

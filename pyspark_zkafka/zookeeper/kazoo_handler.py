@@ -22,12 +22,19 @@ _GRANTED = slice(8, 12)  # of a connection's first answer: its length, the proto
 
 
 class Client(KazooClient):  # type: ignore[misc]
-    """kazoo's client, which counts refused logins: afterwards, requests only report that it is closed.
+    """kazoo's client, which counts refused logins in a row: later errors say only that the client is closed."""
 
-    `refusals` is the number in a row.
-    """
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.refusals = 0
+        self._connect = self._connection._connect
+        self._connection._connect = self._log_in
 
-    refusals = 0
+    def _log_in(self, *place: Any) -> Any:
+        """Connect and log in. kazoo reports CONNECTED before the login."""
+        answer = self._connect(*place)
+        self.refusals = 0
+        return answer
 
     @property
     def has_ended(self) -> bool:
@@ -38,8 +45,6 @@ class Client(KazooClient):  # type: ignore[misc]
     def _session_callback(self, state: object) -> None:
         if state == KeeperState.AUTH_FAILED:
             self.refusals += 1
-        elif state == KeeperState.CONNECTED:
-            self.refusals = 0
         super()._session_callback(state)
 
 

@@ -70,7 +70,7 @@ class TestSessionIds:
         assert shown in chroot.other.command(b"dump")
         chroot.topic("t", 1)
         chroot.claim("g", TopicPartition("t", 0), b"g_jvm-0")
-        with ZooKeeperClient(chroot.config) as client, pytest.raises(PartitionOwned, match=rf"\(session {shown}\)"):
+        with ZooKeeperClient(chroot.config) as client, pytest.raises(PartitionOwned, match=rf"session {shown}\)"):
             commit_offsets(client, "g", {TopicPartition("t", 0): 1})
         chroot.register("g", "g_c1", JVM)
         with pytest.raises(ConsumerIdTaken, match=f"of session {shown};"):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from unittest.mock import MagicMock
 
 import pytest
 from kazoo.exceptions import AuthFailedError
+from kazoo.protocol.states import KeeperState
 from kazoo.security import make_acl
 
 from pyspark_zkafka.errors import ChrootMissing, ClusterStateError, ZooKeeperError, ZooKeeperRefused
@@ -164,34 +165,37 @@ def test_a_lost_connection_is_made_again_within_a_read(zookeeper_config: ZooKeep
     assert len(wire.greetings) == 4
 
 
+def refuse(kazoo: Any, error: Exception) -> Callable[..., Any]:
+    """Return a `_connect` of kazoo that fails after the session is established, as a login does."""
+
+    def connect(*where: object) -> Any:
+        kazoo._session_callback(KeeperState.CONNECTED)
+        raise error
+
+    return connect
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("error", [AuthFailedError("Connection dropped in SASL"), OSError("Too many open files")])
 def test_a_connection_lost_during_the_login_is_made_again(
-    zookeeper_config: ZooKeeperConfig, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    zookeeper_config: ZooKeeperConfig, wire: Wire, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """kazoo's thread ends if a connection breaks during a login, or after an unexpected error. It is started again."""
-    monkeypatch.setattr(connection, "_REOPEN_S", (0.2, 0.4))
+    monkeypatch.setattr(connection, "_REOPEN_S", (0.3, 0.6))
     states: list[str] = []
     with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address), on_state=states.append) as client:
-        kazoo = client._kazoo._connection
         brokers = client.snapshot().brokers
-        for failure in (AuthFailedError("Connection dropped in SASL"), OSError("Too many open files")):
-            before, failures = kazoo._connect, [failure]
-
-            def fail(*where: object, before: Any = before, failures: list[Exception] = failures) -> Any:
-                if failures:
-                    raise failures.pop()
-                return before(*where)
-
-            monkeypatch.setattr(kazoo, "_connect", fail)
+        with monkeypatch.context() as patched:
+            patched.setattr(client._kazoo, "_connect", refuse(client._kazoo, error))
             wire.cut()
+            wire.mend()
             eventually(lambda: states[-1] == "LOST")
             with pytest.raises(ZooKeeperError, match="ZOOKEEPER_CONNECTION_LOST"):
                 client.snapshot()
-            wire.mend()
-            eventually(lambda: states[-1] == "CONNECTED")
-            assert client.snapshot().brokers == brokers
-            assert client.refused is None
-    assert states == ["CONNECTED", *2 * ["SUSPENDED", "LOST", "CONNECTED"]]
+        eventually(lambda: states[-1] == "CONNECTED" and client.connected)
+        assert client.snapshot().brokers == brokers
+        assert client.refused is None
+        eventually(lambda: client._reopening is None)
 
 
 def test_logins_that_are_refused_again_and_again(
@@ -200,16 +204,16 @@ def test_logins_that_are_refused_again_and_again(
     """Credentials that are refused three times in a row are an error, and accepted ones end it."""
     monkeypatch.setattr(connection, "_REOPEN_S", (0.1, 0.1))
     with ZooKeeperClient(replace(zookeeper_config, hosts=wire.address)) as client:
-        kazoo = client._kazoo._connection
         with monkeypatch.context() as patched:
-            patched.setattr(kazoo, "_connect", MagicMock(side_effect=AuthFailedError("changed")))
+            patched.setattr(client._kazoo, "_connect", refuse(client._kazoo, AuthFailedError("changed")))
             wire.cut()
             wire.mend()
             assert isinstance(eventually(lambda: client.refused), ZooKeeperRefused)
             with pytest.raises(ZooKeeperRefused, match="does not accept the credentials"):
                 client.snapshot()
-        eventually(lambda: client.connected)
-        assert client.refused is None
+            eventually(lambda: client._kazoo.refusals > 5)
+            assert sum(thread.name == "zookeeper-reopen" for thread in threading.enumerate()) == 1
+        eventually(lambda: client.connected and client.refused is None)
 
 
 def test_states_of_a_closed_connection(zookeeper_config: ZooKeeperConfig, wire: Wire) -> None:

@@ -34,8 +34,8 @@ BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "broker1", 9092),))
 class Session:
     """A planner's session with its brokers and group offsets. Logs span [10, end), and a record's offset is its timestamp.
 
-    Partitions in `offline` have no leader, leaders of those in `silent` do not answer, and other members own those in
-    `others`. Topics were created in transaction `czxid`, or in `czxids`. `expected` collects the topics that the planner
+    Partitions in `offline` have no leader, leaders of those in `silent` do not answer when ends are requested, those in
+    `mute` not when positions are, and other members own those in `others`. Topics were created in transaction `czxid`, or in `czxids`. `expected` collects the topics that the planner
     expected to exist. Without a member, the query reads the partitions in `assigned`, or all, except topics in
     `unsubscribed`. `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
     """
@@ -44,6 +44,7 @@ class Session:
         self.logs = {T0: 100, T1: 100}
         self.offline: set[TopicPartition] = set()
         self.silent: set[TopicPartition] = set()
+        self.mute: set[TopicPartition] = set()
         self.assigned: set[TopicPartition] | None = None
         self.unsubscribed: set[str] = set()
         self.czxid = 7
@@ -111,8 +112,8 @@ class Session:
         return self
 
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
-        if silent := sorted(self.silent.intersection(wanted)):
-            raise NoLeader("NO_LEADER", f"the leaders of {silent} are silent")
+        if mute := sorted(self.mute.intersection(wanted)):
+            raise NoLeader("NO_LEADER", f"the leaders of {mute} are silent")
         return {tp: self._offset(position, self.logs[tp]) for tp, position in wanted.items()}
 
     def _offset(self, position: Position, end: int) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
 from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from pyspark_zkafka.errors import InvalidRow, OptionError
-from pyspark_zkafka.formats import encoding
+from pyspark_zkafka.formats import encoding, protobuf
 from pyspark_zkafka.formats.encoding import EncodingPlan, plan_encoding, row_encoder
 from pyspark_zkafka.formats.registry import StoredSchema
 from pyspark_zkafka.model.rows import outgoing
@@ -219,8 +221,15 @@ def test_headers_with_the_id_of_another_schema(registry: Subjects) -> None:
             list(outgoing(batch, "t", row_encoder(found)))
 
 
-def test_descriptors_are_not_registered() -> None:
-    """Descriptors in value.schema are refused for a write that registers its schema."""
+def test_descriptors_are_registered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The descriptor of a file is registered as it is, and a set, which registries misread, is refused."""
+    subjects = Subjects()
+    monkeypatch.setattr(encoding, "open_registry", lambda options: subjects)
+    files = FileDescriptorSet.FromString(protobuf.parse('syntax = "proto3"; message M { int32 x = 1; }').files)
     options = {"value.format": "protobuf-confluent", "schema.registry.url": "http://r:8081", "topic": "t"}
-    with pytest.raises(OptionError, match="Descriptors cannot be registered"):
-        plan_encoding(parse_write({**WRITE, **options, "value.schema": "Cg=="}), FRAME)
+    own = base64.b64encode(files.file[-1].SerializeToString()).decode()
+    plan_encoding(parse_write({**WRITE, **options, "value.schema": own}), FRAME)
+    assert subjects.requests == [("t-value", own, "PROTOBUF", True, False)]
+    whole = base64.b64encode(files.SerializeToString()).decode()
+    with pytest.raises(OptionError, match="A descriptor set cannot be registered"):
+        plan_encoding(parse_write({**WRITE, **options, "value.schema": whole}), FRAME)

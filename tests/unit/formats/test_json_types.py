@@ -15,6 +15,7 @@ from tests.support.cases import each
 
 P = {"type": "object", "properties": {"x": {"type": "integer"}}}
 STRUCT = pa.struct([("x", pa.int64())])
+NESTED = {"properties": {"s": {"type": "string", "format": "date-time"}, "c": {"type": "string"}}}
 WITH_KIND = pa.struct([("x", pa.int64()), ("k", pa.string())])
 WITH_KIND_FIRST = pa.struct([("k", pa.string()), ("x", pa.int64())])
 
@@ -60,6 +61,14 @@ def of_property(schema: Any, **definitions: Any) -> pa.DataType:
         ({"type": "string", "anyOf": [{"pattern": "^a"}, {"pattern": "^b"}]}, pa.string()),
         ({**P, "oneOf": [{"properties": {"k": {"const": "a"}}}, {"properties": {"k": {"const": "b"}}}]}, WITH_KIND),
         ({**P, "anyOf": [{"properties": {"k": {"type": "string"}}}]}, WITH_KIND),
+        (
+            {"properties": {"a": NESTED}, "anyOf": [{"properties": {"a": {"properties": {"c": {"const": "x"}}}}}]},
+            pa.struct([("a", pa.struct([("s", pa.timestamp("us", "UTC")), ("c", pa.string())]))]),
+        ),
+        (
+            {"properties": {"d": {"type": "string", "format": "date"}}, "oneOf": [{"properties": {"d": {"const": "x"}}}]},
+            pa.struct([("d", pa.date32())]),
+        ),
         ({**P, "allOf": [{"anyOf": [{"properties": {"k": {"const": "a"}}}]}]}, WITH_KIND_FIRST),
     ],
 )

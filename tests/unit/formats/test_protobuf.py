@@ -100,6 +100,9 @@ def test_maps_that_java_has_registered() -> None:
     entry = "message TagsEntry { option map_entry = true; string key = 1; int32 value = 2; }"
     registered = parse(f'syntax = "proto3"; message Order {{ repeated .Order.TagsEntry tags = 1; {entry} }}')
     assert registered == parse('syntax = "proto3"; message Order { map<string, int32> tags = 1; }')
+    option = "option no_standard_descriptor_accessor = true;"  # is legal, and marks nothing
+    nested = parse(f'syntax = "proto3"; message M {{ N f = 1; message N {{ {option} int32 i = 1; }} }}', message="M.N")
+    assert nested.type == pa.struct([("i", pa.int32())])
 
 
 def test_reference_with_the_name_of_the_main_file() -> None:

@@ -130,6 +130,13 @@ class TestSchemasOfIds:
         assert found.schema(7).references == {"o": "outer", "i": "inner"}
         assert client.requests[1:] == [("get_version", "outer-value", 1, True), ("get_version", "inner-value", 2, True)]
 
+    def test_references_in_a_context(self) -> None:
+        """A reference is in the context of the schema, unless it names its own."""
+        asked = Schema("x", references=[SchemaReference("o", "o", 1), SchemaReference("i", ":.b:i", 2)])
+        found, client, _ = registry(asked, stored(Schema("outer")), stored(Schema("inner")))
+        found.schema(7, ":.a:")
+        assert client.requests[1:] == [("get_version", ":.a:o", 1, True), ("get_version", ":.b:i", 2, True)]
+
     def test_missing_reference(self) -> None:
         """A reference to a deleted version is an error."""
         asked = Schema("x", references=[SchemaReference("o", "outer-value", 1)])

@@ -144,11 +144,11 @@ def test_leader_that_is_silent_at_a_restart(session: Session) -> None:
     first = driver(session)
     end = first.latest(first.initial(), limited=False)
     session.logs = {T0: 120, T1: 120}
-    session.silent = {T1}
+    session.silent = session.mute = {T1}
     again = driver(session)
     end = again.latest(end, limited=False)
     assert {tp: r.until for tp, r in StreamOffset.from_json(end).ranges.items()} == {T0: 120, T1: 100}
-    session.silent = set()
+    session.silent = session.mute = set()
     assert planned(again, end, limited=False) == [(1, 100, 120)]
 
 

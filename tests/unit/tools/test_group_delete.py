@@ -24,9 +24,9 @@ def test_delete(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:
 
 def test_last_topic(client: EnsembleClient, show: Callable[..., tuple[str, str]], run: Callable[..., list[Row]]) -> None:
     """A note says if a group goes as a whole with a topic."""
-    assert "No other topic is in idle: everything" in show(delete, ["idle"], topic="t", dry_run=True)[1]
+    assert "have no other topic, and are deleted as a whole: idle." in show(delete, ["idle"], topic="t", dry_run=True)[1]
     client.put("/consumers/idle/offsets/u/0", b"1")
-    assert "No other topic" not in show(delete, ["idle"], topic="t", dry_run=True)[1]
+    assert "no other topic" not in show(delete, ["idle"], topic="t", dry_run=True)[1]
 
 
 def test_checked_before_anything_is_deleted(client: EnsembleClient, run: Callable[..., list[Row]]) -> None:

@@ -129,7 +129,7 @@ def test_preferred_replica_that_stands_still(open_fetcher: Open) -> None:
         fetcher = open_fetcher(partition, client_rack="r")
         assert eventually(lambda: fetch(fetcher)[0]) == 10
     assert follower.asked.count(FETCH) == 20
-    assert partition.asked.count(FETCH) == 2
+    assert partition.asked.count(FETCH) >= 2  # the first one is sent to the replica; the next may be under way
 
 
 def test_time_of_a_poll() -> None:
