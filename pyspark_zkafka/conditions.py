@@ -398,8 +398,8 @@ UNFINISHED_JOB = LedgerError.define("""UNFINISHED_JOB
     An exactly-once batch job ended before it committed its offsets, and another job follows it. Run the job once with
     the `endingOffsets` and `commitOffsets` in the message; see [Exactly once](exactly-once.md).""")
 LEDGER_FORGOTTEN = LedgerError.define("""LEDGER_FORGOTTEN
-    Brokers before Kafka 4 have repeatedly forgotten the ledger entry of committed rows, because of late requests of earlier
-    executors. Stop these executors, restart the brokers one by one, and start the query again.""")
+    Brokers without KIP-890 have repeatedly forgotten the ledger entry of committed rows, because of late requests of
+    earlier executors. Stop these executors, restart the brokers one by one, and start the query again.""")
 LEDGER_MOVED = LedgerError.define("""LEDGER_MOVED
     `transactionalIdPrefix`, `writerName`, `batchId`, `topic` or `ledgerTopic` changed while a micro-batch or job was
     interrupted, and its rows are recorded under the old names, or another job has the same name and number. Restore the

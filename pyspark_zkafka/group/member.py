@@ -281,7 +281,10 @@ class GroupMember:
         revoking, hold_s = self._step.revoking, self._options.hold_ms / 1000
         self._step = step(target, self._claims.owned, self._reading, revoking, self._timing.clock(), hold_s)
         self._release(owner)
-        self._schedule(self._claim(self._step.claim, owner))
+        blockers = self._claim(self._step.claim, owner)
+        if self._step.claim and not blockers:
+            _log.info("%s claimed %s", self.consumer, listing(sorted(self._step.claim), 8))
+        self._schedule(blockers)
         if self._watch.ids() != self._view.ids:
             self.request_rebalance()
         self._changed.set()

@@ -19,7 +19,7 @@ from pyspark_zkafka.model.topic_names import topic_filter
 
 _MAX_SUGGESTIONS = 5  # each unknown name is compared with all topics
 _UNKNOWN_RECORD_BYTES = 1024.0
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
 @dataclass(frozen=True, slots=True)

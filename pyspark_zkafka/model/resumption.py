@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pyspark_zkafka.model.checkpoint import PlannedRange
 from pyspark_zkafka.model.nouns import ClusterSnapshot, TopicPartition
-from pyspark_zkafka.model.offsets import EARLIEST, NamedPosition, moves
+from pyspark_zkafka.model.offsets import EARLIEST, LATEST, NamedPosition, moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +172,11 @@ def new_partition(facts: PartitionFacts) -> NamedPosition | None:
 
 
 def option_later(facts: PartitionFacts) -> NamedPosition | None:
-    """The offset or time in the options, for a partition that the query knew and had no position in.
+    """The position in the options, for a partition that the query knew and had no position in.
 
     The end of the log would skip records: it is left to `auto.offset.reset`.
     """
-    return None if moves(facts.named) else facts.named
+    return None if facts.named == LATEST else facts.named
 
 
 RULES: tuple[Rule, ...] = (

@@ -106,7 +106,7 @@ def require_view_projection(view: str, schema: pa.Schema) -> None:
         elif field.type != _ARROW_TYPES[columns[field.name]]:
             problems.append(f"{field.name} of view={view} is {columns[field.name]}; declare it as that")
         elif not field.nullable:
-            problems.append(f"{field.name} of view={view} cannot be NOT NULL: it may be unknown")
+            problems.append(f"{field.name} of view={view} cannot be NOT NULL; declare it without")
     if problems:
         raise INVALID_SCHEMA("The schema cannot be read: " + "; ".join(problems))
 

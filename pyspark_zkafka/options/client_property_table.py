@@ -406,7 +406,7 @@ _REFUSALS = (
         "sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class",
     ),
     (
-        f"Java-only: configures the JVM's TLS, logins or metrics, which librdkafka does not use; {_REMOVE}",
+        f"Java-only: librdkafka has no such property; {_REMOVE}",
         """
         auto.include.jmx.reporter metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
         metadata.max.idle.ms socket.connection.setup.timeout.max.ms

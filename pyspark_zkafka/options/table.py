@@ -375,7 +375,7 @@ TABLE: tuple[Option, ...] = (
         BOOLEAN,
         _ALL,
         "Also commit to ZooKeeper, and read the larger offset, while a group migrates to offsets.storage=kafka.",
-        Derived("true with offsets.storage=kafka and zookeeper.connect"),
+        Derived("true with offsets.storage=kafka and zookeeper.connect, except for a member in Kafka"),
     ),
     Option(
         "rebalance.max.retries", integer(1), STREAM, "Number of failed attempts to claim partitions before a warning.", "4"

@@ -144,7 +144,10 @@ def _latest(
     try:
         servers = bootstrap_servers(connection, snapshot)
         with KafkaAdmin.of(connection, servers) as admin:
-            return admin.list_offsets(requested)
+            found, failed = admin.list_offsets_each(requested)
     except ZKafkaError as error:
         _log.warning("view=offsets has neither latest offsets nor lag: %s", error)
         return {}
+    if failed:
+        _log.warning("view=offsets has no lag of %s: %s", listing(sorted(failed)), next(iter(failed.values())))
+    return found

@@ -7,7 +7,6 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
@@ -201,6 +200,7 @@ class _SlotTask:
         self._ledger = Ledger(*place, sink=ledger.sink)
         self._pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         self._recorded: Entry | None = None  # before this task
+        self._unread: BrokersUnavailable | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Take all steps."""
@@ -297,8 +297,10 @@ class _SlotTask:
             producer.commit(key.group, self._ledger_topic, key.partition, entry.batch, encode(entry))
             if not producer.may_lose_offsets or self._has_recorded(entry.slot):
                 return
-            _log.warning("Slot %d: the brokers have forgotten a committed entry. Committing it again", entry.slot)
+            _log.warning("Slot %d: a committed entry is not found. Committing it again", entry.slot)
             producer.renew()
+        if self._unread is not None:
+            raise self._unread
         raise LEDGER_FORGOTTEN(
             f"The rows of slot {entry.slot} of batch {entry.batch} are committed, but the brokers have forgotten their "
             f"ledger entry {_MOST_COMMITS} times; writing them again would duplicate them. Stop the query and all of its "
@@ -311,9 +313,13 @@ class _SlotTask:
         """True if the slot has another entry than before. Brokers before 2.5 may show it some milliseconds later."""
         for pause_s in (0.0, *_RECORDED_S):
             time.sleep(pause_s)
-            with suppress(BrokersUnavailable):  # the rows are committed: a failure now would have them written again
+            try:
                 if self._ledger.entry(slot) != self._recorded:
                     return True
+                self._unread = None
+            except BrokersUnavailable as error:  # the rows are committed: a failure now might have them written again
+                self._unread = error
+                return False
         return False
 
 

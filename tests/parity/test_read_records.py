@@ -117,9 +117,7 @@ class TestSubscription:
     def test_pattern_is_whole(self, peers: Peers, topics: list[str]) -> None:
         """Spark's connector matches a pattern anywhere in a name; ours requires the whole name, as Kafka's consumers do."""
         assert {r.topic for r in peers.theirs({"subscribePattern": "arity-tw"}).collect()} == {"parity-two"}
-        with pytest.raises(
-            Exception, match=r"NO_TOPIC_MATCHES.*'arity-tw' matches no topic \(it must match"
-        ):
+        with pytest.raises(Exception, match=r"NO_TOPIC_MATCHES.*'arity-tw' matches no topic \(it must match"):
             peers.ours({"subscribePattern": "arity-tw"}).collect()
         assert peers.ours({"subscribePattern": ".*arity-tw.*"}).count() == 2
 

@@ -35,9 +35,10 @@ class Session:
     """A planner's session with its brokers and group offsets. Logs span [10, end), and a record's offset is its timestamp.
 
     Partitions in `offline` have no leader, leaders of those in `silent` do not answer when ends are requested, those in
-    `mute` not when positions are, and other members own those in `others`. Topics were created in transaction `czxid`, or in `czxids`. `expected` collects the topics that the planner
-    expected to exist. Without a member, the query reads the partitions in `assigned`, or all, except topics in
-    `unsubscribed`. `while_waiting` is called whenever the planner waits, `while_asking` before leaders answer.
+    `mute` not when positions are, and other members own those in `others`. Topics were created in transaction `czxid`, or
+    in `czxids`. `expected` collects the topics that the planner expected to exist. Without a member, the query reads the
+    partitions in `assigned`, or all, except topics in `unsubscribed`. `while_waiting` is called whenever the planner waits,
+    `while_asking` before leaders answer.
     """
 
     def __init__(self, member: Member | None = None) -> None:

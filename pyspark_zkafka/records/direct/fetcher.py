@@ -48,7 +48,7 @@ _OTHER_TOPIC = frozenset({100, 103})  # UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_
 _NOT_ALLOWED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _ANSWER_S = 3.0
 _LONGEST_WAIT_MS = 500  # the default of fetch.max.wait.ms
-_STALLED = 20  # empty responses of a follower, for which it waits about 10 s in all
+_STALLED = 20  # empty responses after which a follower is left, in about 10 s
 _ROOM_BYTES = 2 * 1024 * 1024
 # Space in a response for a partition, without its records: the topic's name, and some aborted transactions.
 _PARTITION_BYTES = 512

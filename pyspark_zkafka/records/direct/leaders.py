@@ -95,7 +95,7 @@ class LeaderConnections:
     def wait(self, timeout_s: float) -> bool:
         """Wait for an event of a connection; False at once if there is nothing to wait for."""
         waiting = select.poll()
-        # An opening connection that nobody continues to open, after its partitions have moved, is ready all the time.
+        # After its partitions have moved, nobody continues an opening connection, and poll would return at once.
         active = []
         for leader in self._leaders.values():
             if leader.flying or (leader.is_wanted and leader.connection.is_opening):
