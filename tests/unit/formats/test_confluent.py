@@ -5,11 +5,15 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from pyspark_zkafka.conditions import FORMAT_LIBRARY_MISSING
+from pyspark_zkafka.errors import OptionError
+from pyspark_zkafka.formats import confluent
 from pyspark_zkafka.formats.codec import parse_schema
 from pyspark_zkafka.formats.confluent import ConfluentDecoder
 from pyspark_zkafka.formats.registry import StoredSchema, UnknownSchema
@@ -180,3 +184,21 @@ def test_writers_without_a_type(name: str, own: str, writer: str, payload: bytes
     assert decoded.column.to_pylist() == [{"id": 7}, None]
     reason = f"the schema is of the type AVRO, and the format is {name}; correct the format"
     assert decoded.malformed == {1: f"the schema of id 9 cannot be used: {reason}"}
+
+
+def test_ids_of_a_context(decoder: ConfluentDecoder) -> None:
+    """Ids are requested in the context of the subject."""
+    replace(decoder, context=":.staging:").decode(payloads(wire(8, b"1")), no_headers(1))
+    decoder.decode(payloads(wire(8, b"1")), no_headers(1))
+    assert decoder.registry.contexts == {":.staging:", ""}  # type: ignore[attr-defined]
+
+
+def test_schema_that_cannot_be_compiled_now(decoder: ConfluentDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a schema cannot be judged, as without a library, its records are not malformed: the task fails."""
+
+    def missing(*arguments: object) -> object:
+        raise FORMAT_LIBRARY_MISSING("grpcio-tools is not installed")
+
+    monkeypatch.setattr(confluent, "parse_schema", missing)
+    with pytest.raises(OptionError, match="FORMAT_LIBRARY_MISSING"):
+        decoder.decode(payloads(wire(8, b"1")), no_headers(1))

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 
-from pyspark_zkafka.errors import LedgerError, OptionError
+from pyspark_zkafka.errors import BrokersUnavailable, LedgerError, OptionError
 from pyspark_zkafka.model.exactly_once import Attempt, RowSet
 from pyspark_zkafka.model.group_jobs import GroupJob
 from pyspark_zkafka.model.ledger import Entry, LedgerKey, QueryName, SinkIdentity
@@ -415,6 +415,22 @@ def test_forgotten_entry(monkeypatch: pytest.MonkeyPatch) -> None:
         assert brokers.renewed == forgotten
     with pytest.raises(LedgerError, match=r"LEDGER_FORGOTTEN.*rows of slot 3 of batch 7 are committed"):
         write_in(Forgetful(5), monkeypatch)
+
+
+def test_entry_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an answer the entry of committed rows is committed again, and in the end the brokers are the error."""
+
+    class Silent(Forgetful):
+        def entry(self, slot: int) -> Entry | None:
+            if self.committed and self.renewed < self._forgotten:
+                raise BrokersUnavailable("BROKERS_UNAVAILABLE", "no broker answered")
+            return super().entry(slot)
+
+    brokers = Silent(2)
+    write_in(brokers, monkeypatch)
+    assert brokers.renewed == 2
+    with pytest.raises(BrokersUnavailable):
+        write_in(Silent(5), monkeypatch)
 
 
 @each("timeout_s", [60, 10, 8, 4])

@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from pyspark_zkafka.records.consumer import Unsupported
+from pyspark_zkafka.records.direct import leaders as leaders_module
 from pyspark_zkafka.records.direct import wire
+from pyspark_zkafka.records.direct.client import DirectClient
 from pyspark_zkafka.records.direct.connection import Buffer, Connection
+from pyspark_zkafka.records.direct.leaders import LeaderConnections
 from pyspark_zkafka.records.direct.messages import FETCH, METADATA, Request
 from pyspark_zkafka.records.direct.settings import settings_of
 from pyspark_zkafka.records.direct.wire import ConnectionLost, MalformedResponse
@@ -216,3 +220,35 @@ def test_opening_has_an_end() -> None:
             list(iter(lambda: connection.continue_opening(soon(0.05)), True))
         assert 0.3 <= time.monotonic() - begin < 2.5  # a connection may take three seconds
         assert not connection.is_opening
+
+
+def test_leaders_that_nobody_asks_for() -> None:
+    """A wait ends early only for connections with requests, or that are being opened on behalf of a caller."""
+    with socket.create_server(("127.0.0.1", 0)) as server, DirectClient(settings_of({"bootstrap.servers": "b"})) as client:
+        client.brokers = {1: server.getsockname()}
+        leaders = LeaderConnections(client, MagicMock(), MagicMock(), time.monotonic, lambda: 1, lambda error: None)
+        assert not leaders.is_ready(1)
+        peer, _ = server.accept()
+        peer.close()  # from now on, the connection can be read all the time
+        assert leaders.wait(1)
+        assert not leaders.wait(1)
+        leaders.is_ready(1)
+        leaders.close()
+
+
+def test_leader_whose_login_expires() -> None:
+    """No further request is sent by a login that expires, and the connection is opened again when all are answered."""
+    with DirectClient(settings_of({"bootstrap.servers": "b"})) as client:
+        client.brokers = {}
+        leaders = LeaderConnections(client, MagicMock(), MagicMock(), time.monotonic, lambda: 1, lambda error: None)
+        connection = MagicMock(is_opening=False, is_open=True, is_expiring=False, has_unsent=False)
+        leader = leaders._leaders[1] = leaders_module._Leader(connection)
+        leader.flying.append(MagicMock())
+        assert leaders.is_ready(1)
+        connection.is_expiring = True
+        assert not leaders.is_ready(1)
+        assert 1 in leaders._leaders
+        leader.flying.clear()
+        connection.is_open = False
+        assert not leaders.is_ready(1)
+        connection.close.assert_called_once_with()
