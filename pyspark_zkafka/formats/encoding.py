@@ -90,10 +90,10 @@ def _own_schema(column: ColumnFormat, type: pa.DataType) -> tuple[Schema, Stored
     with _naming(column):
         if column.base != "string":
             given = column.schema
-            if given is not None and column.is_confluent and column.base == "protobuf":
-                _refuse_descriptor_set(given)
             stored = schema_of(column.base, type) if given is None else StoredSchema(given, KINDS[column.base])
             schema = parse_schema(column.base, stored, column.message)
+            if given is not None and column.is_confluent and column.base == "protobuf":
+                _refuse_descriptor_set(given)
             if given is None and column.base == "json":
                 schema = replace(schema, own=type)  # type: ignore[type-var]
         schema.encoder(type)

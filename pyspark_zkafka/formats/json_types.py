@@ -156,10 +156,11 @@ class _SchemaTypes:
                 if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
                     own = self._inner(_without(node, keyword), resolver, path, outer)
                     common = kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
-                    return _merged([own, common]) if pa.types.is_struct(own) and pa.types.is_struct(common) else common
+                    return _merged([own, common], own) if pa.types.is_struct(own) and pa.types.is_struct(common) else common
         if "allOf" in node:
             variants = [*_variants(node, "allOf", path), (path, _without(node, "allOf"))]
-            return _merged([self._inner(variant, resolver, place, outer) for place, variant in variants])
+            kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
+            return _merged(kinds, kinds[-1])
         return self._type_of_keywords(node, resolver, path, outer)
 
     def _type_of_reference(self, reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
@@ -223,23 +224,34 @@ def _without(node: dict[str, Any], keyword: str) -> dict[str, Any]:
     return {name: value for name, value in node.items() if name != keyword}
 
 
-def _merged(kinds: list[pa.DataType]) -> pa.DataType:
-    """Return the type of documents that have all of the types. RAW may only demand more."""
+def _merged(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
+    """Return the type of documents that have all of the types. RAW may only demand more. `own` is the schema's own type."""
     kinds = [kind for kind in kinds if kind != RAW]
     if len(kinds) > 1 and all(pa.types.is_struct(kind) for kind in kinds):
         by_name: dict[str, list[pa.Field]] = {}
         for field in (field for kind in kinds for field in kind):
             by_name.setdefault(field.name, []).append(field)
-        return pa.struct([_merged_field(fields) for fields in by_name.values()])
+        owned = {field.name: field.type for field in own} if pa.types.is_struct(own) else {}
+        return pa.struct([_merged_field(fields, owned.get(name, RAW)) for name, fields in by_name.items()])
     return kinds[0] if len(kinds) == 1 else RAW
 
 
-def _merged_field(fields: list[pa.Field]) -> pa.Field:
-    kinds = [field.type for field in fields if field.type != RAW]
-    kinds = [kind for kind in kinds if kind != pa.string()] or kinds  # a variant may leave out the format of a string
+def _merged_field(fields: list[pa.Field], own: pa.DataType) -> pa.Field:
     metadata = next((field.metadata for field in fields if field.metadata), None)
-    merged = _merged(kinds) if all(pa.types.is_struct(kind) for kind in kinds) else kinds[-1]
-    return pa.field(fields[0].name, merged, metadata=metadata)
+    return pa.field(fields[0].name, _combined([field.type for field in fields], own), metadata=metadata)
+
+
+def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
+    """Return the type of a part that several schemas describe. The schema's own one decides, else the last."""
+    kinds = [kind for kind in kinds if kind != RAW]
+    kinds = [kind for kind in kinds if kind != pa.string()] or kinds  # a variant may leave out the format of a string
+    if len(kinds) < 2:
+        return kinds[0] if kinds else RAW
+    if all(pa.types.is_struct(kind) for kind in kinds):
+        return _merged(kinds, own)
+    if all(pa.types.is_list(kind) for kind in kinds):
+        return _array(_combined([kind.value_type for kind in kinds], own.value_type if pa.types.is_list(own) else RAW))
+    return own if own in kinds else kinds[-1]
 
 
 def _variants(node: dict[str, Any], keyword: str, path: str) -> list[tuple[str, Any]]:

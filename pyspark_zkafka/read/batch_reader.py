@@ -78,9 +78,10 @@ class ZKafkaReader(TaskObject, DataSourceReader):
         with prepared_worker(for_task=True):
             from pyspark_zkafka.brokers.consumer_properties import consumer_properties
             from pyspark_zkafka.read.split_reader import ReadPolicy, SplitReader
-            from pyspark_zkafka.records.select import open_consumer, open_fallback, open_joint
+            from pyspark_zkafka.records.select import open_consumer, open_fallback, open_joint, uses_native
 
         options, connection = self._options, self._options.connection
+        uses_native(connection)  # logs why not
         policy = ReadPolicy(options.fail_on_data_loss, options.poll_timeout_ms)
         servers, largest = partition.bootstrap_servers, max(split.size for split in partition.splits)
         properties = consumer_properties(connection, servers, options.client_group, largest, os.environ)

@@ -99,14 +99,16 @@ class ClusterState:
 
         Reads the cluster again if `anew`, after a watch has reported a change of brokers or topics, after a reconnection,
         while a partition has no leader, and once a minute; without ZooKeeper, once a second. If the read fails with a
-        retriable error, returns the last snapshot. Another read confirms the deletion of an `expected` topic.
+        retriable error, returns the last snapshot. Another read confirms the deletion of an `expected` topic, and without
+        ZooKeeper of any topic.
         """
         before = found = self._snapshot
         if found is None:
             found = self._snapshot = self._retry(self._read_cluster)
         elif anew or self._is_old():
             found = self._refresh(found)
-        missing = set(expected) - found.topics.keys()
+        known = before.topics.keys() if self._is_polled and before is not None else set()
+        missing = {*expected, *known} - found.topics.keys()
         self._deleted &= missing
         if missing <= self._deleted:
             return found

@@ -126,7 +126,7 @@ def _lease_direct(
     opened: ExitStack, connection: ConnectionOptions, properties: Mapping[str, Any], log_level: int
 ) -> DirectClient | None:
     """Lease a client of the direct transport. Logs why if it returns None."""
-    if not uses_native(connection):
+    if not _is_native(connection):
         return None
     from pyspark_zkafka.records.consumer import Unsupported
     from pyspark_zkafka.records.direct.client import DirectClient

@@ -9,6 +9,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -397,8 +398,8 @@ class ZooKeeperConnection:
         if self._on_state is not None:
             self._on_state(state)
         if state == "LOST" and self._is_established and self._reopening is not kazoo:
-            self._reopening = kazoo
             threading.Thread(target=self._reopen, args=(kazoo,), name="zookeeper-reopen", daemon=True).start()
+            self._reopening = kazoo
 
     @property
     def _is_established(self) -> bool:
@@ -416,7 +417,7 @@ class ZooKeeperConnection:
                 works_since = None
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, longest_s)
-                with self._opening:
+                with self._opening, suppress(RuntimeError):  # no thread can be started now
                     if self._kazoo is kazoo and kazoo.has_ended:
                         kazoo.start_async()
             works_since = (works_since or self._clock()) if kazoo.connected and not kazoo.refusals else None
@@ -427,9 +428,9 @@ class ZooKeeperConnection:
             time.sleep(_REOPEN_S[0] / 10)
 
     def _cause(self, error: BaseException) -> BaseException:
-        """Return why kazoo is closed, if the error says only that it is."""
+        """Return why kazoo is closed. One refused login may be a connection lost during the login."""
         kazoo = self._kazoo
-        if kazoo is None or not isinstance(error, errors.CLOSED):
+        if kazoo is None or not isinstance(error, (errors.CLOSED, errors.AUTH_FAILED)):
             return error
         if kazoo.refusals >= (_REFUSALS if self._is_established else 1):
             return errors.AUTH_FAILED()

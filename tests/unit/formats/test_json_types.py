@@ -16,6 +16,11 @@ from tests.support.cases import each
 P = {"type": "object", "properties": {"x": {"type": "integer"}}}
 STRUCT = pa.struct([("x", pa.int64())])
 NESTED = {"properties": {"s": {"type": "string", "format": "date-time"}, "c": {"type": "string"}}}
+P_CONST = {"properties": {"x": {"const": 1}}}
+ITEMS = {"type": "array", "items": {"properties": {"x": {"type": "integer"}, "y": {"type": "string"}}}}
+TAGS = {"type": "array", "items": {"type": "string"}}
+MAP = {"type": "object", "additionalProperties": {"type": "integer"}}
+NUMBER = pa.struct([("n", pa.float64())])
 WITH_KIND = pa.struct([("x", pa.int64()), ("k", pa.string())])
 WITH_KIND_FIRST = pa.struct([("k", pa.string()), ("x", pa.int64())])
 
@@ -23,6 +28,10 @@ WITH_KIND_FIRST = pa.struct([("k", pa.string()), ("x", pa.int64())])
 def of_property(schema: Any, **definitions: Any) -> pa.DataType:
     text = json.dumps({"type": "object", "properties": {"f": schema}, "definitions": definitions})
     return parse(text).type.field("f").type
+
+
+def elements(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", kind))
 
 
 @each(
@@ -68,6 +77,19 @@ def of_property(schema: Any, **definitions: Any) -> pa.DataType:
         (
             {"properties": {"d": {"type": "string", "format": "date"}}, "oneOf": [{"properties": {"d": {"const": "x"}}}]},
             pa.struct([("d", pa.date32())]),
+        ),
+        (
+            {"properties": {"i": ITEMS}, "anyOf": [{"properties": {"i": {"type": "array", "items": P_CONST}}}]},
+            pa.struct([("i", elements(pa.struct([("x", pa.int64()), ("y", pa.string())])))]),
+        ),
+        (
+            {"properties": {"t": TAGS}, "anyOf": [{"properties": {"t": {"type": "array"}}}]},
+            pa.struct([("t", elements(pa.string()))]),
+        ),
+        ({"properties": {"n": {"type": "number"}}, "oneOf": [{"properties": {"n": {"const": 1}}}]}, NUMBER),
+        (
+            {"properties": {"m": MAP}, "oneOf": [{"properties": {"m": {"properties": {"a": {"const": 1}}}}}]},
+            pa.struct([("m", pa.map_(pa.string(), pa.int64()))]),
         ),
         ({**P, "allOf": [{"anyOf": [{"properties": {"k": {"const": "a"}}}]}]}, WITH_KIND_FIRST),
     ],

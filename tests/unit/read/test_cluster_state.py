@@ -250,3 +250,15 @@ def test_a_broker_that_has_not_caught_up() -> None:
     state = polled(topic(2, "id"), topic(1, "id"), topic(3, "id"), topic(1, "another"))
     sizes = [len(state.snapshot(anew=True).topics["t"].partitions) for _ in range(4)]
     assert sizes == [2, 2, 3, 1]
+
+
+def test_a_deletion_that_a_look_without_expectations_finds() -> None:
+    """Without ZooKeeper, every snapshot confirms that topics are missing, so that none is dropped by an empty answer."""
+    state = polled(cluster("t"), cluster(), DOWN)
+    first = state.snapshot()
+    assert not state.has_same_topics_as(cluster("t", "u"))
+    assert state.snapshot(anew=True) is first
+    assert polled(cluster("t"), cluster()).snapshot(expected=["t"]).topics.keys() == {"t"}
+    gone = polled(cluster("t"), *(cluster() for _ in range(4)))
+    gone.snapshot()
+    assert gone.snapshot(anew=True).topics == {}
