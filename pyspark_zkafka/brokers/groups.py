@@ -55,6 +55,7 @@ _ADMIN_PAUSE_S = 0.3
 _UNKNOWN_GROUP_CODES = frozenset({KafkaError.GROUP_ID_NOT_FOUND})
 
 _Positions = list[KafkaTopicPartition]
+_Due = Callable[[], Collection[TopicPartition]]
 
 
 def commit_requests(offsets: Mapping[TopicPartition, int]) -> Iterator[dict[TopicPartition, int]]:
@@ -134,9 +135,7 @@ class KafkaGroupOffsets:
         self._require_success("reading", found)
         return {_partition(tp): (tp.offset, offset_metadata(tp)) for tp in found if tp.offset >= 0}
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, int], due: Callable[[], Collection[TopicPartition]] | None = None
-    ) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], due: _Due | None = None) -> None:
         """Set the next offsets to read, whatever is stored. `due` returns those to write in a further attempt.
 
         Blocks for a request for every 1,000 partitions, and for one more the first time: at most `timeout_s` for each, or
@@ -148,7 +147,7 @@ class KafkaGroupOffsets:
         for some in commit_requests(offsets):
             self._commit([KafkaTopicPartition(*tp, offset) for tp, offset in some.items()], due)
 
-    def _commit(self, positions: _Positions, due: Callable[[], Collection[TopicPartition]] | None) -> None:
+    def _commit(self, positions: _Positions, due: _Due | None) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
