@@ -159,8 +159,7 @@ class KafkaGroupOffsets:
             time.sleep(_PAUSE_S)
             if due is not None:  # another client may have committed meanwhile
                 left = due()
-                positions = [position for position in positions if _partition(position) in left]
-                if not positions:
+                if not (positions := [position for position in positions if _partition(position) in left]):
                     return
 
     def _attempt(self, positions: _Positions, timeout_s: float) -> None:
@@ -190,8 +189,8 @@ class KafkaGroupOffsets:
                 return list(future.result(_LOOK_S).topic_partitions)
             except FutureTimeoutError:
                 self._poll()
-                refusal = self._reports.refusal(f"committing the offsets of group {self._group}", REFUSED_FOR_S)
-                if refusal is not None:
+                doing = f"committing the offsets of group {self._group}"
+                if (refusal := self._reports.refusal(doing, REFUSED_FOR_S)) is not None:
                     raise refusal from None
 
     def _close_admin(self) -> None:
