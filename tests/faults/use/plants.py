@@ -90,7 +90,7 @@ def refuse_what_follows_gzip(patch: pytest.MonkeyPatch) -> None:
     """A batch that brokers and librdkafka accept counts as corrupt."""
     from pyspark_zkafka.records.native import decompression
 
-    edit(patch, decompression, "_gzip", "while not members or rest[:2] == _GZIP_MAGIC:", "while rest:")
+    edit(patch, decompression, "_gzip", "while not inflated or rest[:2] == _GZIP_MAGIC:", "while rest:")
 
 
 @_plant(4, test="tests/unit/records/direct/test_fetcher.py::test_wait_at_the_end_of_the_log")
