@@ -156,11 +156,12 @@ class _SchemaTypes:
                 if any(kind != RAW for kind in kinds):  # otherwise, they only demand more of the schema's own type
                     own = self._inner(_without(node, keyword), resolver, path, outer)
                     common = kinds[0] if all(kind == kinds[0] for kind in kinds) else RAW
-                    return _merged([own, common], own) if pa.types.is_struct(own) and pa.types.is_struct(common) else common
+                    is_both = own != RAW and common != RAW and pa.types.is_struct(own) == pa.types.is_struct(common)
+                    return _combined([own, common], own) if is_both else common
         if "allOf" in node:
             variants = [*_variants(node, "allOf", path), (path, _without(node, "allOf"))]
             kinds = [self._inner(variant, resolver, place, outer) for place, variant in variants]
-            return _merged(kinds, kinds[-1])
+            return _combined(kinds, kinds[-1])
         return self._type_of_keywords(node, resolver, path, outer)
 
     def _type_of_reference(self, reference: Any, resolver: Any, path: str, outer: tuple[int, ...]) -> pa.DataType:
@@ -225,15 +226,12 @@ def _without(node: dict[str, Any], keyword: str) -> dict[str, Any]:
 
 
 def _merged(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
-    """Return the type of documents that have all of the types. RAW may only demand more. `own` is the schema's own type."""
-    kinds = [kind for kind in kinds if kind != RAW]
-    if len(kinds) > 1 and all(pa.types.is_struct(kind) for kind in kinds):
-        by_name: dict[str, list[pa.Field]] = {}
-        for field in (field for kind in kinds for field in kind):
-            by_name.setdefault(field.name, []).append(field)
-        owned = {field.name: field.type for field in own} if pa.types.is_struct(own) else {}
-        return pa.struct([_merged_field(fields, owned.get(name, RAW)) for name, fields in by_name.items()])
-    return kinds[0] if len(kinds) == 1 else RAW
+    """Return the struct with the fields of all structs."""
+    by_name: dict[str, list[pa.Field]] = {}
+    for field in (field for kind in kinds for field in kind):
+        by_name.setdefault(field.name, []).append(field)
+    owned = {field.name: field.type for field in own} if pa.types.is_struct(own) else {}
+    return pa.struct([_merged_field(fields, owned.get(name, RAW)) for name, fields in by_name.items()])
 
 
 def _merged_field(fields: list[pa.Field], own: pa.DataType) -> pa.Field:
@@ -242,7 +240,10 @@ def _merged_field(fields: list[pa.Field], own: pa.DataType) -> pa.Field:
 
 
 def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
-    """Return the type of a part that several schemas describe. The schema's own one decides, else the last."""
+    """Return the type of what several schemas describe. RAW may only demand more; `own` is the schema's own type.
+
+    Structs, arrays and maps are combined. Of other types that differ, the schema's own one decides, else the last.
+    """
     kinds = [kind for kind in kinds if kind != RAW]
     kinds = [kind for kind in kinds if kind != pa.string()] or kinds  # a variant may leave out the format of a string
     if len(kinds) < 2:
@@ -251,6 +252,10 @@ def _combined(kinds: list[pa.DataType], own: pa.DataType) -> pa.DataType:
         return _merged(kinds, own)
     if all(pa.types.is_list(kind) for kind in kinds):
         return _array(_combined([kind.value_type for kind in kinds], own.value_type if pa.types.is_list(own) else RAW))
+    if all(pa.types.is_map(kind) for kind in kinds):
+        return pa.map_(pa.string(), _combined([k.item_type for k in kinds], own.item_type if pa.types.is_map(own) else RAW))
+    if pa.types.is_nested(kinds[0]) and any(kind.id != kinds[0].id for kind in kinds) and own not in kinds:
+        return kinds[0]  # a base, and what refines it
     return own if own in kinds else kinds[-1]
 
 

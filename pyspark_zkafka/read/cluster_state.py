@@ -113,12 +113,12 @@ class ClusterState:
         if missing <= self._deleted:
             return found
         confirmed = self._confirm_deleted(missing, found)
-        if confirmed is None:
+        if confirmed is None or (self._is_polled and before is not None and _lacks_partitions(before, confirmed)):
             self._snapshot = before
             if before is None:
                 raise BROKERS_UNAVAILABLE(
                     f"Whether {listing(sorted(missing))} exist is unknown: one broker knows no such topics, and then none "
-                    "answered; check the brokers",
+                    "answered, or they disagree; check the brokers",
                 )
             confirmed = before
         return confirmed
@@ -185,19 +185,20 @@ class ClusterState:
         return before
 
     def _confirm_deleted(self, missing: Collection[str], found: ClusterSnapshot) -> ClusterSnapshot | None:
-        """Confirm that topics are deleted; None if the brokers do not answer.
+        """Confirm that topics are deleted; None if the brokers do not answer, or do not agree.
 
         ZooKeeper knows all topics; a broker that has just started may know none.
         """
-        is_answered = not self._is_polled
+        is_answered, seen = not self._is_polled, set[str]()
         for _ in range(max(self._retry.retries, 1) if self._is_polled else 1):
             if self._is_polled:
                 self._retry.sleep(self._retry.interval_s)
             before, found = found, self._refresh(found)
             is_answered = is_answered or found is not before
+            seen |= found.topics.keys()
             if found.topics.keys() >= set(missing):
                 break
-        if not is_answered:
+        if not is_answered or not seen.intersection(missing) <= found.topics.keys():
             return None
         self._deleted = set(missing) - found.topics.keys()
         return found

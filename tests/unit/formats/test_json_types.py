@@ -86,6 +86,13 @@ def elements(kind: pa.DataType) -> pa.DataType:
             {"properties": {"t": TAGS}, "anyOf": [{"properties": {"t": {"type": "array"}}}]},
             pa.struct([("t", elements(pa.string()))]),
         ),
+        ({"allOf": [{"type": "string"}, {"type": "string", "minLength": 1}]}, pa.string()),
+        ({**TAGS, "anyOf": [{"type": "array", "minItems": 1}]}, elements(pa.string())),
+        ({"type": "number", "oneOf": [{"const": 1}, {"const": 2}]}, pa.float64()),
+        (
+            {"allOf": [{"properties": {"m": MAP}}, {"properties": {"m": {"properties": {"a": {"const": 1}}}}}]},
+            pa.struct([("m", pa.map_(pa.string(), pa.int64()))]),
+        ),
         ({"properties": {"n": {"type": "number"}}, "oneOf": [{"properties": {"n": {"const": 1}}}]}, NUMBER),
         (
             {"properties": {"m": MAP}, "oneOf": [{"properties": {"m": {"properties": {"a": {"const": 1}}}}}]},

@@ -262,3 +262,18 @@ def test_a_deletion_that_a_look_without_expectations_finds() -> None:
     gone = polled(cluster("t"), *(cluster() for _ in range(4)))
     gone.snapshot()
     assert gone.snapshot(anew=True).topics == {}
+
+
+def test_brokers_that_disagree() -> None:
+    """A topic that one of the confirming answers has is not deleted, and partitions are not lost meanwhile."""
+    state = polled(cluster("t", "u"), cluster(), cluster("t"), cluster())
+    first = state.snapshot()
+    assert state.snapshot(anew=True) is first
+
+    def sized(**partitions: int) -> ClusterSnapshot:
+        topics = {name: Topic(name, dict.fromkeys(range(count), (0,)), name) for name, count in partitions.items()}
+        return ClusterSnapshot({}, topics)
+
+    state = polled(sized(t=3, u=3), sized(t=3), sized(t=3, u=2), sized(t=3, u=2))
+    first = state.snapshot()
+    assert state.snapshot(anew=True) is first
