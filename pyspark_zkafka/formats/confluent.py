@@ -40,8 +40,8 @@ class Prefix:
 class ConfluentDecoder:
     """Decodes payloads, each by the writer's schema that its id names. `column` is key or value.
 
-    A record whose schema is unknown, or does not resolve to the reader's, is malformed. `context` is that of the subject:
-    ids of schemas differ between the contexts of a registry. Raises SchemaRegistryError if the registry cannot be asked.
+    A record is malformed if its schema is unknown, or does not resolve to the reader's. `context` is the subject's: each
+    context of a registry has ids of its own. Raises SchemaRegistryError if the registry cannot be asked.
     """
 
     column: str

@@ -376,7 +376,7 @@ class Producing:
         return batch
 
     def _must_split(self, batch: Batch) -> bool:
-        """True if the batch was refused as too large, or is as large as one that was.
+        """True if the batch, or another one of its size, was refused as too large.
 
         A batch that may be in the log is sent again as it was: brokers recognise it, but not its halves.
         """

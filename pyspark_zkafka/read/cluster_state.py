@@ -110,18 +110,18 @@ class ClusterState:
         known = before.topics.keys() if self._is_polled and before is not None else set()
         missing = {*expected, *known} - found.topics.keys()
         self._deleted &= missing
-        if missing <= self._deleted:
-            return found
-        confirmed = self._confirm_deleted(missing, found)
-        if confirmed is None or (self._is_polled and before is not None and _lacks_partitions(before, confirmed)):
-            self._snapshot = before
-            if before is None:
-                raise BROKERS_UNAVAILABLE(
-                    f"Whether {listing(sorted(missing))} exist is unknown: one broker knows no such topics, and then none "
-                    "answered, or they disagree; check the brokers",
-                )
-            confirmed = before
-        return confirmed
+        confirmed = found if missing <= self._deleted else self._confirm_deleted(missing, found)
+        if confirmed is not None:
+            is_new = self._is_polled and confirmed is not before
+            if before is None or not (is_new and _lacks_partitions(before, confirmed)):
+                return confirmed  # else the broker has not caught up: topics never lose partitions
+        self._snapshot = before
+        if before is None:
+            raise BROKERS_UNAVAILABLE(
+                f"Whether {listing(sorted(missing))} exist is unknown: one broker knows no such topics, and then none "
+                "answered, or they disagree; check the brokers",
+            )
+        return before
 
     def snapshot_of(self, topics: Collection[str]) -> ClusterSnapshot:
         """Return the present cluster with some topics, subscribed or not. Confirms that missing topics are deleted."""
@@ -150,7 +150,7 @@ class ClusterState:
 
     def has_same_topics_as(self, snapshot: ClusterSnapshot) -> bool:
         """Return True if the cluster still has the topics of a snapshot. Requests metadata if there are no watches."""
-        return has_same_topics(snapshot, self.snapshot(anew=self._is_polled, expected=snapshot.topics))
+        return has_same_topics(snapshot, self.snapshot(anew=self._is_polled))
 
     def _is_old(self) -> bool:
         age_s = self._clock() - self._read_at
@@ -173,8 +173,6 @@ class ClusterState:
                 self._is_cut_off = False
                 if ensemble is not None and self._brokers is not None:
                     self._brokers.refresh_metadata(moved_topics(before, found))
-                if self._is_polled and _lacks_partitions(before, found):
-                    found = self._snapshot = before  # the broker has not caught up: topics never lose partitions
                 return found
         elif (refused := ensemble.refused) is not None:
             raise refused

@@ -217,7 +217,7 @@ class StreamDriver:
         unsubscribed = self._unsubscribed_topics(planned) & topics
         snapshot = self._session.cluster.snapshot(expected=topics - unsubscribed)
         if any(snapshot.leader(r.partition) is None for r in ranges):
-            snapshot = self._session.cluster.snapshot(anew=True, expected=topics - unsubscribed)
+            snapshot = self._session.cluster.snapshot(anew=True)
         if unsubscribed:
             others = self._session.cluster.snapshot_of(unsubscribed)
             snapshot = replace(

@@ -212,8 +212,8 @@ def check_topics(
     """Find partitions that were read and no longer exist, and topics that were created `again`.
 
     Partitions that other members read count, too: a member that watches topics releases deleted ones at once. `again` has
-    the `replaced_topics`. Not a loss: a topic of which nothing was read, whose deletion was reported, or that the group has
-    read since (`followed`). A topic that reappears unchanged continues at its position.
+    the `replaced_topics`. Not a loss: a topic that was never read, whose deletion was reported, or that the group has read
+    since (`followed`). A topic that reappears unchanged continues at its position.
     """
     losses = []
     gone = sorted(tp for tp in finished.ranges if tp.topic not in snapshot.topics and tp.topic not in state.replaced)

@@ -174,14 +174,14 @@ def import_offsets(target: Target, file: _File, group: _Group = None, unchecked:
 
 def _apply(target: Target, zookeeper: ZooKeeperClient, planned: PlannedImport) -> None:
     done: list[str] = []
-    group = ""
     try:
         for group in with_progress(target, planned.offsets, "Importing offsets"):
             commit_offsets(zookeeper, group, planned.offsets[group], Unchanged(planned.stored[group].versions))
             done.append(group)
     except ZKafkaError:
+        failed = next(group for group in planned.offsets if group not in done)
         target.output.note(
-            f"Imported: {', '.join(done) or 'no group'}. Group {group} may be written in part; run the import again. "
+            f"Imported: {', '.join(done) or 'no group'}. Group {failed} may be written in part; run the import again. "
             "The others are as they were."
         )
         raise

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT = 2_000
 CLOSE_TIMEOUT_S = 2.0
 _REOPEN_S = 1.0, 30.0
-_REFUSALS = 3  # a server that stops during a login looks like one that refuses it
+_REFUSALS = 3  # one may be a server that stopped during the login
 _LEAST_BULK = 500  # that many single reads take longer than the start of a session
 _BULK_PAUSE_S = 60.0  # after a failure, which may have taken the whole connection timeout
 _BULK_REQUEST, _BULK_IN_FLIGHT = 200, 10  # servers hold an answer in memory

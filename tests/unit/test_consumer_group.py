@@ -124,7 +124,7 @@ def test_a_batch_of_nothing_commits_nothing() -> None:
 
 
 def test_a_batch_of_nothing_has_the_columns_of_its_formats() -> None:
-    """A member that owns nothing loads the same columns as one that reads."""
+    """An idle member loads the same columns as a reading one."""
     found = batch(
         {"value.format": "json", "value.schema": '{"properties": {"id": {"type": "integer"}}}', "includeHeaders": "true"},
         (),
