@@ -142,7 +142,8 @@ if os.fork() == 0:
     time.sleep(30)   # a child that outlives the parent and holds its pipe
     os._exit(0)
 print(p.folder, *pids, flush=True)
-time.sleep(100)
+while True:
+    time.sleep(0.1)  # a signal that comes right before a sleep is noticed after it
 """
 
 
