@@ -277,6 +277,9 @@ class _Compiler:
         if (known := self._skips.get(id(writer))) is not None:
             return known
         node = self._skips[id(writer)] = self._new("a skipped field")
+        if writer.kind == "record" and self._is_empty(writer):
+            # No bytes to skip. A few records that repeat each other would otherwise be walked 2^40 times.
+            return self._link(node, _OPS["record"], -1, [])
         if writer.kind in ("record", "union"):
             parts = writer.branches if writer.kind == "union" else [f.type for f in writer.fields]
             return self._link(node, _OPS[writer.kind], -1, [self.skip(part) for part in parts])
