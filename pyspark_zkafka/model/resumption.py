@@ -119,6 +119,7 @@ class PartitionFacts:
     - `is_replaced`: the topic was created again since the last micro-batch.
     - `created_after_subscription`: the group subscribed to the topic, or the query started, before the partition existed.
     - `is_added`: the query did not know the partition when it started.
+    - `has_grown`: the partition was added to a topic that the query was reading. It is to be read from offset 0.
     """
 
     planned: PlannedRange | None = None
@@ -130,6 +131,7 @@ class PartitionFacts:
     is_replaced: bool = False
     created_after_subscription: bool = False
     is_added: bool = False
+    has_grown: bool = False
 
     @property
     def current(self) -> StoredOffset | None:
@@ -167,7 +169,12 @@ def deleted_topic(facts: PartitionFacts) -> NamedPosition | None:
 
 
 def new_partition(facts: PartitionFacts) -> NamedPosition | None:
-    """The beginning of a partition that was created after the group subscribed, or after the query started."""
+    """The beginning of a partition that was created after the group subscribed, or after the query started.
+
+    In a topic that the query was reading, that is offset 0. If the log starts later, records were deleted unread.
+    """
+    if facts.has_grown:
+        return 0
     return EARLIEST if facts.created_after_subscription or facts.is_added else None
 
 

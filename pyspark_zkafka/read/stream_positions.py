@@ -25,7 +25,7 @@ from pyspark_zkafka.model.offsets import (
     reset_position,
     resolve,
 )
-from pyspark_zkafka.model.planning import check_named, describe_offline
+from pyspark_zkafka.model.planning import Assign, check_named, describe_offline
 from pyspark_zkafka.model.resumption import (
     PartitionFacts,
     Rule,
@@ -85,8 +85,9 @@ class StreamStarts:
         """
         member, read = self.session.member, self.options.read
         everything = set(owned if member is None else snapshot.all_partitions())
-        may_omit = self.options.group is not None or read.reset is not None
-        check_named(read.start, read.require_subscription(), snapshot, sorted(everything), may_omit=may_omit)
+        placed = self._placed([tp for tp in sorted(everything) if read.start.of(tp) is None])
+        may_omit = read.reset is not None
+        check_named(read.start, read.require_subscription(), snapshot, sorted(everything - placed), may_omit=may_omit)
         self.awaited.update(tp for tp in read.start.by_partition if tp not in everything)
         if self.awaited:
             _log.warning(
@@ -103,6 +104,13 @@ class StreamStarts:
         others = self._others([tp for tp in sorted(everything - set(owned)) if snapshot.leader(tp) is not None], assigned)
         new = self.session.created_after_subscription([*own, *others])
         return InitialPositions(assigned, {tp: start for tp, start in (own | others).items() if tp not in new})
+
+    def _placed(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions with an offset of the group, and those created after the group subscribed."""
+        if self.options.group is None or not partitions:
+            return set()
+        committed = self.session.offsets.committed(partitions, skip_malformed=True)
+        return committed.keys() | self.session.created_after_subscription([tp for tp in partitions if tp not in committed])
 
     def commit(self, initial: InitialPositions) -> InitialPositions:
         """Commit the group's starts of all subscribed partitions. Returns the positions with the starts left uncommitted.
@@ -226,6 +234,9 @@ class StreamStarts:
         unread = [tp for tp in partitions if tp not in stored and tp not in planned_ranges]
         awaited = self.awaited.intersection(unread).difference(last_committed)
         new = self.session.created_after_subscription(unread) | awaited
+        last_read: dict[str, int] = {}
+        for tp in planned_ranges:
+            last_read[tp.topic] = max(tp.partition, last_read.get(tp.topic, 0))
         return {
             tp: PartitionFacts(
                 planned=planned_ranges.get(tp),
@@ -237,6 +248,7 @@ class StreamStarts:
                 is_replaced=tp.topic in replaced,
                 created_after_subscription=tp in new,
                 is_added=finished is not None and self._is_added(tp, finished),
+                has_grown=finished is not None and self._has_grown(tp, finished, last_read.get(tp.topic)),
             )
             for tp in partitions
         }
@@ -257,6 +269,17 @@ class StreamStarts:
         """
         is_new = partition.partition >= finished.topics.get(partition.topic, TopicIdentity()).known
         return is_new or (self.session.member is None and self._is_later_each_time(partition))
+
+    def _has_grown(self, partition: TopicPartition, finished: StreamOffset, last_read: int | None) -> bool:
+        """Return True if the partition was added to its topic while the query was reading it.
+
+        Without membership, partitions below `last_read` may have had no leader when the query started. An `assign` may add
+        any partition.
+        """
+        identity = finished.topics.get(partition.topic)
+        if identity is None or partition.partition < identity.known or isinstance(self.options.read.subscription, Assign):
+            return False
+        return self.session.member is not None or (last_read is not None and partition.partition > last_read)
 
     def _is_later_each_time(self, partition: TopicPartition) -> bool:
         named = self._named(partition)

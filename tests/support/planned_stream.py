@@ -32,7 +32,8 @@ BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "broker1", 9092),))
 
 
 class Session:
-    """A planner's session with its brokers and group offsets. Logs span [10, end), and a record's offset is its timestamp.
+    """A planner's session with its brokers and group offsets. Logs span [10, end), or start at an offset in `firsts`. A
+    record's offset is its timestamp.
 
     Partitions in `offline` have no leader, leaders of those in `silent` do not answer when ends are requested, those in
     `mute` not when positions are, and other members own those in `others`. Topics were created in transaction `czxid`, or
@@ -43,6 +44,7 @@ class Session:
 
     def __init__(self, member: Member | None = None) -> None:
         self.logs = {T0: 100, T1: 100}
+        self.firsts: dict[TopicPartition, int] = {}
         self.offline: set[TopicPartition] = set()
         self.silent: set[TopicPartition] = set()
         self.mute: set[TopicPartition] = set()
@@ -115,12 +117,13 @@ class Session:
     def list_offsets(self, wanted: Mapping[TopicPartition, Position], timeout_s: float = 0) -> dict[TopicPartition, int]:
         if mute := sorted(self.mute.intersection(wanted)):
             raise NoLeader("NO_LEADER", f"the leaders of {mute} are silent")
-        return {tp: self._offset(position, self.logs[tp]) for tp, position in wanted.items()}
+        return {tp: self._offset(tp, position) for tp, position in wanted.items()}
 
-    def _offset(self, position: Position, end: int) -> int:
+    def _offset(self, partition: TopicPartition, position: Position) -> int:
+        first, end = self.firsts.get(partition, 10), self.logs[partition]
         if isinstance(position, AtTimestamp):
-            return max(10, position.timestamp_ms) if position.timestamp_ms < end else -1
-        return 10 if position == EARLIEST else end
+            return max(first, position.timestamp_ms) if position.timestamp_ms < end else -1
+        return first if position == EARLIEST else end
 
     def high_watermarks(self, partitions: Collection[TopicPartition], timeout_s: float = 0) -> dict[TopicPartition, int]:
         return {}

@@ -140,6 +140,8 @@ def test_precedence() -> None:
         (PartitionFacts(is_first_start=True, named=LATEST), LATEST),
         (PartitionFacts(is_first_start=True, named=LATEST, created_after_subscription=True), EARLIEST),
         (PartitionFacts(stored=StoredOffset(7), is_added=True), 7),
+        (PartitionFacts(stored=StoredOffset(7), is_added=True, has_grown=True), 7),
+        (PartitionFacts(is_added=True, has_grown=True, named=EARLIEST), 0),
         (PartitionFacts(named=LATEST), None),
         (PartitionFacts(named=EARLIEST), EARLIEST),
     ],

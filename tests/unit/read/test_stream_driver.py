@@ -166,8 +166,32 @@ def test_added_partition(session: Session) -> None:
     found = driver(session, startingOffsets="latest")
     start = found.initial()
     assert found.latest(start, limited=True) == start
+    session.logs[T2], session.firsts[T2] = 30, 0
+    assert planned(found, start) == [(2, 0, 30)]
+
+
+@pytest.mark.parametrize("in_group", [True, False])
+def test_added_partition_with_deletions(in_group: bool) -> None:
+    """The deletion of an added partition's first records is a data loss, as in Spark's own source."""
+    session = Session(Member(T0, T1) if in_group else None)
+    found = driver(session)
+    start = found.initial()
     session.logs[T2] = 30
-    assert planned(found, start) == [(2, 10, 30)]
+    if session.member is not None:
+        session.member.claims[T2] = Claim("c-0", 2)
+    with pytest.raises(DataLoss, match=r"t-2: starting offset 0 is outside the log, which spans \[10, 30\)"):
+        found.latest(start, limited=True)
+    assert (2, 10, 30) in planned(driver(session, failOnDataLoss="false"), start)
+
+
+@pytest.mark.parametrize("given", [{"assign": '{"t": [0, 1, 2]}'}, {"subscribe": "t,u"}])
+def test_added_to_the_subscription(session: Session, given: dict[str, str]) -> None:
+    """What another subscription adds starts at its first record, wherever that is."""
+    session.assigned = {T0, T1}
+    start = driver(session, subscribe="", assign='{"t": [0, 1]}').initial()
+    added = T2 if "assign" in given else U0
+    session.logs[added], session.assigned = 30, {T0, T1, added}
+    assert (added.partition, 10, 30) in planned(driver(session, **{"subscribe": "", **given}), start)
 
 
 @pytest.mark.parametrize("later", [{"assign": '{"t": [0, 1]}'}, {"subscribe": "t"}, {"subscribePattern": "t"}])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader
+from pyspark_zkafka.errors import ClusterStateError, DataLoss, NoLeader, OptionError
 from pyspark_zkafka.model.checkpoint import PlannedRange, StreamOffset, TopicIdentity
 from pyspark_zkafka.model.nouns import Broker, Claim, ClusterSnapshot, PartitionState, Topic, TopicPartition
 from pyspark_zkafka.model.offsets import EARLIEST, AtTimestamp, Position
@@ -135,6 +135,22 @@ def checkpoint(span: PlannedRange | None = None, **mark: Any) -> StreamOffset:
 def test_new_query(options: dict[str, str], position: int) -> None:
     """A new query starts where the options say, by default at the end."""
     assert find(Session(), **options) == position
+
+
+def test_partition_that_is_not_named() -> None:
+    """In a group, startingOffsets may omit partitions that the group or `auto.offset.reset` gives a start."""
+
+    def initial(session: Session, **options: str) -> dict[TopicPartition, int]:
+        found = starts(session, **{"group.id": "g", "startingOffsets": '{"t": {"0": 42}}', **options})
+        snapshot = replace(session.snapshot(), brokers={1: Broker(1, ())})
+        assigned = found.initial([T0, T1], snapshot).assigned
+        return {tp: progress.position for tp, progress in assigned.items()}
+
+    with pytest.raises(OptionError, match=r"\[OFFSETS_DO_NOT_MATCH\] startingOffsets does not name t-1; name every"):
+        initial(Session())
+    assert initial(Session({T1: StoredOffset(70, 60)})) == {T0: 42, T1: 70}
+    assert initial(Session(members_since=40)) == {T0: 42, T1: 10}
+    assert initial(Session(), **{"auto.offset.reset": "earliest"}) == {T0: 42, T1: 10}
 
 
 def test_checkpoint() -> None:
