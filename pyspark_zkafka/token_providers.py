@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_zkafka.conditions import TOKEN_UNAVAILABLE
@@ -33,11 +33,15 @@ _LIMIT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, with the times (seconds since 1970) at which it expires and from which a new one is requested."""
+    """A token, with the times (seconds since 1970) at which it expires and from which a new one is requested.
+
+    A new one is also requested from `due_s` on, by the monotonic clock: the wall clock may be set back.
+    """
 
     text: str = field(repr=False)
     expires_s: float
     renew_s: float
+    due_s: float
     principal: str = ""
     extensions: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,7 +69,7 @@ def fetch_token(provider: str, config: str) -> Token:
     with lock:
         now = time.time()
         present = _tokens.get((provider, config))
-        if present is not None and now < present.renew_s:
+        if present is not None and now < present.renew_s and time.monotonic() < present.due_s:
             return present
         try:
             token = _request(provider, config, now)
@@ -80,7 +84,7 @@ def fetch_token(provider: str, config: str) -> Token:
                 ) from error
             _log.warning("The token provider %s failed, and the present token stays in use: %s", provider, error)
             renew_s = min(failed_s + max(_PAUSE_S, failed_s - now), present.expires_s)
-            token = Token(present.text, present.expires_s, renew_s, present.principal, present.extensions)
+            token = replace(present, renew_s=renew_s, due_s=time.monotonic() + renew_s - failed_s)
         _tokens[provider, config] = token
         return token
 
@@ -138,7 +142,8 @@ def _request(provider: str, config: str, now: float) -> Token:
     if not float(expires_s) > now:
         raise ValueError(f"the token expired {now - float(expires_s):.0f} s ago; the expiry is in seconds since 1970")
     principal, extensions = (*rest, "", {})[:2] if len(rest) < 2 else rest
-    return Token(text, float(expires_s), now + _SHARE_OF_LIFETIME * (float(expires_s) - now), principal, extensions)
+    renew_in_s = _SHARE_OF_LIFETIME * (float(expires_s) - now)
+    return Token(text, float(expires_s), now + renew_in_s, time.monotonic() + renew_in_s, principal, extensions)
 
 
 def _settings(config: str, *names: str) -> list[str]:

@@ -200,12 +200,21 @@ class Registry:
                     raise self._refusal(what, error) from error
                 reason = f"it answered {error.error_message!r} with status {error.http_status_code}"
             except OAuthTokenError as error:
-                raise SCHEMA_REGISTRY_REFUSED(
-                    f"No token for the schema registry {self._place} was issued: {error}; check "
-                    "schema.registry.bearer.auth.*",
-                ) from error
+                if not isinstance(error.__context__, _transport_errors()):
+                    raise SCHEMA_REGISTRY_REFUSED(
+                        f"No token for the schema registry {self._place} was issued: {error}; check "
+                        "schema.registry.bearer.auth.*",
+                    ) from error
+                reason = f"no token was issued: {error.__context__ or error}"
             except _transport_errors() as error:
                 reason = str(error) or type(error).__name__
+            except KeyError as error:  # the client requires what RFC 6749 recommends
+                if "expires_in" not in error.args:
+                    raise self._no_registry(what) from error
+                raise SCHEMA_REGISTRY_REFUSED(
+                    f"The issuer of tokens for the schema registry {self._place} does not say when they expire "
+                    "(expires_in); correct the issuer, or set schema.registry.bearer.auth.token",
+                ) from error
             except (ValueError, TypeError, AttributeError, RecursionError) as error:  # the client does not check answers
                 raise self._no_registry(what) from error
             if deadline.left_s < pause_s:

@@ -73,6 +73,18 @@ def test_renewed_in_time(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         fetch_token(NAME, "")
 
 
+def test_clock_that_was_set_back(answers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token is renewed after its lifetime, even if the wall clock was set back since."""
+    now, began = time.time(), time.monotonic()
+    answers(lambda: ("old", now + 100))
+    fetch_token(NAME, "")
+    answers(lambda: ("new", now + 100))
+    monkeypatch.setattr(time, "time", lambda: now - 3600)
+    assert fetch_token(NAME, "").text == "old"
+    monkeypatch.setattr(time, "monotonic", lambda: began + 90)
+    assert fetch_token(NAME, "").text == "new"
+
+
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [

@@ -117,7 +117,7 @@ def _request_token(endpoint: TokenEndpoint) -> Mapping[str, Any]:
             answer = json.loads(response.read(_MOST_ANSWER_BYTES))
     except HTTPError as error:
         error.close()
-        failure = ConnectionLost if error.code >= 500 else LoginRefused
+        failure = ConnectionLost if error.code >= 500 or error.code in (408, 429) else LoginRefused
         raise failure(f"OAUTHBEARER: the token endpoint answers with status {error.code}") from None
     except (OSError, HTTPException) as error:  # URLError is an OSError
         if isinstance(error, URLError) and isinstance(error.reason, ssl.SSLError):

@@ -189,10 +189,17 @@ class TestSubjects:
             )
 
 
+def no_token(cause: Exception) -> OAuthTokenError:
+    """Return the error of a client whose request for a token has failed."""
+    error = OAuthTokenError("Failed to retrieve token after 0 attempts")
+    error.__context__ = cause
+    return error
+
+
 class TestOutages:
     """Registries that do not respond, or refuse."""
 
-    @each("failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader")])
+    @each("failure", [AWAY, httpx.ReadTimeout("timed out"), SchemaRegistryError(503, 50301, "no leader"), no_token(AWAY)])
     def test_short_outage(self, failure: Exception) -> None:
         """A failed request is repeated."""
         found, client, _ = registry(failure, failure, Schema("x"))
@@ -220,6 +227,8 @@ class TestOutages:
             (SchemaRegistryError(401, 401, "Unauthorized"), "SCHEMA_REGISTRY_REFUSED"),
             (SchemaRegistryError(403, 40301, "denied"), "SCHEMA_REGISTRY_REFUSED"),
             (OAuthTokenError("no token"), "SCHEMA_REGISTRY_REFUSED"),
+            (KeyError("expires_in"), "SCHEMA_REGISTRY_REFUSED"),
+            (KeyError("id"), "SCHEMA_REGISTRY_ERROR"),
             (SchemaRegistryError(404, -1, "no such page"), "SCHEMA_REGISTRY_ERROR"),
             (ValueError("no JSON"), "SCHEMA_REGISTRY_ERROR"),
         ],

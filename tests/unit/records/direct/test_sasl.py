@@ -139,6 +139,7 @@ class TestBearer:
             ({"error": "invalid_client"}, 401, LoginRefused, "status 401"),
             ({}, 302, LoginRefused, "status 302"),
             ({}, 503, ConnectionLost, "status 503"),
+            ({}, 429, ConnectionLost, "status 429"),
             (b"no JSON", 200, Unsupported, "is not JSON"),
             ([], 200, Unsupported, "has no token"),
             ({"access_token": "a\x01auth=b"}, 200, Unsupported, "has no token"),
