@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -165,16 +166,19 @@ class AdminRequests:
         self._admin().poll(0)
         return self._reports.error(error, f"{doing} at {self._servers}")
 
-    def _result(self, doing: str, future: Future[Any]) -> Any:
-        """Wait for a result. Raises an error that librdkafka reports before the time-out."""
+    def _result(self, doing: str, future: Future[Any], timeout_s: float = math.inf) -> Any:
+        """Wait for a result. Raises an error that librdkafka reports before its time-out, or before `timeout_s`."""
         began = time.monotonic()
         while True:
             try:
                 answer = future.result(_LOOK_S)
             except FutureTimeoutError:
                 self._admin().poll(0)
-                if (error := self._reported(doing, time.monotonic() - began)) is not None:
+                waited_s = time.monotonic() - began
+                if (error := self._reported(doing, waited_s)) is not None:
                     raise error from None
+                if waited_s >= timeout_s:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
             else:
                 self._reports.answered()
                 return answer

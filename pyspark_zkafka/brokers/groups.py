@@ -48,6 +48,7 @@ _UNANSWERED = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD)
 _REPLACED = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 _LOOK_S = 0.1
 _ATTEMPT_S = 5.0
+_REQUEST_S = 600.0  # longer than any caller waits
 _PAUSE_S = 0.2
 _OFFSETS_TOPIC = "__consumer_offsets"
 _IN_FLIGHT = 50
@@ -108,6 +109,10 @@ class KafkaGroupOffsets:
         self._admin_config = {**shared_properties(properties), **servers}
         self._admin: AdminClient | None = None
         self._has_coordinator = False
+
+    def follow(self, bootstrap_servers: str) -> None:
+        """Use other bootstrap servers from now on, wherever a client has to be made again."""
+        self._admin_config["bootstrap.servers"] = bootstrap_servers
 
     def __enter__(self) -> KafkaGroupOffsets:
         self._consumer = make_consumer(self._config, self._reports)
@@ -180,10 +185,11 @@ class KafkaGroupOffsets:
 
     def _alter(self, positions: _Positions, timeout_s: float) -> _Positions:
         """Request a commit, and return its answers. Raises before the time-out if brokers refuse the connection."""
+        deadline = time.monotonic() + timeout_s
         if self._admin is None:
             self._admin = AdminClient(client_config(self._admin_config, self._reports), logger=librdkafka_logger())
         request = [ConsumerGroupTopicPartitions(self._group, positions)]
-        (future,) = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout_s).values()
+        (future,) = self._admin.alter_consumer_group_offsets(request, request_timeout=_REQUEST_S).values()
         while True:
             try:
                 return list(future.result(_LOOK_S).topic_partitions)
@@ -192,6 +198,8 @@ class KafkaGroupOffsets:
                 doing = f"committing the offsets of group {self._group}"
                 if (refusal := self._reports.refusal(doing, REFUSED_FOR_S)) is not None:
                     raise refusal from None
+                if time.monotonic() >= deadline:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
     def _close_admin(self) -> None:
         """Close the admin client on this thread. If it is collected on its own thread, the process aborts."""
@@ -283,8 +291,10 @@ class GroupAdmin(KafkaAdmin):
 
     librdkafka's admin client keeps asking the coordinator that it has looked up, even if that broker refuses. After a
     broker was down, its requests may wait for their time-out. A new client replaces the old one after a refusal, and before
-    a request that follows a lost connection. A shorter time-out would not help: librdkafka aborts the process if it looks
-    up the coordinator after the time-out.
+    a request that follows a lost connection.
+
+    A request to a coordinator has `_REQUEST_S`, and its caller waits for less: librdkafka aborts the process if it finds
+    the coordinator between the time-out and the closing of the client. A client with a request in flight is closed safely.
     """
 
     _has_offsets_topic = False
@@ -318,7 +328,7 @@ class GroupAdmin(KafkaAdmin):
 
         def describe() -> None:
             some = names[len(found) :][:_IN_FLIGHT]
-            futures = self._admin().describe_consumer_groups(some, request_timeout=self._timeout_s)
+            futures = self._admin().describe_consumer_groups(some, request_timeout=_REQUEST_S)
             found.update({name: self._state(name, future) for name, future in futures.items()})
 
         while len(found) < len(names):
@@ -381,7 +391,7 @@ class GroupAdmin(KafkaAdmin):
             return
 
         def delete(group: str) -> None:
-            (future,) = self._admin().delete_consumer_groups([group], request_timeout=self._timeout_s).values()
+            (future,) = self._admin().delete_consumer_groups([group], request_timeout=_REQUEST_S).values()
             self._of_group(group, f"deleting group {group}", future, lambda: None)
 
         for name in names:
@@ -390,7 +400,7 @@ class GroupAdmin(KafkaAdmin):
     def _alter(self, group: str, offsets: list[KafkaTopicPartition]) -> dict[TopicPartition, ZKafkaError]:
         doing = f"committing offsets of group {group}"
         request = [ConsumerGroupTopicPartitions(group, offsets)]
-        (future,) = self._admin().alter_consumer_group_offsets(request, request_timeout=self._timeout_s).values()
+        (future,) = self._admin().alter_consumer_group_offsets(request, request_timeout=_REQUEST_S).values()
         failed: dict[TopicPartition, ZKafkaError] = {}
         for answer in self._of_group(group, doing, future).topic_partitions:
             if answer.error is None:
@@ -434,7 +444,7 @@ class GroupAdmin(KafkaAdmin):
 
     def _ask_offsets(self, group: str) -> Future[Any]:
         request = [ConsumerGroupTopicPartitions(group)]
-        (future,) = self._admin().list_consumer_group_offsets(request, request_timeout=self._timeout_s).values()
+        (future,) = self._admin().list_consumer_group_offsets(request, request_timeout=_REQUEST_S).values()
         return future  # type: ignore[no-any-return]
 
     def _offsets(self, group: str, first: Future[Any]) -> list[KafkaTopicPartition]:
@@ -460,7 +470,7 @@ class GroupAdmin(KafkaAdmin):
     def _of_group(self, group: str, doing: str, future: Future[Any], unknown: Callable[[], Any] | None = None) -> Any:
         """A request's result. `unknown` returns the result for a group that does not exist."""
         try:
-            return self._result(doing, future)
+            return self._result(doing, future, self._timeout_s)
         except KafkaException as error:
             if unknown is not None and error.args[0].code() in _UNKNOWN_GROUP_CODES:
                 return unknown()

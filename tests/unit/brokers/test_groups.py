@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from pyspark_zkafka.brokers.groups import GroupAdmin, KafkaGroupOffsets
 from pyspark_zkafka.errors import BrokersUnavailable, ClusterStateError, OptionError
@@ -28,6 +28,44 @@ def test_a_client_that_cannot_be_replaced() -> None:
         admin._config |= {"security.protocol": "plaintext", "ssl.ca.location": ""}
         admin._begin_request()
         assert admin._client is not first
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a listener that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_request_without_an_answer(silent: str) -> None:
+    """librdkafka's own time-out is longer than ours: it aborts the process if a coordinator is found in between."""
+    with GroupAdmin(silent, {"socket.timeout.ms": 300}) as admin:
+        future = admin._admin().describe_consumer_groups(["g"], request_timeout=600)["g"]
+        with pytest.raises(BrokersUnavailable, match="describing group g"):
+            admin._of_group("g", "describing group g", future)
+        assert not future.done()
+    with KafkaGroupOffsets(silent, {}, "g", timeout_s=0.5) as offsets:
+        offsets._has_coordinator = True
+        with pytest.raises(BrokersUnavailable, match="committing the offsets of group g"):
+            offsets.commit({PLACE: 5})
+
+
+def test_replaced_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is made later uses the bootstrap servers set last."""
+    made: list[str] = []
+
+    def make(config: dict[str, Any], **_: object) -> None:
+        made.append(config["bootstrap.servers"])
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr("pyspark_zkafka.brokers.groups.AdminClient", make)
+    with KafkaGroupOffsets("127.0.0.1:1", {}, "g", timeout_s=0.1) as offsets:
+        offsets._has_coordinator = True
+        for servers in ("127.0.0.1:1", "127.0.0.1:2"):
+            offsets.follow(servers)
+            with pytest.raises(BrokersUnavailable):
+                offsets.commit({PLACE: 5})
+    assert made == ["127.0.0.1:1", "127.0.0.1:2"]
 
 
 PLACE = TopicPartition("t", 0)
