@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 _TICK_S = 0.02
 _ANSWER_TICK_S = 0.002
 _LOOKUP_S = 5.0
+_CONFIRM_S = 2.0
 _FINISH_S = 2.0
 _CLOSE_S = 4.0
 _MARGIN_S = 15.0
@@ -68,7 +69,7 @@ class KafkaGroupMember:
         self.group = options.name
         self.consumer = options.kafka.instance_id or ""
         self.expiry_s = options.kafka.session_timeout_ms / 1000
-        self._hold_s = hold_s(options.hold_ms, options.kafka.max_poll_interval_ms)
+        self._hold_s = hold_s(options.kafka.hold_ms, options.kafka.max_poll_interval_ms)
         self._is_consumer_protocol = options.kafka.protocol == "consumer"
         self._subscription = subscription
         self._connect = connect
@@ -82,6 +83,7 @@ class KafkaGroupMember:
         self._state = MemberState(commits=CommitQueue(self.group))
         self._reading: frozenset[TopicPartition] = frozenset()
         self._topics: tuple[str, ...] = ()
+        self._looked_up: tuple[str, ...] | None = None
         self._lookup_at = 0.0
         self._final_at = -1
         self._has_joined = False
@@ -302,6 +304,10 @@ class KafkaGroupMember:
                 self._client.subscribe(())
                 self._must_rejoin, self._topics = False, ()
             topics = tuple(requested_topics(self._subscription, () if is_named else self._client.topic_names()))
+            looked_up, self._looked_up = self._looked_up, topics
+            if not is_named and topics != looked_up and (not topics or not {*topics}.issuperset(self._topics)):
+                self._lookup_at = now + _CONFIRM_S  # a broker that has just started may know no topic
+                return
             if topics != self._topics:
                 self._topics = topics
                 self._change(replace(self._state, is_assigned=False))

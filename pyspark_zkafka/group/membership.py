@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -17,7 +17,7 @@ from pyspark_zkafka.group.member import GroupMember
 from pyspark_zkafka.group.offsets import KafkaMemberOffsets
 from pyspark_zkafka.model.nouns import TopicPartition
 from pyspark_zkafka.model.planning import Subscription
-from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions
+from pyspark_zkafka.options.values import ConnectionOptions, GroupOptions, ReadOptions
 from pyspark_zkafka.zookeeper.snapshots import ZooKeeperClient
 
 Membership: TypeAlias = GroupMember | KafkaGroupMember
@@ -28,10 +28,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class KafkaJoin:
-    """Joins a member to a group. `servers` are bootstrap servers."""
+    """Joins a member to a group. `servers` returns the bootstrap servers of a client that is made now, on any thread."""
 
     connection: ConnectionOptions
-    servers: str
+    servers: Callable[[], str]
     options: GroupOptions
     subscription: Subscription
 
@@ -48,7 +48,7 @@ class KafkaJoin:
         if zookeeper is not None:
             refuse_old_brokers(zookeeper)
             refuse_members(zookeeper, self.options.name)
-        stored = opened.enter_context(KafkaGroupOffsets(self.servers, self.connection.kafka, self.options.name))
+        stored = opened.enter_context(KafkaGroupOffsets(self.servers(), self.connection.kafka, self.options.name))
         member = self.member()
         member.join()
         opened.callback(member.leave)
@@ -60,7 +60,7 @@ class KafkaJoin:
         return KafkaGroupMember(
             self.options,
             self.subscription,
-            lambda on_event: GroupConsumer(self.servers, self.connection, group, kafka, on_event),
+            lambda on_event: GroupConsumer(self.servers(), self.connection, group, kafka, on_event),
             self.is_final if kafka.is_incremental or kafka.instance_id else None,
         )
 
@@ -71,7 +71,7 @@ class KafkaJoin:
         answer it at all. Raises BrokersUnavailable without a coordinator.
         """
         name = self.options.name
-        with GroupAdmin.of(self.connection, self.servers) as admin:
+        with GroupAdmin.of(self.connection, self.servers()) as admin:
             if not admin.has_coordinators(name):
                 raise BROKERS_UNAVAILABLE(
                     f"joining group {name}: there is no __consumer_offsets, so that no broker coordinates the group; the "
@@ -113,9 +113,18 @@ def refuse_members(zookeeper: ZooKeeperClient, group: str) -> None:
         )
 
 
-def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str) -> None:
-    """Raise if all brokers have left ZooKeeper, and a group's offsets are there. Blocks for three rounds of requests."""
-    if zookeeper.group_offsets(group):
+def refuse_unmigrated(zookeeper: ZooKeeperClient, group: str, read: ReadOptions) -> None:
+    """Raise if ZooKeeper, which all brokers have left, has offsets of a group that Kafka lacks. Blocks for some requests.
+
+    With two stores, only offsets of present topics count that are behind in Kafka, where they may have expired.
+    """
+    stored = zookeeper.group_offsets(group)
+    if stored and "kafka" in read.stores:
+        with GroupAdmin.of(read.connection, None) as admin:
+            in_kafka = admin.committed(group)
+            behind = {tp for tp, offset in stored.items() if offset > in_kafka.get(tp, -1)}
+            stored = {tp: stored[tp] for tp in behind & set(admin.snapshot({tp.topic for tp in behind}).all_partitions())}
+    if stored:
         raise MIGRATED_TO_KRAFT(
             f"All brokers have left ZooKeeper for KRaft, where group {group} has its offsets; copy them with zkafka groups "
             "migrate, and set groupMembership=kafka and kafka.bootstrap.servers",

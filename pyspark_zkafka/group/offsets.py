@@ -68,6 +68,11 @@ class GroupOffsets:
     def __exit__(self, *exc: object) -> None:
         self._opened.close()
 
+    def follow(self, servers: str) -> None:
+        """Use other bootstrap servers from now on: brokers may have been replaced since the offsets were opened."""
+        self._servers = servers
+        self._kafka.follow(servers)
+
     def committed(self, partitions: Collection[TopicPartition], *, skip_malformed: bool = False) -> Stored:
         """The next offsets to read. Partitions without one are absent.
 

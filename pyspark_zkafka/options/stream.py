@@ -93,6 +93,7 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
     retries, backoff_ms = given.value("rebalance.max.retries"), given.value("rebalance.backoff.ms")
     poll_ms = int(read.connection.kafka.get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
     membership: GroupMembership = given.value("groupMembership")
+    hold_ms: int | None = given.value("rebalance.hold.ms", None)
     in_kafka, strategy = joins_kafka(given), given.text(_STRATEGY).lower()
     options = GroupOptions(
         name=read.group or "",
@@ -102,13 +103,14 @@ def _group(given: OptionParser, read: ReadOptions) -> GroupOptions | None:
         strategy=given.value(_STRATEGY, "cooperative-sticky" if in_kafka else "range"),
         max_retries=retries,
         backoff_ms=backoff_ms,
-        hold_ms=given.value("rebalance.hold.ms", poll_ms // _HOLD_SHARE if in_kafka else retries * backoff_ms // 2),
+        hold_ms=retries * backoff_ms // 2 if hold_ms is None else hold_ms,
         kafka=KafkaGroupOptions(
             protocol=given.value("group.protocol"),
             strategy=strategy if strategy in KAFKA_STRATEGIES else "cooperative-sticky",
             instance_id=given.value("group.instance.id"),
             session_timeout_ms=given.value("session.timeout.ms"),
             max_poll_interval_ms=poll_ms,
+            hold_ms=poll_ms // _HOLD_SHARE if hold_ms is None else hold_ms,
         ),
     )
     if read.group is None:

@@ -228,6 +228,7 @@ class KafkaGroupOptions:
     strategy: str
     session_timeout_ms: int
     max_poll_interval_ms: int
+    hold_ms: int
     instance_id: str | None = None
 
     @property

@@ -34,7 +34,8 @@ _WATCHED_AGE_S = 60.0  # watches report changes
 _POLLED_AGE_S = 1.0  # brokers must be polled
 _LEADERLESS_AGE_S = 0.5
 _RECONNECTED_AGE_S = 0.5
-_RESTARTED_S = 30.0  # longer than a restart of a broker, or the replacement of its expired session
+RESTARTED_S = 30.0
+"""Longer than a restart of a broker, or the replacement of its expired session."""
 
 
 class ClusterState:
@@ -93,6 +94,11 @@ class ClusterState:
         if snapshot.brokers or self._servers is None:
             self._servers = bootstrap_servers(self._read.connection, snapshot)
         return self._servers
+
+    @property
+    def last_servers(self) -> str:
+        """The bootstrap servers by the last snapshot. Any thread may ask, once there is a snapshot."""
+        return self.servers(self._snapshot)
 
     def snapshot(self, *, anew: bool = False, expected: Collection[str] = ()) -> ClusterSnapshot:
         """Return the cluster with the subscribed topics that exist.
@@ -241,10 +247,10 @@ class ClusterState:
         """
         if self._left_at is None:
             self._left_at = self._clock()
-        if self._snapshot is not None and self._clock() - self._left_at < _RESTARTED_S:
+        if self._snapshot is not None and self._clock() - self._left_at < RESTARTED_S:
             return BROKERS_UNAVAILABLE(
                 "No broker is registered in ZooKeeper, during a migration to KRaft: the last one restarts, or has left; "
-                f"waiting {_RESTARTED_S:.0f} s for one",
+                f"waiting {RESTARTED_S:.0f} s for one",
             )
         return MIGRATED_TO_KRAFT(
             f"All brokers have left ZooKeeper for KRaft; group {group} has its members there, who would not see new "

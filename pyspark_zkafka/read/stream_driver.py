@@ -176,7 +176,13 @@ class StreamDriver:
         self._warnings.report_missing(self._read, snapshot, self._session.cluster.topic_names, may_fail=False)
         self._existing = snapshot.states.keys()
         replaced = replaced_topics(self._state, current, snapshot)
-        followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
+        try:
+            followed = self._starts.followed(replaced, current, self._state.committed, snapshot) if replaced else set()
+        except ZKafkaError as error:
+            if not error.retriable:
+                raise
+            self._warnings.warn(f"{listing(sorted(replaced))} cannot be read yet, retrying: {error}")
+            return None
         self._apply(*check_topics(self._state, current, snapshot, replaced, followed))
         self.commit()
         owned = self._rebalance(snapshot)
@@ -342,7 +348,7 @@ class StreamDriver:
         except PartitionOwned:
             return  # the next commit reports it
         except ZKafkaError as error:
-            if not error.retriable:
+            if not error.retriable and not isinstance(error, UnknownTopic):
                 raise
             _log.warning("The group's offsets are not yet copied to the store that lags: %s", error)
 

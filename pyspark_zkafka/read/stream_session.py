@@ -16,7 +16,7 @@ from pyspark_zkafka.model.offsets import HIGH_WATERMARK, LATEST
 from pyspark_zkafka.model.planning import Assign, Subscribe, describe_missing, missing_topics
 from pyspark_zkafka.model.znodes.groups import owner_path
 from pyspark_zkafka.options.values import ReadOptions, StreamOptions
-from pyspark_zkafka.read.cluster_state import ClusterState
+from pyspark_zkafka.read.cluster_state import RESTARTED_S, ClusterState
 from pyspark_zkafka.retries import Retry
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LOOK_S = 1.0
 _SAMPLE_S = 3.0
 _REPEAT_S = 60.0
 ANSWER_S = 5.0  # short, so that other partitions need not wait for a leader without an answer
@@ -102,11 +103,11 @@ class StreamSession:
         self.retry(member.join)
         with ExitStack() as leaving:
             leaving.callback(member.leave)
-            if group.membership == "auto" and self.retry(member.client.all_brokers_migrated):
+            if group.membership == "auto" and self._have_brokers_left(member.client):
                 from pyspark_zkafka.group.membership import refuse_unmigrated
 
-                if "kafka" not in self._read.stores:
-                    self.retry(lambda: refuse_unmigrated(member.client, group.name))
+                if "zookeeper" in self._read.stores:
+                    self.retry(lambda: refuse_unmigrated(member.client, group.name, self._read))
                 return False
             leaving.pop_all()
         self._opened.callback(member.leave)
@@ -114,11 +115,27 @@ class StreamSession:
         _log.info("%s joined group %s in ZooKeeper (groupMembership=%s)", member.consumer, group.name, group.membership)
         return True
 
+    def _have_brokers_left(self, zookeeper: ZooKeeperClient) -> bool:
+        """Return True if all brokers have left ZooKeeper for KRaft. Waits meanwhile: the last one may be restarting."""
+        left_at = None
+        while self.retry(zookeeper.all_brokers_migrated):
+            if left_at is None:
+                left_at = self._clock()
+                _log.warning(
+                    "No broker is registered in ZooKeeper, after a migration to KRaft: waiting %.0f s for one. Leave out "
+                    "zookeeper.connect if all have left",
+                    RESTARTED_S,
+                )
+            if self._clock() - left_at >= RESTARTED_S:
+                return True
+            self._sleep(_LOOK_S)
+        return False
+
     def _join_in_kafka(self) -> None:
         from pyspark_zkafka.group.membership import KafkaJoin
 
-        servers = self.cluster.servers()
-        join = KafkaJoin(self._read.connection, servers, self._required_group, self._subscription)
+        self.cluster.servers()
+        join = KafkaJoin(self._read.connection, lambda: self.cluster.last_servers, self._required_group, self._subscription)
         self.member, self._member_offsets = join.open(self._opened, self._zookeeper)
         group = self._required_group
         _log.info("Joining group %s in Kafka (groupMembership=%s)", group.name, group.membership)
@@ -127,9 +144,12 @@ class StreamSession:
         """Leave the group at once, and close all connections. Idempotent. Blocks for at most some seconds."""
         self._opened.close()
 
-    @cached_property
+    @property
     def offsets(self) -> GroupOffsets | KafkaMemberOffsets:
-        return self._member_offsets or self._stored_offsets
+        if self._member_offsets is not None:
+            return self._member_offsets
+        self._stored_offsets.follow(self.cluster.last_servers)
+        return self._stored_offsets
 
     @cached_property
     def _stored_offsets(self) -> GroupOffsets:

@@ -53,9 +53,9 @@ def kafka_member(
 ) -> KafkaGroupMember:
     """Return a member that Kafka coordinates, not joined yet; `options` are fields of KafkaGroupOptions."""
     connection = broker_connection(servers)
-    kafka = kafka_group_options(**{"session_timeout_ms": SESSION_MS, **options})
-    member = group_options(group, membership="kafka", hold_ms=hold_ms, kafka=kafka)
-    return KafkaJoin(connection, servers, member, subscription).member()
+    kafka = kafka_group_options(**{"session_timeout_ms": SESSION_MS, "hold_ms": hold_ms, **options})
+    member = group_options(group, membership="kafka", kafka=kafka)
+    return KafkaJoin(connection, lambda: servers, member, subscription).member()
 
 
 @dataclass

@@ -102,7 +102,7 @@ def new_member(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> Ite
     made: list[KafkaGroupMember] = []
 
     def make(subscription: Any = TOPIC, is_final: Any = None, hold_ms: int = 60_000, **kafka: Any) -> Any:
-        options = group_options("g", membership="kafka", hold_ms=hold_ms, kafka=kafka_group_options(**kafka))
+        options = group_options("g", membership="kafka", kafka=kafka_group_options(hold_ms=hold_ms, **kafka))
         made.append(KafkaGroupMember(options, subscription, coordinator.connect, is_final))
         made[-1].join()
         return made[-1]
@@ -451,7 +451,8 @@ def test_lost_answer_to_a_join(
 ) -> None:
     """A client without an assignment is replaced, and the next one after twice the time. An assigned client stays."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._JOIN_S", 0.3)
-    member, began = new_member(), time.monotonic()
+    began = time.monotonic()
+    member = new_member()
     eventually(lambda: coordinator.subscribed == [["t"]] * 3)
     assert time.monotonic() - began >= 0.9
     assert coordinator.discarded == 2
@@ -546,6 +547,7 @@ def test_answer_during_a_revocation(coordinator: Coordinator, new_member: Callab
 def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:
     """A member whose pattern finds a new topic is not settled until the topic is assigned."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CONFIRM_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t"]
@@ -556,6 +558,7 @@ def test_topic_is_found_later(coordinator: Coordinator, new_member: Callable[...
 def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern is resolved repeatedly; a member without a matching topic is settled."""
     monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CONFIRM_S", 0.05)
     member = new_member(SubscribePattern("t.*"))
     assert member.wait_settled(20)
     coordinator.topics = ["t1", "u", "__consumer_offsets"]
@@ -563,6 +566,20 @@ def test_pattern(coordinator: Coordinator, new_member: Callable[..., Any], monke
     coordinator.topics = ["t1", "t2"]
     eventually(lambda: len(coordinator.subscribed) > 1, timeout_s=20)
     assert coordinator.subscribed == [["t1"], ["t1", "t2"]]
+
+
+def test_broker_that_has_just_started(
+    coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lookup that finds no topic, or fewer than before, counts only if the next one agrees."""
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._LOOKUP_S", 0.05)
+    monkeypatch.setattr("pyspark_zkafka.group.kafka_member._CONFIRM_S", 0.05)
+    lookups = iter([[], ["t1", "t2"], [], ["t2"], ["t1", "t2"], ["t1"]])
+    monkeypatch.setattr(Coordinator, "topic_names", lambda self: next(lookups, ["t1"]))
+    member = new_member(SubscribePattern("t.*"))
+    eventually(lambda: coordinator.subscribed[-1:] == [["t1"]], timeout_s=20)
+    assert coordinator.subscribed == [["t1", "t2"], ["t1"]]
+    assert not member.settled
 
 
 def test_topic_of_others(coordinator: Coordinator, new_member: Callable[..., Any], monkeypatch: Any) -> None:

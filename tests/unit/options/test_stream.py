@@ -20,7 +20,9 @@ from tests.support.option_problems import problems as problems_of
 ZK = {"zookeeper.connect": "zk:2181"}
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
 STREAM = {**ZK, "subscribe": "orders"}
-IN_KAFKA = KafkaGroupOptions("classic", "cooperative-sticky", session_timeout_ms=45_000, max_poll_interval_ms=300_000)
+IN_KAFKA = KafkaGroupOptions(
+    "classic", "cooperative-sticky", session_timeout_ms=45_000, max_poll_interval_ms=300_000, hold_ms=30_000
+)
 BILLING = GroupOptions(
     "billing",
     membership="auto",
@@ -165,7 +167,7 @@ def test_limits(given: dict[str, str], limits: TriggerLimits) -> None:
             {"rebalance.max.retries": "10", "rebalance.backoff.ms": "300"},
             replace(BILLING, max_retries=10, backoff_ms=300, hold_ms=1500),
         ),
-        ({"rebalance.hold.ms": "0"}, replace(BILLING, hold_ms=0)),
+        ({"rebalance.hold.ms": "0"}, replace(BILLING, hold_ms=0, kafka=replace(IN_KAFKA, hold_ms=0))),
         *(
             (
                 {"partition.assignment.strategy": s.upper()},

@@ -17,7 +17,9 @@ from tests.support.option_problems import problems
 
 BROKERS = {"kafka.bootstrap.servers": "k:9092"}
 ZK = {"zookeeper.connect": "zk:2181"}
-CLASSIC = KafkaGroupOptions("classic", "cooperative-sticky", session_timeout_ms=45_000, max_poll_interval_ms=300_000)
+CLASSIC = KafkaGroupOptions(
+    "classic", "cooperative-sticky", session_timeout_ms=45_000, max_poll_interval_ms=300_000, hold_ms=30_000
+)
 GROUP = {**ZK, "subscribe": "orders", "group.id": "billing"}
 
 IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
@@ -31,14 +33,14 @@ IN_KAFKA = {**BROKERS, "subscribe": "t", "group.id": "billing"}
         ({"partition.assignment.strategy": "range"}, replace(CLASSIC, strategy="range")),
         ({"group.instance.id": "one"}, replace(CLASSIC, instance_id="one")),
         ({"session.timeout.ms": "6000"}, replace(CLASSIC, session_timeout_ms=6000)),
-        ({"kafka.max.poll.interval.ms": "60000"}, replace(CLASSIC, max_poll_interval_ms=60_000)),
+        ({"kafka.max.poll.interval.ms": "60000"}, replace(CLASSIC, max_poll_interval_ms=60_000, hold_ms=6_000)),
         (
             {"kafka.max.poll.interval.ms": "10000", "session.timeout.ms": "6000"},
-            replace(CLASSIC, session_timeout_ms=6_000, max_poll_interval_ms=10_000),
+            replace(CLASSIC, session_timeout_ms=6_000, max_poll_interval_ms=10_000, hold_ms=1_000),
         ),
         (
             {"kafka.max.poll.interval.ms": "10000", "group.protocol": "consumer"},
-            replace(CLASSIC, protocol="consumer", max_poll_interval_ms=10_000),
+            replace(CLASSIC, protocol="consumer", max_poll_interval_ms=10_000, hold_ms=1_000),
         ),
     ],
 )
@@ -59,7 +61,14 @@ def test_hold_in_kafka(given: dict[str, str], hold_ms: int) -> None:
     """Revoked partitions are kept for a tenth of the time that other members wait."""
     group = parse_stream({**IN_KAFKA, **given}).group
     assert group is not None
-    assert group.hold_ms == hold_ms
+    assert group.kafka.hold_ms == hold_ms
+
+
+def test_hold_of_a_group_that_may_move_to_kafka() -> None:
+    """With `auto`, each kind of membership has its own default: all brokers may have left ZooKeeper."""
+    group = parse_stream({**GROUP, "groupMembership": "auto"}).group
+    assert group is not None
+    assert (group.hold_ms, group.kafka.hold_ms) == (4_000, 30_000)
 
 
 def test_both_at_hand() -> None:

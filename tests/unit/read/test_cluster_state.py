@@ -60,6 +60,13 @@ class State(ClusterState):
         super().__init__(options.read, given, group, lambda: self.now, self.pauses.append)
 
 
+def test_last_servers() -> None:
+    """The last servers are those of the last snapshot with brokers."""
+    zookeeper = ZooKeeper(cluster("t"), cluster("t", brokers=[1, 2]), cluster("t", brokers=[]))
+    state = State(zookeeper)
+    assert [(state.snapshot(anew=True), state.last_servers)[1] for _ in range(3)] == ["k:9092", *["k:9093,k:9094"] * 2]
+
+
 def test_a_snapshot_is_kept() -> None:
     """A snapshot is kept for a minute, until a watch reports a change, or until a new one is requested."""
     zookeeper = ZooKeeper(cluster("t"))
